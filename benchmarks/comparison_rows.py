@@ -33,7 +33,7 @@ from understudy.text.writing.writer import Writer
 
 DELTA = "1e-6"
 PRIOR, POSTERIOR = "1e-4", "1e-3"
-WORDS: dict[str, Any] = {"min_words": 20, "max_words": 45, "words_spread": 8}
+WORDS: dict[str, Any] = {"min_words": 20, "max_words": 45}
 WRITING: dict[str, Any] = {"llm_temperature": 0.8, "max_tokens": 80}
 PHRASES: dict[str, Any] = {"llm_temperature": 0.6, "max_tokens": 80, "label_in_prompt": True, "length": 4}
 EVOLUTION: dict[str, Any] = {"rounds": 2, "variations": 3, "blank_probability": 0, **WORDS}
@@ -177,7 +177,7 @@ def zero_shot(place: Place, repetition: int) -> None:
     chat = catalog.load_chat("builtin", seed=repetition)
     writer = Writer(chat, template, WritingParameters(**WRITING), labels=labels, seed=repetition)
     api = TextAPI(writer, parameters, keywords_of_labels(parameters, template.evolution, labels))
-    answers = api.random([size.written] * len(labels), round_number=0, stage=0)
+    answers = api.random([size.written] * len(labels), stage=0)
     _write(place.table("zero-shot", repetition), list(answers.texts), [labels[index] for index in answers.labels])
 
 

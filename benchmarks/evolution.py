@@ -144,7 +144,6 @@ def main() -> None:
     parser.add_argument("--variations", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clusters", type=int, default=100)
-    parser.add_argument("--size-share", type=float, default=0.8)
     parser.add_argument("--max-tokens", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distance", default="centred", choices=["centred", "cosine", "l2"])
@@ -241,7 +240,6 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
     parameters = {
         **evolution_of(arguments),
         "clusters": arguments.clusters,
-        "size_share": arguments.size_share,
     }
     method = us.SecPE(
         public_corpus=str(DATA / arguments.set / "test.parquet"), public_corpus_is_public=True, **parameters

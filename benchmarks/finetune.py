@@ -34,7 +34,7 @@ DELTA = "1e-6"
 LABELS = {"ag_news": "label_name"}
 TYPES = {"ag_news": "news article", "sgd": "customer service dialogue", "europarl": "speech in the European Parliament"}
 OWNERS = {"europarl": "speaker"}
-SETTINGS: dict[str, Any] = {"private_text_tokens": 96, "checkpoints": 4}
+SETTINGS: dict[str, Any] = {"private_text_tokens": 96}
 
 
 def table(name: str, part: str, records: int | None = None, *, owners: bool = False) -> tuple[Any, list[str] | None]:
@@ -66,7 +66,7 @@ def main() -> None:
     settings = {**SETTINGS, "declared_records": units}
     for each in given.parameters:
         name, _, value = each.partition("=")
-        settings[name] = value.split(",") if "targets" in name else json.loads(value)
+        settings[name] = json.loads(value)
     method = (DPFinetune if private else NonPrivateFinetune)(**settings)
     names = tuple(sorted(set(labels))) if labels else ()
     label = {"label": LABELS[given.set], "labels": names} if names else {}

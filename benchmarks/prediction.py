@@ -114,9 +114,9 @@ SCHEMA = {
 
 
 # Most tokens are found private and drawn as in the base: what is looked at are the distances.
-DISTANCES: dict[str, Any] = {"sparse_vector": True, "threshold": 1e-4, "threshold_noise": 0.05, "epsilon": 1000.0}
+DISTANCES: dict[str, Any] = {"sparse_vector": True, "threshold": 1e-4, "epsilon": 1000.0}
 DISTANCES |= {"clip_range": 2.19}
-SPARSE: dict[str, Any] = {"sparse_vector": True, "threshold": 0.15, "threshold_noise": 0.2}
+SPARSE: dict[str, Any] = {"sparse_vector": True, "threshold": 0.15}
 
 
 def _sweep(base: Configuration, **values: Sequence[Any]) -> list[Configuration]:

@@ -150,7 +150,7 @@ def _sequences(count: int, repetitions: int) -> Turns:
 
     generator = np.random.default_rng(SEED)
     labels, terms, length, frequencies = 4, 1000, 10, 2000
-    sizes = structures(length, "log")
+    sizes = structures(length)
     phases = {m: generator.standard_normal((m, terms, frequencies)).astype(np.float32) for m in sizes}
     sketches = {m: generator.standard_normal((labels, 2 * frequencies)) for m in sizes}
     left = generator.random((count, 2 * frequencies), dtype=np.float32)

@@ -27,8 +27,8 @@ from understudy.evaluate.metrics.utility.language import UNTUNED
 from understudy.evaluate.metrics.utility.released import measure_released_model
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
-from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
-from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, project, shares_of
+from understudy.methods.seq_pate.plan import PSEUDO_TEXTS, SeqPATEParameters, noise_of, query_count, round_sizes
+from understudy.methods.seq_pate.student import STUDENT_STEPS, Lessons, PseudoTexts, Student, project, shares_of
 from understudy.methods.seq_pate.teachers import Faculty, Group
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.catalog import load_causal
@@ -40,7 +40,7 @@ from understudy.privacy.mechanisms import COUNT_GRID
 TYPES = {"sgd": "customer service dialogue", "europarl": "speech in the European Parliament", "ag_news": "news article"}
 ABLATIONS: dict[str, dict[str, Any]] = {
     "seq-pate": {},
-    "pseudo-sentences only": {"kl_weight": 0, "pseudo_weight": 1.0, "pseudo_source": "base"},
+    "pseudo-sentences only": {"student_loss": "pseudo-labels", "pseudo_source": "base"},
     "votes": {"answers": "votes"},
     "top answer": {"student_loss": "top-answer"},
     "laplace": {"noise": "laplace"},
@@ -48,7 +48,6 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no filter": {"candidate_filter": "none", "queries": 400},
     "top-k": {"candidate_filter": "top-k"},
     "every position": {"ask": "all"},
-    "no pseudo-labels": {"pseudo_weight": 0},
     "base writes": {"pseudo_source": "base"},
     "clip and divide": {},
     "project": {},
@@ -90,7 +89,7 @@ def train_all(faculty: Faculty, shards: list[list[TokenRow]]) -> np.ndarray[Any,
 def teachers(name: str, out: Path, given: argparse.Namespace) -> None:
     """``--teachers`` shards of ``--records`` records (speakers stay together with ``--owners``); the first ``--ask``
     of them are trained."""
-    parameters, tuned = student_to_be(name, teacher_steps=given.steps)
+    parameters, tuned = student_to_be(name)
     rows, owners = owned_texts(name, "train", given.records, owners=given.owners)
     source = np.random.default_rng(1)
     place = {owner: int(source.integers(given.teachers)) for owner in dict.fromkeys(owners)}
@@ -100,7 +99,7 @@ def teachers(name: str, out: Path, given: argparse.Namespace) -> None:
             shards[place[owner]].append(tuned.row(text, 0))
     shards = shards[: given.ask]
     start = time.perf_counter()
-    np.save(out / f"{name}.npy", train_all(faculty_of(parameters, tuned), shards))
+    np.save(out / f"{name}.npy", train_all(faculty_of(parameters, tuned, steps=given.steps), shards))
     read = sum(map(len, shards)) / len(shards)
     print(f"{len(shards)} teachers, {read:.1f} records read by each: {time.perf_counter() - start:.0f} s", flush=True)
 
@@ -144,12 +143,12 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
         began = time.perf_counter()
         for number, size in enumerate(round_sizes(queries, parameters.rounds)):
             tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
-            here = [0] * (parameters.pseudo_texts // parameters.rounds)
+            here = [0] * (PSEUDO_TEXTS // parameters.rounds)
             written = PseudoTexts.of(student.write(here, name=str(number + 1), seed=0)).rows(prompts)
             tuned.trainable.load(weights)
             questions = Questions.of(written, student.choose(written, size, seed=number))
             mean = np.zeros(questions.candidates.shape)
-            if parameters.kl_weight:
+            if parameters.student_loss != "pseudo-labels":
                 query = TeacherAnswers(faculty, questions, parameters.answers)
                 for first in range(0, len(stacked), 16):
                     group = stacked[first : first + 16]
@@ -170,7 +169,7 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             places = questions.place.tolist()
             taught += list(zip((row + len(rows)).tolist(), places, questions.candidates, shares, strict=True))
             rows += [written[each] for each in asked.tolist()]
-            weights = student.learn(Lessons(rows, taught), weights, steps=parameters.student_steps, seed=0)
+            weights = student.learn(Lessons(rows, taught), weights, steps=STUDENT_STEPS, seed=0)
         found = scores(name, tuned, test_texts=given.test_texts)
         row_ = {
             **{

@@ -8,6 +8,7 @@ from itertools import islice
 from benchmarks import corpora
 from benchmarks.measuring import by_turns
 from understudy.methods.seq_pate.plan import SeqPATEParameters
+from understudy.methods.seq_pate.preparing import TEACHER_BATCH, TEACHER_RATE, TEACHER_STEPS
 from understudy.methods.seq_pate.teachers import Faculty, Recipe
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
@@ -32,26 +33,28 @@ def student(document_type: str, **changes: object) -> tuple[SeqPATEParameters, T
     return parameters, model_to_tune(parameters, asked, model, ())
 
 
-def faculty_of(parameters: SeqPATEParameters, tuned: TunedModel, *, group: int = 16, trunk: bool = True) -> Faculty:
+def faculty_of(
+    parameters: SeqPATEParameters,
+    tuned: TunedModel,
+    *,
+    steps: int = TEACHER_STEPS,
+    group: int = 16,
+    trunk: bool = True,
+) -> Faculty:
     """Teachers trained ``group`` at a time; without ``trunk`` the whole model runs at every step."""
-    lora = LoRA(
-        tuned.causal,
-        rank=parameters.teacher_rank,
-        targets=parameters.teacher_targets,
-        layers=parameters.teacher_layers,
-    )
-    recipe = Recipe(parameters.teacher_steps, parameters.teacher_batch, parameters.teacher_learning_rate, group)
-    return Faculty(lora, Trunk(tuned.causal, layers=parameters.teacher_layers if trunk else None), tuned, recipe)
+    lora = LoRA(tuned.causal, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
+    recipe = Recipe(steps, TEACHER_BATCH, TEACHER_RATE, group)
+    return Faculty(lora, Trunk(tuned.causal, layers=parameters.blocks if trunk else None), tuned, recipe)
 
 
 def stacked(group: int, repetitions: int) -> dict[str, float | None]:
     """Seconds for ``group`` teachers at once, beside as many one by one without a shared trunk."""
-    parameters, tuned = student("document", teacher_steps=TEXTS)
+    parameters, tuned = student("document")
     texts = next(corpora.texts(group * TEXTS))[0]
     rows = iter([tuned.row(text, 0) for text in texts])
     shards: list[list[TokenRow]] = [list(islice(rows, TEXTS)) for _ in range(group)]
-    together = faculty_of(parameters, tuned, group=group)
-    alone = faculty_of(parameters, tuned, group=1, trunk=False)
+    together = faculty_of(parameters, tuned, steps=TEXTS, group=group)
+    alone = faculty_of(parameters, tuned, steps=TEXTS, group=1, trunk=False)
 
     def one_by_one() -> None:
         for shard in shards:

@@ -237,13 +237,10 @@ def test_the_configuration_page_lists_every_parameter_with_its_default() -> None
 
 
 IN_WORDS = {
-    "vocabulary_size": "all",
     "stop_words": "built-in",
     "top_k": "all",
     "top_terms": "those above the noise",
-    "initial_candidates": "population x variations",
     "keywords": "the template's",
-    "expected_sample": "sum of the weights over the largest",
     "public_label": "one set of clusters for all",
 }
 

@@ -17,7 +17,7 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     us.evaluate([{"note": "a"}], made_of(corpus, method, budget), text="note", holdout=corpus, beside={"b": "floor/"})
     guided: us.Release = us.release(corpus, us.GuidedEvolution(rounds=3), budget)
     us.generate(guided, records=10, rounds=2)
-    us.generate(made, guide_candidates=2, guide_moves=True, swap_rounds=1, sequence_candidates=2)
+    us.generate(made, guide_candidates=2, guide_moves=True)
     us.baseline(labels="a,b", records_per_label=3)
     audit: us.RunAudit = us.audit(corpus, method, budget, canaries=100, records=10, output="out")
     paths: list[us.ReportPaths] = us.report("out", Path("other"), embedder="builtin")

@@ -211,26 +211,14 @@ class GenerateOptions(
 
     length: int
     shortest: int
-    shrinkage: bool
-    temperature: float
     contrast: float
-    coherence: float
-    top_k: int | None
-    sequence_candidates: int
-    swap_rounds: int
     harvest: Literal["population", "variations"]
-    exemplars_per_prompt: int
     rounds: int
     population: int | str | Sequence[int]
     variations: int
-    initial_candidates: int | None
-    keep_selected: bool
     selection: Literal["rank", "proportional"]
     threshold: float
-    lookahead: int
     blank_probability: float | str | Sequence[float]
-    words_spread: float
-    temperatures: float | str | Sequence[float] | None
     distance: Literal["centred", "cosine", "l2"]
     unfinished: Literal["drop", "keep"]
 

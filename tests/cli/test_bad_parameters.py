@@ -129,7 +129,7 @@ BAD: dict[str, Bad] = {
     "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),
     "negative seed": Bad({"seed": -1}, 2, "'seed'", "--help"),
     "negative bandwidth": Bad({"bandwidth": -0.1}, 2, "'bandwidth'", "--help"),
-    "share above one": Bad({"vocabulary_share": 1.5}, 2, "'vocabulary_share'", "--help"),
+    "share above one": Bad({"guide_share": 1.5}, 2, "'guide_share'", "--help"),
     "no records an owner": Bad({"max_records_per_owner": 0}, 2, "'max_records_per_owner'", "--help"),
     "examples not said to be public": Bad(
         {"examples": "examples.txt"}, 2, "Example texts", "--examples-are-public", examples_file
@@ -142,7 +142,6 @@ BAD: dict[str, Bad] = {
     "a prompt that is none": Bad(
         {"prompt": "prompt.yaml"}, 2, "prompt.yaml is no prompt template", "docs/prompts.md", bad_template
     ),
-    "coherence without embeddings": Bad({"coherence": 1}, 2, "need a bandwidth above 0", "--help"),
     "iterative without bandwidth": Bad({"mode": "iterative"}, 2, "needs a bandwidth", "--help"),
     "a ledger that is none": Bad({"ledger": "notes.csv"}, 5, "cannot be used", "backup"),
     "a ledger of another kind": Bad({"ledger": "mysql://here/there"}, 5, "names neither", "postgresql://"),
@@ -314,7 +313,7 @@ GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "no output": ({"output": None}, 2, "No output folder given", "--output FOLDER"),
     "no number": ({"records": None}, 2, "how many records", "--records"),
     "too long": ({"length": 11}, 2, "longer", "Lower length"),
-    "coherence": ({"coherence": 2}, 2, "need a bandwidth above 0", "--help"),
+    "gone": ({"coherence": 2}, 2, "There is no parameter 'coherence' any more", "Leave it out"),
     "unknown model": ({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
     "unreachable endpoint": (NO_ENDPOINT, 6, "does not answer", "Check the base URL"),
     "private examples": ({"examples": "terms.txt"}, 2, "Example texts", "--examples-are-public"),

@@ -57,21 +57,17 @@ def labels_of(count: int) -> PublicFacts:
 @given(
     epsilon=st.floats(0.05, 100),
     delta=st.floats(1e-12, 1e-2),
-    share=st.floats(0.01, 0.99),
     noise=st.sampled_from(["gaussian", "laplace"]),
     mode=st.sampled_from(["independent", "iterative"]),
-    ensemble=st.sampled_from(["log", "linear"]),
     length=st.integers(1, 20),
 )
 def test_the_charges_compose_to_the_budget_and_no_more(
-    epsilon: float, delta: float, share: float, noise: str, mode: str, ensemble: str, length: int
+    epsilon: float, delta: float, noise: str, mode: str, length: int
 ) -> None:
     made = plan(
         Budget(epsilon, delta),
-        vocabulary_share=share,
         noise=noise,
         mode=mode,
-        ensemble=ensemble,
         length=length,
         terms_per_record=20,
     )
@@ -85,10 +81,6 @@ def test_the_charges_compose_to_the_budget_and_no_more(
     [
         ({}, ["vocabulary", "density"]),
         ({"mode": "iterative"}, ["vocabulary", *(f"sequences-{m}" for m in (1, 2, 4, 6))]),
-        (
-            {"mode": "iterative", "ensemble": "linear", "length": 3},
-            ["vocabulary", "sequences-1", "sequences-2", "sequences-3"],
-        ),
     ],
 )
 def test_every_release_has_a_charge_of_its_own(parameters: dict[str, object], names: list[str]) -> None:
@@ -96,9 +88,8 @@ def test_every_release_has_a_charge_of_its_own(parameters: dict[str, object], na
 
 
 def test_sequences_longer_than_what_counts_of_a_record_are_refused_in_the_plan() -> None:
-    for ensemble in ("log", "linear"):
-        with pytest.raises(ConfigError, match="No record has sequences of 4 terms, since 3 terms"):
-            plan(mode="iterative", length=4, terms_per_record=3, ensemble=ensemble)
+    with pytest.raises(ConfigError, match="No record has sequences of 4 terms, since 3 terms"):
+        plan(mode="iterative", length=4, terms_per_record=3)
     assert plan(mode="iterative", length=3, terms_per_record=3)
     assert plan(length=4, terms_per_record=3), "sequences of the independent mode are drawn term by term"
 
@@ -158,11 +149,11 @@ def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
 
 
 def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() -> None:
-    gaussian = noise_multipliers(parameters_of(vocabulary_share=0.2))
+    gaussian = noise_multipliers(parameters_of())
     mu = GDP(math.sqrt(sum(m**-2 for m in gaussian.values())))
     assert gaussian["vocabulary"] ** -2 == pytest.approx(0.2 * mu.mu**2)
     assert mu.epsilon(1e-6) == pytest.approx(6, rel=1e-6)
-    laplace = noise_multipliers(parameters_of(vocabulary_share=0.2, noise="laplace", mode="iterative"))
+    laplace = noise_multipliers(parameters_of(noise="laplace", mode="iterative"))
     assert 1 / laplace["vocabulary"] == pytest.approx(0.2 * 6)
     assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 6)] == pytest.approx([0.8 * 6 / 4] * 4)
 
@@ -239,15 +230,11 @@ def test_only_the_exact_histogram_needs_no_embedder() -> None:
     "parameters",
     [
         {"mode": "iterative", "bandwidth": 0},
-        {"coherence": 1, "bandwidth": 0},
         {"bandwidth": 1e-4},
         {"bandwidth": -1},
         {"bandwidth": math.nan},
-        {"vocabulary_share": 0},
-        {"vocabulary_share": 1},
         {"length": 0},
         {"terms_per_record": 0},
-        {"temperature": 0},
         {"noise": "none"},
         {"mystery": 1},
     ],

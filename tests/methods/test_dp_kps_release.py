@@ -294,14 +294,6 @@ def test_sequences_longer_than_what_was_released_are_one_clear_error(vocabulary:
     assert sequences(shorter, grown.arrays, [1] * 3)[0].shape == (1, 2)
 
 
-def test_coherence_needs_embeddings(vocabulary: str) -> None:
-    with pytest.raises(ConfigError, match="coherence"):
-        method(vocabulary, bandwidth=0, coherence=1)
-    chosen = method(vocabulary, **MODES["density"], coherence=4)
-    sampled = sequences(chosen, release(chosen).arrays, [5] * 3)
-    assert all(len(words_of(row)) == 3 for rows in sampled for row in rows.tolist())
-
-
 def test_without_noise_each_labels_own_terms_are_sampled(vocabulary: str) -> None:
     order = np.random.default_rng(0).permutation
     rows = [Row(" ".join(order(WORDS[4 * (n % LABELS) : 4 * (n % LABELS) + 4])), n % LABELS) for n in range(600)]
@@ -364,9 +356,8 @@ def test_sequences_are_no_longer_than_a_labels_real_terms(long_vocabulary: str) 
         {len(words_of(row)) for row in rows.tolist()} for rows in sequences(chosen, made.arrays, [50] * 3, std=std)
     ]
     assert all(max(each) <= 4 for each in lengths)
-    unshrunk = method(long_vocabulary, top_terms=200, length=6, shrinkage=False)
-    lengths = [{len(words_of(row)) for row in rows.tolist()} for rows in sequences(unshrunk, made.arrays, [50] * 3)]
-    assert lengths == [{3, 4, 5, 6}] * 3
+    lengths = [{len(words_of(row)) for row in rows.tolist()} for rows in sequences(chosen, made.arrays, [50] * 3)]
+    assert lengths == [{3, 4, 5, 6}] * 3, "as if there were no noise"
 
 
 def test_a_label_without_any_real_term_runs_to_the_end(long_vocabulary: str) -> None:
@@ -401,11 +392,10 @@ def test_shrinkage_is_of_the_noise_that_the_statement_has() -> None:
         assert released_noise(DPKPSParameters(**parameters), statement).std == 0
 
 
-def test_without_noise_or_without_shrinkage_scores_are_what_was_released() -> None:
+def test_without_noise_scores_are_what_was_released() -> None:
     found = np.array([[3.0, -1.0, 0.5]])
-    for parameters, std in (({}, 0.0), ({"shrinkage": False}, 2.0)):
-        posterior = sampling_scores(DPKPSParameters(**parameters), found, KnownNoise("gaussian", std))
-        assert posterior.mean.tolist() == found.tolist()
-        assert posterior.probability.tolist() == [[1, 0, 1]]
-    shrunk = sampling_scores(DPKPSParameters(), found, KnownNoise("gaussian", 2.0)).mean
+    posterior = sampling_scores(found, KnownNoise("gaussian", 0.0))
+    assert posterior.mean.tolist() == found.tolist()
+    assert posterior.probability.tolist() == [[1, 0, 1]]
+    shrunk = sampling_scores(found, KnownNoise("gaussian", 2.0)).mean
     assert np.all((shrunk >= 0) & (shrunk < 3))

@@ -40,7 +40,9 @@ class First:
 
 
 def evolved(seeds: Sequence[Seed], counts: Sequence[int], chooser: First, rounds: int = 3, seed: int = 0) -> list[Seed]:
-    return evolve_seeds(seeds, counts, chooser=chooser, rounds=rounds, generator=np.random.default_rng(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.methods.dp_kps.evolving._ROUNDS", rounds)
+        return evolve_seeds(seeds, counts, chooser=chooser, generator=np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 4])

@@ -102,12 +102,6 @@ def test_rates_follow_from_the_incidence_by_linear_program() -> None:
     assert found.free.tolist() == [False] * 4 + [True]
 
 
-def test_weights_and_the_expected_sample_are_declared() -> None:
-    assert drawing((0,), (0,), (), secrets=1, secret_weight=2.0).rates == pytest.approx([1, 1, 1])
-    assert drawing((0,), (0,), (), secrets=1, expected_sample=1.0).rates == pytest.approx([0.25, 0.25, 0.5])
-    assert drawing((0,), (0,), (), secrets=1, expected_sample=9.0).rates == pytest.approx([1, 1, 1])
-
-
 def test_an_incidence_that_does_not_fit_what_is_declared_is_refused() -> None:
     with pytest.raises(ConfigError, match="more records than declared"):
         drawing((0,), (0,), (0,), secrets=1, cap=2)
@@ -150,10 +144,10 @@ def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
 
 
 def test_drawn_records_count_in_the_comparison() -> None:
-    made = plan(records=80, expected=10_000, inclusion=0.05, size_share=0.5).forecast
-    assert made[OURS] == pytest.approx(7.68717 * math.sqrt(2), abs=1e-4)
+    made = plan(records=80, expected=10_000, inclusion=0.05).forecast
+    assert made[OURS] == pytest.approx(7.68717 / math.sqrt(0.8), abs=1e-4)
     assert made["expected_sample"] == pytest.approx(500)
-    assert made[OUR_SIGNAL] == pytest.approx(500 / 100 / (7.68717 * math.sqrt(2)), rel=1e-5)
+    assert made[OUR_SIGNAL] == pytest.approx(500 / 100 / (7.68717 / math.sqrt(0.8)), rel=1e-5)
 
 
 def test_several_releases_are_averaged_in_the_comparison() -> None:

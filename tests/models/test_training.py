@@ -380,8 +380,10 @@ def test_an_optimiser_that_goes_on_ends_bit_for_bit_where_one_that_did_not_stop_
 def test_the_optimiser_is_torchs() -> None:
     weights = torch.zeros(4, requires_grad=True)
     theirs = torch.optim.AdamW([weights], lr=0.1, weight_decay=0.0)
-    ours = AdamW(np.zeros(4, dtype=np.float32), LearningRate(0.1, steps=3, decay="constant"))
-    for _ in range(3):
+    rate = LearningRate(0.1, steps=3)
+    ours = AdamW(np.zeros(4, dtype=np.float32), rate)
+    for step in range(3):
+        theirs.param_groups[0]["lr"] = rate.at(step)
         weights.grad = torch.tensor([1.0, -2.0, 0.0, 1e-3])
         theirs.step()
         ours.step(weights.grad)
@@ -397,10 +399,9 @@ def test_the_state_before_the_first_step_may_be_stored_too() -> None:
     assert np.array_equal(first.weights, second.weights)
 
 
-def test_the_learning_rate_rises_and_then_falls_or_stays() -> None:
+def test_the_learning_rate_rises_and_then_falls() -> None:
     falling = LearningRate(0.1, steps=10, warmup=2)
     assert [falling.at(step) for step in (0, 1, 5, 9)] == pytest.approx([0.05, 0.09, 0.05, 0.01])
-    assert [LearningRate(0.1, steps=10, decay="constant").at(step) for step in (0, 9)] == [0.1, 0.1]
     assert LearningRate(0.1, steps=10).at(0) == 0.1
     for peak in (0.0, -1.0, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="learning rate"):

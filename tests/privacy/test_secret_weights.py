@@ -79,23 +79,14 @@ def test_how_the_matrix_is_stored_changes_nothing() -> None:
         assert before.nnz == stored.nnz
 
 
-def test_the_heaviest_records_are_always_drawn_unless_a_sample_is_asked_for() -> None:
+def test_the_heaviest_records_are_always_drawn() -> None:
     weights = np.array([0.5, 0.25, 0.0, 0.5])
     np.testing.assert_allclose(inclusion_probabilities(weights), [1, 0.5, 0, 1])
-    np.testing.assert_allclose(inclusion_probabilities(weights, expected=1), [0.4, 0.2, 0, 0.4])
-    np.testing.assert_allclose(inclusion_probabilities(weights, expected=5), [1, 1, 0, 1])
 
 
 def test_weights_of_nothing_draw_nothing() -> None:
     np.testing.assert_array_equal(inclusion_probabilities(np.zeros(3)), np.zeros(3))
-    np.testing.assert_array_equal(inclusion_probabilities(np.zeros(3), expected=2), np.zeros(3))
     assert inclusion_probabilities(np.empty(0)).shape == (0,)
-
-
-@pytest.mark.parametrize("expected", [0.0, -1.0, float("nan")])
-def test_a_sample_of_nothing_is_one_clear_error(expected: float) -> None:
-    with pytest.raises(ConfigError, match="sample"):
-        inclusion_probabilities(np.ones(3), expected=expected)
 
 
 def test_rates_are_grouped_by_secret_largest_first_and_secrets_keep_their_numbers() -> None:

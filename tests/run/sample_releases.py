@@ -255,18 +255,15 @@ def seq_pate() -> Release:
     """Two rounds of two questions each, about three tokens."""
     answers = NoisySum("gaussian", 2.0, Sensitivity(2.0**21, 2.0**20.5, 2.0**20), (2, 3))
     numbers = {
-        "pseudo_labels": [0, 1],
-        "pseudo_lengths": [2, 1],
-        "pseudo_tokens": [5, 6, 7],
+        "pseudo_labels": [0, 1] * 64,
+        "pseudo_lengths": [2, 1] * 64,
+        "pseudo_tokens": [5, 6, 7] * 64,
         "question_text": [0, 0, 1, 1],
         "question_place": [0, 1, 0, 0],
     }
     made = sample(
         "seq-pate",
-        {
-            **{"declared_records": 100, "private_text_tokens": 32, "queries": 4, "rounds": 2, "candidates": 3},
-            "pseudo_texts": 2,
-        },
+        {"declared_records": 100, "private_text_tokens": 32, "queries": 4, "rounds": 2, "candidates": 3},
         {"answers-1": GaussianEvent(2.0), "answers-2": GaussianEvent(2.0)},
         arrays={
             **tuned_arrays(),
@@ -283,7 +280,7 @@ def seq_pate() -> Release:
 SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
-    "dp-kps guided": lambda: with_guide(dp_kps(sequence_candidates=2, swap_rounds=1)),
+    "dp-kps guided": lambda: with_guide(dp_kps()),
     "dp-kps with columns": lambda: with_columns(dp_kps()),
     "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,

@@ -281,10 +281,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "label sizes of nothing": ({"label_sizes": "cardiology=0,dermatology=0"}, "do not fit the declared labels"),
     "label sizes twice": ({"label_sizes": "cardiology=3,cardiology=3,dermatology=1"}, "do not fit the declared"),
     "label sizes in words": ({"label_sizes": "many"}, "do not fit the declared labels"),
-    "shares of everything": (
-        {"label_sizes": "noisy", "label_share": 0.5, "private_keywords": True, "vocabulary_share": 0.5},
-        "leave nothing for the votes",
-    ),
     "a vocabulary of one's own": ({"private_keywords": True, "vocabulary": "terms.txt"}, "must not be made from"),
     "a vocabulary that is too small": (
         {"private_keywords": True, "vocabulary": "TERMS", "vocabulary_is_public": True},
@@ -292,7 +288,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "keywords of one's own": ({"keywords": "TERMS"}, "must not come from the private data"),
     "keywords that are not there": ({"keywords": "gone.txt", "keywords_are_public": True}, "cannot be read"),
-    "nothing new": ({"variations": 1}, "at least 2 with keep_selected"),
+    "nothing new": ({"variations": 1}, "at least 2"),
     "no round": ({"rounds": 0}, "greater than or equal to 1"),
     "no population": ({"population": "4,0"}, "greater than or equal to 1"),
     "noise that fits no grid": ({"epsilon": "1e5"}, "out of range"),
@@ -316,26 +312,20 @@ def test_what_cannot_be_run_is_refused_before_any_charge(
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "look-ahead": {"lookahead": 2},
     "three nearest": {"nearest": 3},
     "more nearest than candidates": {"nearest": 50},
     "l2": {"distance": "l2"},
-    "l2 with look-ahead": {"distance": "l2", "lookahead": 1, "nearest": 2},
     "proportional": {"selection": "proportional", "threshold": 2},
     "a threshold above all": {"threshold": 1000},
     "a population schedule": {"population": "5,3"},
-    "initial candidates": {"initial_candidates": 7},
-    "fewer candidates than the population": {"initial_candidates": 2},
     "rephrasing": {"blank_probability": "0,0"},
     "a blank schedule": {"blank_probability": "0.9,0.1", "rounds": 3},
-    "temperatures": {"temperatures": "1.4,0.7"},
-    "nothing kept": {"keep_selected": False},
     "one round": {"rounds": 1},
-    "words": {"min_words": 5, "max_words": 6, "words_spread": 0},
+    "words": {"min_words": 5, "max_words": 6},
     "a document type": {"document_type": "clinical_note"},
     "other texts": {"seed": 5},
     "owners": {"owner": "clinician"},
-    "owners with look-ahead": {"owner": "clinician", "lookahead": 1, "nearest": 2, "max_records_per_owner": 2},
+    "owners of two records": {"owner": "clinician", "nearest": 2, "max_records_per_owner": 2},
 }
 
 
@@ -349,9 +339,8 @@ def test_every_option_runs_to_the_end_and_asks_for_as_many_texts_as_planned(
     method = us.AugPE(**run_config(values).method_parameters)
     work, arrays = candidates_per_round(method, 2), result.release.arrays
     more = sum(record.provenance["source"] == "variation" for record in result.records)
-    if what != "fewer candidates than the population":
-        assert np.bincount(arrays["round"]).tolist() == list(work.candidates)
-        assert len(varied_chat.asked) == sum(work.calls) + more
+    assert np.bincount(arrays["round"]).tolist() == list(work.candidates)
+    assert len(varied_chat.asked) == sum(work.calls) + more
     assert arrays["votes"].shape == arrays["label"].shape
     assert not arrays["failed"].any()
 
@@ -362,9 +351,6 @@ def test_options_do_what_they_say(tmp_path: Path, varied_chat: FakeChat) -> None
         return running.release(run_config(evolving(tmp_path, output=None, **{**SEEDED, **changes}))).release
 
     plain = made()
-    made(temperatures="1.4,0.7")
-    assert [request.temperature for request in varied_chat.asked] == [1.4] * 24 + [0.7] * 16
-    assert "kept" not in made(keep_selected=False).strings["prompts"]
     assert all("|blanks:0.9" in prompt for prompt in made(blank_probability="0.1,0.9").strings["prompts"][32:])
     assert all("|words:6" in prompt for prompt in made(min_words=6, max_words=6).strings["prompts"][:24])
     proportional = made(selection="proportional", threshold=2).arrays
@@ -374,7 +360,6 @@ def test_options_do_what_they_say(tmp_path: Path, varied_chat: FakeChat) -> None
     votes = {k: made(nearest=k, **silent).arrays["votes"] for k in (1, 4)}
     assert votes[1].sum() == 40
     assert votes[4].sum() == pytest.approx(40 * 2)
-    assert made(lookahead=2, **silent).arrays["votes"].tolist() != votes[1].tolist()
     owners = made(owner="clinician", **silent).arrays["votes"]
     assert np.linalg.norm(owners) <= 5 * (1 + 1e-9)
 

@@ -34,7 +34,7 @@ MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "owners": {"owner": "clinician"},
     "noisy sizes": {"label_sizes": "noisy"},
-    "look-ahead": {"lookahead": 1, "nearest": 3, "distance": "l2"},
+    "three nearest": {"nearest": 3, "distance": "l2"},
     "proportional": {"selection": "proportional", "threshold": 3},
 }
 
@@ -162,7 +162,7 @@ def test_where_no_variation_works_the_chosen_texts_live_on(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat(of_the_first_only))
-    values = run_config(evolving(tmp_path, rounds=3, lookahead=1, records_per_label=5))
+    values = run_config(evolving(tmp_path, rounds=3, records_per_label=5))
     for _ in range(MOST_BLANK):
         with pytest.raises(ModelError, match="wrote no text at all"):
             running.run(values)
@@ -185,15 +185,6 @@ def test_half_a_character_of_an_answer_harms_nobody(tmp_path: Path, use_chat: Ca
     result = running.run(run_config(evolving(tmp_path)))
     assert len(result.records) == 8
     assert us.load_release(tmp_path / "out" / "release" / "aug-pe.release").digest == result.release.digest
-
-
-@pytest.mark.parametrize("initial", [1, 3])
-def test_fewer_candidates_than_the_population_are_all_chosen_and_multiply(tmp_path: Path, initial: int) -> None:
-    result = running.run(run_config(evolving(tmp_path, initial_candidates=initial, rounds=3)))
-    arrays = result.release.arrays
-    assert np.bincount(arrays["round"]).tolist() == [2 * size for size in {1: (1, 3, 9), 3: (3, 9, 12)}[initial]]
-    assert arrays["chosen"][arrays["round"] == 0].tolist() == [1] * 2 * initial
-    assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
 
 
 def test_a_population_of_one_text(tmp_path: Path) -> None:

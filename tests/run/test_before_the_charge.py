@@ -226,7 +226,7 @@ def test_an_embedder_that_fails_on_an_empty_text_is_told_before_the_charge(
 def test_more_candidates_than_can_be_stored_are_refused_in_the_plan(
     tmp_path: Path, embedder: WordEmbedder, varied_chat: FakeChat
 ) -> None:
-    for changes in ({"population": 1_000_000}, {"initial_candidates": 600_000}, {"rounds": 1000, "population": 2000}):
+    for changes in ({"population": 1_000_000}, {"rounds": 1000, "population": 2000}):
         refused(evolving(tmp_path, **changes), ConfigError, "candidates, and all together")
     refused(protecting(tmp_path, population=1_000_000), ConfigError, "candidates, and all together")
 

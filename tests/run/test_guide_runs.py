@@ -545,7 +545,6 @@ def test_nothing_planted_leaves_a_guided_evolution(
             "base_url": endpoint.base_url,
             "on_bad_row": "skip",
             "max_bad_rows": 1,
-            "lookahead": 1,
         }
         said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
         assert said.code == 0, said.err

@@ -81,20 +81,15 @@ def tickets(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
     return settings(folder, **{**dict.fromkeys(not_used), **own, **changes})
 
 
-TUNED: dict[str, Any] = {"private_dtype": "float32", "lora_rank": 2}
+TUNED: dict[str, Any] = {"private_dtype": "float32", "lora_rank": 4}
 METHODS: dict[str, dict[str, Any]] = {
-    "dp-finetune": {**TUNED, "declared_records": 6, "sampling_rate": 0.5, "steps": 2, "rows_at_once": 2},
+    "dp-finetune": {**TUNED, "declared_records": 6, "sampling_rate": 0.5, "steps": 2},
     "seq-pate": {
         **TUNED,
         "declared_records": 6,
         "teachers": 4,
-        "teacher_layers": 1,
-        "teacher_steps": 1,
         "queries": 4,
         "candidates": 8,
-        "pseudo_texts": 4,
-        "student_steps": 1,
-        "student_batch": 4,
     },
     "few-shot": {
         "sampling_rate": 0.5,

@@ -189,7 +189,6 @@ def test_nothing_planted_leaves_a_private_evolution(
         changes = {
             "llm": "openai:test",
             "base_url": endpoint.base_url,
-            "lookahead": 1,
             "on_bad_row": "skip",
             "max_bad_rows": 1,
         }

@@ -201,7 +201,7 @@ def test_a_release_of_before_noise_aware_phrases_loads_and_generates(tmp_path: P
     good = dp_kps(length=8)
     parameters = {name: value for name, value in good.parameters.items() if name not in ("shortest", "shrinkage")}
     replace(good, parameters=parameters).save(tmp_path / "old.release")
-    for options in ({}, {"shrinkage": False, "shortest": 8}):
+    for options in ({}, {"shortest": 8}):
         made = running.generate(
             load_release(tmp_path / "old.release"),
             llm="none",

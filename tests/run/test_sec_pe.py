@@ -321,15 +321,6 @@ def test_records_without_secrets_are_always_drawn_and_the_others_by_their_weight
     assert 14 < np.mean(counts) < 26  # 10 + 30 / 3, std 1.2
 
 
-@pytest.mark.parametrize(("name", "value", "rates"), [("secret_weight", 3.0, 1.0), ("expected_sample", 5, 0.08334)])
-def test_weights_and_expected_sample_change_the_rates(
-    tmp_path: Path, incidence_file: str, name: str, value: float, rates: float
-) -> None:
-    made = release(tmp_path, **public(incidence_file, **{name: value}))
-    assert event_of(made).inclusion == (((rates, 3),),) * 10
-    assert event_of(made).noise_multiplier >= 1 / BUDGET.mu
-
-
 OTHER_TABLES: dict[str, Callable[[list[dict[str, str]]], list[dict[str, str]]]] = {
     "other secrets": lambda table: [{**table[0], "note": "nothing"}, *table[1:]],
     "another order": lambda table: table[::-1],
@@ -446,7 +437,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "public incidence without a file": ({"incidence": "public"}, "needs an incidence_file"),
     "an incidence file that is not there": (public("gone.parquet"), "no incidence file, or damaged"),
     "private incidence with a file": ({"incidence_file": "i.parquet"}, "belongs to public incidence"),
-    "private incidence with weights": ({"secret_weight": 2.0}, "belongs to public incidence"),
     "private incidence with free records": (
         {"records_without_secrets_are_public": True, "public_corpus": None, "public_corpus_is_public": None},
         "belongs to public incidence",

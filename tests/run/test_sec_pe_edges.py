@@ -38,7 +38,7 @@ MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "some records, other choices": {
         **{"inclusion": 0.3, "public_label": "department"},
-        **{"selection": "proportional", "threshold": 3, "lookahead": 1, "rounds": 1},
+        **{"selection": "proportional", "threshold": 3, "rounds": 1},
     },
     "public incidence": {"incidence": "public"},
     "free records": {

@@ -147,15 +147,6 @@ def test_candidates_that_are_made_again_for_stored_votes_are_noticed(
         )
 
 
-def test_what_looks_ahead_is_named_too(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
-    values = evolving(tmp_path, rounds=1, lookahead=1, population=2, variations=2)
-    named(use_chat, "A")
-    stopped(values, RunStore, "keep", name="votes-1")
-    named(use_chat, "B")
-    made = run(values, llm="b").release
-    assert made.statement.public_inputs["language model"]["source"] == "fake:A (rounds 1); fake:B (look-ahead)"
-
-
 def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:

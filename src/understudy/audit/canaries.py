@@ -164,7 +164,7 @@ CORPUS, SECRETS, LEDGER, RUN = "corpus.jsonl", "secrets.txt", "ledger.sqlite", "
 def vocabulary_of(method: Method) -> Vocabulary:
     """Where rare terms come from: the public vocabulary of the method, where it has one, else the built-in list."""
     own = method.dump()
-    names = {"source": "vocabulary", "size": "vocabulary_size", "stop_words": "stop_words"}
+    names = {"source": "vocabulary", "stop_words": "stop_words"}
     given: dict[str, Any] = {ours: own[theirs] for ours, theirs in names.items() if own.get(theirs) is not None}
     return load_vocabulary(**{"source": BUILT_IN, **given})
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -63,12 +65,27 @@ def private_file() -> Any:
     return Field(None, json_schema_extra={"format": "private-path"})
 
 
+@dataclass(frozen=True)
+class Gone:
+    """A parameter that there was once: what it ``was`` by default, as JSON, and what is ``now`` in its place."""
+
+    was: Any
+    now: str
+
+
+GoneOnes = Mapping[str, Gone]
+
+
 class Parameters(BaseModel):
     """A pydantic model whose construction raises :class:`~understudy.base.errors.ConfigError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
+    gone: ClassVar[GoneOnes] = {}
+    """Parameters that there were once; those of inherited groups count too."""
+
     def __init__(self, **values: Any) -> None:
+        type(self).require_no_gone(values)
         try:
             super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
@@ -85,6 +102,24 @@ class Parameters(BaseModel):
         if isinstance(value, int) and abs(value) > LARGEST:
             raise ValueError(f"expected a number of at most {LARGEST}")
         return value
+
+    @classmethod
+    def all_gone(cls) -> dict[str, Gone]:
+        """Parameters that there were once, by name."""
+        return {name: each for group in reversed(cls.__mro__) for name, each in vars(group).get("gone", {}).items()}
+
+    @classmethod
+    def require_no_gone(cls, values: Iterable[str]) -> None:
+        """Raises ConfigError, with what took its place, if one of these names is of a parameter that is gone."""
+        if named := sorted(cls.all_gone().keys() & set(values)):
+            problem = f"There is no parameter {named[0]!r} any more: {cls.all_gone()[named[0]].now}."
+            raise ConfigError(problem, "Leave it out.")
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Stored values, without parameters that are gone and had the value that always holds now."""
+        gone = cls.all_gone()
+        return {name: value for name, value in values.items() if name not in gone or value != gone[name].was}
 
     def part(self, group: type[_Group], **others: Any) -> _Group:
         """The fields of one group as that group's model, with others in place of those that differ or are not here."""

@@ -22,7 +22,7 @@ WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
-    *("declared_records", "steps", "epochs", "unfinished", "teachers", "queries"),
+    *("declared_records", "steps", "unfinished", "teachers", "queries"),
 )
 _RECORDS = ("records", "records_per_label")
 
@@ -92,7 +92,9 @@ class ParametersCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._titled, seen = [], set(self._without)
+        named = {word[2:].split("=")[0].replace("-", "_") for word in args if word.startswith("--")}
         for group in self._groups(tuple(args)):
+            group.require_no_gone(named | {name.removeprefix("no_") for name in named})
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}

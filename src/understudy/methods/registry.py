@@ -11,6 +11,7 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.files import require_inside
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
 from understudy.methods.shared.guide.parameters import GuideParameters
@@ -21,6 +22,7 @@ from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 
 GROUP = "understudy.methods"
+_OLDER = "Read it with the version that made it, which its statement names; or make another Release."
 
 
 def method_names() -> list[str]:
@@ -73,7 +75,8 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
 def own_parameters(release: Release) -> dict[str, Any]:
     """The parameters of a Release that are its method's own: neither its seed nor its guide's nor its columns'."""
     others = {"seed", *GuideParameters.model_fields, *TablesParameters.model_fields}
-    return {name: value for name, value in release.parameters.items() if name not in others}
+    known: type[Parameters] = method_class(release.method).parameters
+    return known.stored({name: value for name, value in release.parameters.items() if name not in others})
 
 
 def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
@@ -115,6 +118,10 @@ def _method_of(path: Path, release: Release) -> Method:
             f"{', '.join(method_names())}).",
         )
     parameters, seed = own_parameters(release), release.parameters.get("seed")
+    try:
+        method_class(release.method).parameters.require_no_gone(parameters)
+    except ConfigError as error:
+        raise ReleaseError(f"{path.name} comes from an older version. {error.problem}", _OLDER) from None
     guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise corrupt(path, "its seed is no number from 0")

@@ -79,7 +79,7 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
     if missing := sorted(set(targets) - {*known, ALL, ATTENTION}):
         raise ConfigError(
             f"The model has no linear layers called {', '.join(missing)} in its blocks.",
-            f"Choose of {', '.join(known)} for --lora-targets, or give `attention` or `all`.",
+            f"Choose of {', '.join(known)}, or give `attention` or `all`.",
         )
     return [
         Site(name, module, *sizes)

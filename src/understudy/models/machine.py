@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from understudy.base.errors import ConfigError, ModelError
+
+T = TypeVar("T")
 
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelerate", "safetensors")
 
@@ -107,18 +110,40 @@ def single_threaded_inference() -> Iterator[None]:
 _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
+def fits_memory(needed: int) -> bool:
+    """Whether the machine, or this process's container, could ever hold so many bytes."""
+    there = _memory()
+    return there is None or needed <= there
+
+
 def require_memory(needed: int, *, what: str, cure: str) -> None:
     """See that the machine, or this process's container, could ever hold ``needed`` bytes, before anything is charged.
 
     Raises:
         ConfigError: it could not; ``what`` they are for and the ``cure`` stand in it.
     """
-    there = _memory()
-    if there is not None and needed > there:
+    if not fits_memory(needed):
+        there = _memory() or 0
         raise ConfigError(
             f"{what} would take about {needed / 2**30:.3g} GiB of memory, and this machine has {there / 2**30:.3g}.",
             cure,
         )
+
+
+def halved_to_fit(count: int, work: Callable[[int], T], *, problem: str, cure: str) -> T:
+    """What ``work(count)`` returns, or of half as many, and so on, where it runs out of memory.
+
+    Raises ConfigError if not even ``work(1)`` fits into memory.
+    """
+    while True:
+        try:
+            return work(count)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        if count == 1:
+            raise ConfigError(problem, cure)
+        count //= 2
 
 
 def _memory() -> int | None:

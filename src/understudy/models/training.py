@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -363,12 +363,9 @@ def _require_fits(matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tup
         )
 
 
-Decay = Literal["linear", "constant"]
-
-
 @dataclass(frozen=True)
 class LearningRate:
-    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls to 0 in a line, or stays.
+    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls to 0 in a line.
 
     Raises:
         ConfigError: it is not in (0, 1].
@@ -377,7 +374,6 @@ class LearningRate:
     peak: float
     steps: int
     warmup: int = 0
-    decay: Decay = "linear"
 
     def __post_init__(self) -> None:
         if not 0 < self.peak <= 1:
@@ -386,8 +382,7 @@ class LearningRate:
     def at(self, step: int) -> float:
         """Of step ``step``, the first being 0."""
         rising = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
-        left = 1 - step / self.steps if self.decay == "linear" else 1.0
-        return self.peak * min(rising, left)
+        return self.peak * min(rising, 1 - step / self.steps)
 
 
 class AdamW:
@@ -588,8 +583,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
         raise PrivacyError(
             f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
             "device, so the influence of one record would have no bound.",
-            "Take a rank that is a multiple of 4 (--lora-rank), compute one text at a time (--rows-at-once 1), or use "
-            "another precision (--private-dtype) or device.",
+            "Take a rank that is a multiple of 4 (--lora-rank), or use another precision (--private-dtype) or device.",
         )
 
 

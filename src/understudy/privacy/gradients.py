@@ -7,7 +7,6 @@ exact whatever the order and the micro-batches.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -16,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.privacy.accountant import Composition
-from understudy.privacy.events import Event, GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
-from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
-from understudy.privacy.search import edge, last_number
-from understudy.privacy.subsampled import LEAST_NOISE, coarse_excess, subsampled_multiplier
+from understudy.privacy.subsampled import subsampled_multiplier
 
 MOST_STEPS = 1_000_000
 _LEAST_CLIP = 1e-6
@@ -208,63 +205,3 @@ class Schedule:
 def noise_within(budget: Budget, *, rate: float, steps: int, others: tuple[GaussianEvent, ...] = ()) -> Schedule:
     """The schedule with the least noise (to a thousandth) that keeps within ``budget`` beside ``others``."""
     return Schedule(subsampled_multiplier(budget, rate=rate, tokens=steps, others=others), rate, steps)
-
-
-@lru_cache(maxsize=16)
-def steps_within(
-    budget: Budget, *, rate: float, noise_multiplier: float, others: tuple[GaussianEvent, ...] = ()
-) -> Schedule | None:
-    """The schedule with the most steps within ``budget`` beside ``others``; None where not one fits."""
-
-    def fits(steps: int) -> bool:
-        """As the plan will count."""
-        events: tuple[Event, ...] = (*others, SubsampledGaussianEvent(noise_multiplier, rate, steps))
-        return Composition(events).epsilon(float(budget.delta)) <= budget.epsilon
-
-    if noise_multiplier < LEAST_NOISE or not fits(1):
-        return None
-    about = edge(
-        lambda steps: coarse_excess(
-            budget, SubsampledGaussianEvent(noise_multiplier, rate, max(1, int(steps))), others
-        ),
-        near=(gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta)) / noise_multiplier) ** -2 / rate,
-        safe=1,
-        unsafe=MOST_STEPS,
-    )
-    low = max(1, int(about or 1))
-    high = low + max(1, low // 200)
-    while high <= MOST_STEPS and fits(high):
-        low, high = high, high + max(1, high // 200)
-    return Schedule(noise_multiplier, rate, last_number(fits, holds_at=low, fails_at=min(high, MOST_STEPS + 1)))
-
-
-@lru_cache(maxsize=16)
-def rate_within(
-    budget: Budget,
-    *,
-    noise_multiplier: float,
-    steps: int | None = None,
-    epochs: float | None = None,
-    others: tuple[GaussianEvent, ...] = (),
-) -> Schedule | None:
-    """The schedule with the highest rate (to a thousandth, about) within ``budget``, for ``steps`` or ``epochs``.
-
-    None where no rate above 1e-9 fits.
-    """
-
-    def count(rate: float) -> int:
-        return max(1, round(epochs / rate)) if steps is None and epochs is not None else steps or 1
-
-    least = max(_LEAST_RATE, (epochs or 0) / MOST_STEPS)  # a lower one would need more steps than there may be
-    if noise_multiplier < LEAST_NOISE or least > 1 or count(least) > MOST_STEPS:
-        return None
-    rate = edge(
-        lambda rate: coarse_excess(budget, SubsampledGaussianEvent(noise_multiplier, rate, count(rate)), others),
-        near=math.sqrt(least),
-        safe=least,
-        unsafe=1.0,
-    )
-    return None if rate is None else Schedule(noise_multiplier, rate, count(rate))
-
-
-_LEAST_RATE = 1e-9

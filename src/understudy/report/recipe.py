@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters
 from understudy.evaluate.synthetic import SyntheticText
 from understudy.methods.base import Needs
 from understudy.methods.registry import method_class
@@ -68,13 +69,14 @@ def _budget(budget: Any) -> dict[str, str]:
 def _parameters(release: Release) -> dict[str, Any]:
     """Those that differ from the method's defaults; all that are set where the method is not installed here."""
     try:
-        fields = method_class(release.method).parameters.model_fields
+        known = method_class(release.method).parameters
     except ConfigError:
-        fields = {}
+        known = Parameters
+    fields = known.model_fields
     defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     return {
         name: value
-        for name, value in release.parameters.items()
+        for name, value in known.stored(release.parameters).items()
         if value is not None and (name not in defaults or value != _plain(defaults[name]))
     }
 

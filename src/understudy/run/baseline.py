@@ -71,7 +71,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         listener.say(f"Making {in_texts(sum(counts))} with {writer.chat.model_id}; no private text is read.")
         session.begin()
         session.clear_scratch()
-        answers = TextAPI(writer, evolution, keywords).random(counts, round_number=0, stage=0)
+        answers = TextAPI(writer, evolution, keywords).random(counts, stage=0)
         require_text(answers)
         origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": template.sha256[:12]}
         records = [

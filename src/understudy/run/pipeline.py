@@ -38,7 +38,9 @@ def release(
     if resume:
         require_continuable(job.method, fresh=job.place.fresh)
     with (
-        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
+        open_session(
+            job.place, job.lasting, job.promise.noise_source, changeable=job.changeable, stored=job.stored
+        ) as session,
         _recorded(session, job, listener, "release") as listener,
     ):
         writing = None
@@ -56,7 +58,9 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     """
     job = Job(config, charges=True, generates=True)
     with (
-        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
+        open_session(
+            job.place, job.lasting, job.promise.noise_source, changeable=job.changeable, stored=job.stored
+        ) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
@@ -76,8 +80,9 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     made = made if isinstance(made, Release) else load_release(Path(made))
-    free = set(method_class(made.method).generation_parameters.model_fields)
-    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
+    method = method_class(made.method)
+    free = set(method.generation_parameters.model_fields)
+    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name != "seed"}
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(
@@ -89,7 +94,9 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
     with (
-        open_session(job.place, {**job.lasting, "release": made.digest}, noise, free=True) as session,
+        open_session(
+            job.place, {**job.lasting, "release": made.digest}, noise, stored=job.stored, free=True
+        ) as session,
         _recorded(session, job, listener, "generate") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)

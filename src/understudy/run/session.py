@@ -53,6 +53,8 @@ class Session:
     visible_folder: OutputFolder | None
     noise: NoiseSource
     changeable: Collection[str] = ()
+    stored: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    """What of stored settings counts today."""
 
     @property
     def begun(self) -> bool:
@@ -87,7 +89,9 @@ class Session:
         """
         digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
         planned = {"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]}
-        changed = self.store.begin(config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable)
+        changed = self.store.begin(
+            config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable, stored=self.stored
+        )
         self.store.mark(BEGUN)
         return changed
 
@@ -104,6 +108,7 @@ def open_session(
     noise: NoiseSource,
     *,
     changeable: Collection[str] = (),
+    stored: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
     free: bool = False,
 ) -> Iterator[Session]:
     """The run's folder, locked; a run that began there with other settings is an error.
@@ -113,6 +118,7 @@ def open_session(
     Args:
         lasting: the settings that a resumed run must share with the first, but for the changeable.
         noise: of all that is kept in the folder.
+        stored: what of the stored settings counts today.
         free: nothing will be charged, so that no run that was charged can be resumed.
 
     Raises:
@@ -132,7 +138,8 @@ def open_session(
         store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=place.fresh))
         remove_leftovers(folder.private)
         folder.make()
-        session = Session(folder, store, lasting, None if place.output is None else folder, noise, changeable)
+        visible = None if place.output is None else folder
+        session = Session(folder, store, lasting, visible, noise, changeable, stored)
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:

@@ -492,6 +492,7 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
         ConfigError: if a name is unknown or a value out of range.
     """
     method = configured_method(values)
+    method_class(method).parameters.require_no_gone(values)
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}
     rest = {name: value for name, value in values.items() if name not in own}

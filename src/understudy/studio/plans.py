@@ -61,7 +61,7 @@ YES = "yes"
 _FIELDS = [name for fields in GROUPS.values() for name in fields]
 _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
-    *("sampling_rate", "tokens", "exemplars", "steps", "epochs", "declared_records", "teachers", "queries"),
+    *("sampling_rate", "tokens", "exemplars", "steps", "declared_records", "teachers", "queries"),
 )
 """Parameters of methods that decide what is bought."""
 _FIRST = ("dp-kps", "aug-pe", "guided-evolution")

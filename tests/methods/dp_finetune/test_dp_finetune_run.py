@@ -59,11 +59,9 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
             "declared_records": 24,
             "sampling_rate": 0.3,
             "steps": 4,
-            "checkpoints": 2,
             "private_text_tokens": 24,
             "lora_rank": 2,
             "unfinished": "keep",
-            "rows_at_once": 2,
             **changes,
         }
         return run_config(settings(tmp_path, **{**own, **made}))
@@ -114,6 +112,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(
             raise KeyboardInterrupt
         return original(self, *arguments)
 
+    monkeypatch.setattr("understudy.methods.dp_finetune.plan._CHECKPOINTS", 2)
     monkeypatch.setattr(Steps, "noisy_sum", dying)
     with pytest.raises(KeyboardInterrupt):
         release(config())
@@ -139,7 +138,7 @@ def test_an_empty_batch_has_noise_and_is_a_step(
     monkeypatch.setattr(
         "understudy.models.training.LoRA.gradients", lambda self, block: pytest.fail("nothing was sampled")
     )
-    monkeypatch.setattr("understudy.methods.dp_finetune.method.try_out", lambda *_: releasing.Facts())
+    monkeypatch.setattr("understudy.methods.dp_finetune.method.try_out", lambda found, *_: (found, releasing.Facts()))
     made = release(config(sampling_rate=1e-9, steps=2)).release
     names = [name for name in made.arrays if name.endswith("lora_B.weight")]
     assert all(np.any(made.arrays[name]) for name in names)
@@ -174,9 +173,7 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"lora_targets": "q_proj,nothing"}, "no linear layers called nothing"),
         ({"private_text_tokens": 500}, "window"),
-        ({"rows_at_once": 60_000, "private_text_tokens": 100}, "of memory"),
         ({"json_schema": "x.json"}, "no records"),
     ],
 )
@@ -185,12 +182,29 @@ def test_what_public_facts_tell_is_told_before_the_charge(
     tmp_path: Path,
     changes: dict[str, Any],
     problem: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
     with pytest.raises(ConfigError, match=problem):
         release(config(**changes))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_as_many_gradients_are_computed_at_once_as_fit_into_memory(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def fits(_bytes: int) -> bool:
+        tried.append(_bytes)
+        return len(tried) == 3
+
+    monkeypatch.setattr("understudy.methods.dp_finetune.tuning.fits_memory", fits)
+    assert release(config()).release.statement.private
+    assert tried == sorted(tried, reverse=True)
+    other = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
+    with pytest.raises(ConfigError, match="gradient of one text does not fit into memory"):
+        release(config(**other))
+    assert runs_charged(tmp_path / "other.sqlite") == 0
+    assert len(tried) == 3 + 4, "8, 4, 2; then 8, 4, 2 and 1"
 
 
 def test_the_yardstick_without_privacy_must_be_asked_for_and_is_stamped(
@@ -232,6 +246,6 @@ def test_transcripts_are_trained_and_what_is_none_is_left_out(config: Callable[.
 
 
 def test_every_weight_of_a_small_model_can_learn(config: Callable[..., RunConfig]) -> None:
-    made = release(config(learns="all", rows_at_once=1, steps=2)).release
+    made = release(config(learns="all", steps=2)).release
     assert "model.embed_tokens.weight" in made.arrays
     assert made.arrays["model.embed_tokens.weight"].shape == (259, 32)

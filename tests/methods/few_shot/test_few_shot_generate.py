@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
@@ -85,10 +86,11 @@ def test_a_prompt_shows_usable_exemplars_of_its_label_alone() -> None:
     assert made[0].provenance["model"] == "fake:chat"
 
 
-def test_fewer_exemplars_are_drawn_anew_for_every_prompt_and_another_seed() -> None:
+def test_fewer_exemplars_are_drawn_anew_for_every_prompt_and_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.methods.few_shot.generate.EXEMPLARS_PER_PROMPT", 1)
     chats = [FakeChat() for _ in range(3)]
     for chat, seed in zip(chats, (0, 0, 1), strict=True):
-        generate(chat, (0, 40, 0), seed=seed, exemplars_per_prompt=1)
+        generate(chat, (0, 40, 0), seed=seed)
     shown = [[prompt.count("blue one") + 2 * prompt.count("blue two") for prompt in prompts(chat)] for chat in chats]
     assert shown[0] == shown[1] != shown[2]
     assert set(shown[0]) == {0, 1, 2}

@@ -19,7 +19,7 @@ from understudy.privacy.tokens import BatchTokens
 TOKENS = 12
 PLACES = ("before the draw", "before it is stored", "before it is confirmed")
 BATCHES = [f"{label}/{number}" for label in range(LABELS) for number in range(2)]
-VECTOR = {"sparse_vector": True, "threshold_noise": 0.5}
+VECTOR = {"sparse_vector": True}
 
 
 def sometimes_far(text: bytes, drawn: bytes) -> int:

@@ -39,7 +39,7 @@ def first_tokens(mechanism: PrivateTokens, texts: int, draws: int) -> list[tuple
     asked = build_prompts(method(), prompts(1), model, label_names=NAMES.names, record_columns=())  # type: ignore[arg-type]
     prompt, paid = asked.labels[0], mechanism.open(SystemNoise())
     contexts = prompt.contexts([list(b"text")] * texts, rows_at_once=SIZE + 1)
-    sampler = TokenSampler("difference", mechanism, 2, 1.0, model.encode)
+    sampler = TokenSampler("difference", mechanism, 2, model.encode)
     found = []
     for _ in range(draws):
         decoded = sampler.text(contexts, [1] * texts, paid.batch(), prompt.ending.open(prompt.model))

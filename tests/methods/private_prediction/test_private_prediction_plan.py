@@ -92,12 +92,14 @@ def test_batches_that_are_declared_are_forecast_with() -> None:
     assert recommended_batches(3, 4, 255) == 1
 
 
-def test_the_test_costs_what_the_forecast_says() -> None:
+def test_the_test_costs_what_the_forecast_says(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"clip": "recenter", "sparse_vector": True}
     for noise, times in ((0.1, 17), (0.2, 5), (0.3, 1 + 16 / 9)):
-        made = plan(PrivatePrediction(**options, threshold_noise=noise)).forecast
+        monkeypatch.setattr("understudy.methods.private_prediction.plan._THRESHOLD_NOISE", noise)
+        made = plan(PrivatePrediction(**options)).forecast
         assert made["sparse_vector_cost"] == pytest.approx(times)
         assert made["sparse_vector_break_even"] == pytest.approx(1 / times)
+    monkeypatch.undo()
     on = mechanism_of(PrivatePrediction(**options), BUDGET)
     off = mechanism_of(PrivatePrediction(clip="recenter"), BUDGET)
     assert off.tokens / 5 - 2 <= on.tokens <= off.tokens / 5

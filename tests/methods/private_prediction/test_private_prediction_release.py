@@ -32,9 +32,7 @@ DATA: dict[str, Sequence[Row]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"sparse_vector": True, "threshold_noise": 0.5}, {"clip": "recenter"}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}], ids=str)
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()
     for rows in DATA.values():
@@ -217,7 +215,7 @@ def test_where_the_public_logits_fail_in_a_text_it_is_stored_as_it_is(sparse: bo
             made.public_logits = public_logits
             return made
 
-    chosen = method(sparse_vector=sparse, threshold_noise=5.0, tokens_per_batch=6, unfinished="keep", texts_per_batch=3)
+    chosen = method(sparse_vector=sparse, tokens_per_batch=6, unfinished="keep", texts_per_batch=3)
     made = release(chosen, model=Overflowing(alike(None)))
     assert set(made.arrays["tokens"].tolist()) == {2}
     assert not made.arrays["ended"].any()

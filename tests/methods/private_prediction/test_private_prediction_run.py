@@ -123,7 +123,7 @@ def plan_file(folder: Path) -> list[str]:
 
 def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Command) -> None:
     found = json.loads(understudy("config", "schema", "--method", "private-prediction").out)
-    assert {"batches", "batch_size", "clip", "sparse_vector", "record_form", "private_model"} <= set(
+    assert {"batches", "batch_size", "clip", "sparse_vector", "prompt_form", "private_model"} <= set(
         found["properties"]
     )
 
@@ -139,7 +139,6 @@ def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Co
         ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
         ({"json_schema": "film.json"}, "the texts are no records"),
         ({"json_schema": "none.json", "text": None, "record_columns": "note,clinician"}, "cannot be read"),
-        ({"record_form": "lines"}, "the texts are no records"),
         ({"json_schema": "named.json", "text": None, "record_columns": "note,clinician"}, "requires name"),
         ({"prompt_form": "other"}, "--prompt-form"),
         ({"threshold": 3}, "threshold"),
@@ -207,7 +206,7 @@ def test_more_texts_than_the_release_holds_are_an_error_that_says_so(
 
 def test_records_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
     (tmp_path / "note.json").write_text(json.dumps({"properties": {"note": {"type": "string"}}}))
-    schema = {"json_schema": str(tmp_path / "note.json"), "record_form": "lines"}
+    schema = {"json_schema": str(tmp_path / "note.json")}
     values = predicting(tmp_path, llama, text=None, record_columns="note,clinician", **schema)
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err

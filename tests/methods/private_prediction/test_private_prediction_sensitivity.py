@@ -143,7 +143,7 @@ def samplers(model: CausalModel) -> list[TokenSampler]:
     made = []
     for clip, clip_range in zip(CLIPS, (0.7, 6.0), strict=True):
         mechanism = PrivateTokens(clip_range, SIZE, 1.0, 12, test)
-        made.append(TokenSampler(clip, mechanism, 40, 1.0, model.encode))
+        made.append(TokenSampler(clip, mechanism, 40, model.encode))
     return made
 
 

@@ -43,6 +43,15 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_llama(tmp_path_factory.mktemp("llama"))
 
 
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("plan", "method", "release"):
+        monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
+    monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
+    monkeypatch.setattr(preparing, "TEACHER_STEPS", 2)
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 4})
+
+
 @pytest.fixture
 def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
@@ -57,18 +66,11 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
             "max_tokens": 12,
             "declared_records": 24,
             "teachers": 6,
-            "teacher_layers": 1,
-            "teacher_steps": 2,
-            "teachers_at_once": 4,
             "private_text_tokens": 24,
             "queries": 10,
             "rounds": 2,
             "candidates": 8,
-            "pseudo_texts": 6,
-            "pseudo_steps": 1,
-            "student_steps": 2,
-            "student_batch": 4,
-            "lora_rank": 2,
+            "lora_rank": 4,
             **changes,
         }
         return run_config(settings(tmp_path, **{**own, **made}))
@@ -101,13 +103,14 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
         {"answers": "votes"},
         {"noise": "laplace", "delta": "0"},
         {"student_loss": "top-answer"},
+        {"student_loss": "pseudo-labels"},
         {"candidate_filter": "none"},
-        {"candidate_filter": "top-k", "pseudo_weight": 1},
+        {"candidate_filter": "top-k"},
         {"ask": "all", "pseudo_source": "base"},
         {"label_sizes": "noisy", "noise": "laplace"},
-        {"owner": "clinician", "declared_records": 6, "teacher_batch": 2},
-        {"teacher_layers": 2, "teacher_matrices": "both", "learns": "all"},
-        {"queries": 2000, "pseudo_texts": 2},
+        {"owner": "clinician", "declared_records": 6},
+        {"learns": "all"},
+        {"queries": 2000},
     ],
 )
 def test_every_variant_runs_to_its_end(config: Callable[..., RunConfig], changes: dict[str, Any]) -> None:
@@ -134,8 +137,8 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Faculty, "train", 2, 1),  # of two groups, one of which is there
         (TeacherAnswers, "of_batch", 4, 2),  # in the second round, which is asked anew: nobody saw an answer
-        (Student, "learn", 2, 2),  # in the first round
-        (Student, "learn", 3, 1),  # in the second
+        (Student, "learn", 1, 2),  # in the first round
+        (Student, "learn", 2, 1),  # in the second
         (Student, "write", 2, 1),
         (Student, "choose", 2, 1),
     ],
@@ -193,7 +196,6 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
         ({"queries": 0}, "greater than or equal to 1"),
         ({"queries": 1}, "cannot be asked in 2 rounds"),
         ({"declared_records": None}, "not declared"),
-        ({"teacher_targets": "nothing"}, "no linear layers called nothing"),
         ({"candidates": 1000}, "1000 candidates are asked for, and the model knows 259 tokens"),
         ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
         ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
@@ -290,7 +292,7 @@ def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
 
     def dying(self: Student, *given: Any, **named: Any) -> Any:
         calls.append(len(calls))
-        if len(calls) == 2:  # after the first round's answers
+        if len(calls) == 1:  # after the first round's answers
             raise Killed
         return learn(self, *given, **named)
 
@@ -298,7 +300,7 @@ def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
     with monkeypatch.context() as patch:
         patch.setattr(Student, "learn", dying)
         with pytest.raises(Killed):
-            release(config(teachers_at_once=None))
+            release(config())
     monkeypatch.setattr(preparing, "_GROUP", {"cpu": 3})
     original = Teachers.batches
 
@@ -307,7 +309,7 @@ def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
         return iter(seen[-1])
 
     monkeypatch.setattr(Teachers, "batches", watched)
-    release(config(teachers_at_once=None))
+    release(config())
     assert seen
     for groups in seen:
         assert [(len(each.weights), each.real) for each in groups] == [(3, 3), (3, 3)]

@@ -64,8 +64,11 @@ def test_the_prior_is_what_the_student_expects_of_its_candidates(causal: CausalM
         assert questions.prior[number][known[number]] == pytest.approx(expected, abs=1e-5)
 
 
-def test_hard_positions_come_first_and_some_are_asked_twice_where_there_are_too_few(causal: CausalModel) -> None:
-    made = student(causal, hard_rank=1, queries_per_text=3)
+def test_hard_positions_come_first_and_some_are_asked_twice_where_there_are_too_few(
+    causal: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.methods.seq_pate.student.QUERIES_PER_TEXT", 3)
+    made = student(causal)
     questions = asked(made, 8)
     assert len(set(zip(questions.row.tolist(), questions.place.tolist(), strict=True))) == 8
     assert max(np.bincount(questions.row)) <= 3, "three of a text, where there are texts enough"
@@ -87,7 +90,7 @@ def test_answers_that_say_what_the_student_expects_teach_nothing(causal: CausalM
 
 
 def test_a_student_comes_nearer_to_what_it_is_answered(causal: CausalModel) -> None:
-    made = student(causal, learning_rate=0.05, lora_layers=None)
+    made = student(causal, learning_rate=0.05)
     questions = asked(made, 12)
     shares = np.zeros(questions.candidates.shape)
     shares[:, 1] = 1.0  # the second likeliest

@@ -296,7 +296,7 @@ def test_teachers_that_change_one_another_are_caught(llama: CausalModel, twin: s
 def test_a_network_that_mixes_its_rows_is_caught(folders: dict[str, Path]) -> None:
     causal = loaded(folders["llama"])
     causal.network.model.norm.register_forward_hook(lambda _module, _given, found: found + 1e-6 * found.mean(0))
-    with pytest.raises(PrivacyError, match="one teacher at a time"):
+    with pytest.raises(PrivacyError, match="influence of one record would have no bound"):
         require_separate_teachers(faculty_of(causal))
     require_separate_teachers(faculty_of(causal, size=1))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from understudy.text.prompts.predicting import (
     PredictionPrompt,
     PredictionPrompts,
     Shape,
-    as_lines,
     shown_examples,
 )
 from understudy.text.prompts.template import PromptTemplate, load_template
@@ -46,7 +44,7 @@ def test_a_document_ends_with_the_cue_and_has_no_system_message() -> None:
 
 
 @pytest.mark.parametrize("chat", [True, False])
-@pytest.mark.parametrize("shape", ["text", "json", "lines"])
+@pytest.mark.parametrize("shape", ["text", "json"])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_public_prompt_is_the_prompt_with_the_private_texts_left_out(name: str, shape: Shape, chat: bool) -> None:
     template = load_shipped(name)
@@ -63,25 +61,13 @@ def test_the_public_prompt_is_the_prompt_with_the_private_texts_left_out(name: s
         assert not set("[]{}") & set(public)
 
 
-def test_a_record_begins_with_its_first_key_in_each_shape() -> None:
+def test_a_record_begins_with_its_first_key() -> None:
     template = load_template("log entry")
     as_json = template.prediction_prompt(chat=False, shape="json", columns=COLUMNS, schema='{"type": "object"}')
     assert whole(as_json, RECORD) == (
         'Here are records of type log entry, with the fields "title", "year". They follow this JSON schema: '
         f'{{"type": "object"}}\n\n{RECORD}\n\n{{"title":'
     )
-    lines = template.prediction_prompt(chat=False, shape="lines", columns=COLUMNS)
-    assert whole(lines, RECORD) == (
-        "Here are records of type log entry, with the fields title, year.\n\ntitle: Rain\nyear: 1954\n\ntitle:"
-    )
-
-
-def test_records_as_lines_spell_strings_plainly_and_other_values_as_json() -> None:
-    record = {"a": "one\n\ntwo ", "b": None, "c": [1, "x"], "d": "é", "e": True}
-    assert as_lines(json.dumps(record), "abcde") == 'a: one two\nb:\nc: [1, "x"]\nd: é\ne: true'
-    assert as_lines("no record", "a") == "no record"
-    assert as_lines("[" * 100_000, "a") == "[" * 100_000
-    assert as_lines("[1]", "a") == "[1]"
 
 
 def test_blank_lines_in_a_text_go_where_they_would_end_one() -> None:
@@ -127,8 +113,8 @@ def test_public_records_are_shown_where_they_have_the_columns() -> None:
     assert "{" not in template.prediction_prompt(chat=False, shape="json", columns=("year", "price")).before
     questions = load_template("film question")
     for column, count in (("director", 4), ("genre", 4), ("studio", 0)):
-        before = questions.prediction_prompt(chat=False, shape="lines", columns=("text", column)).before
-        assert before.count(f"{column}: ") == count
+        before = questions.prediction_prompt(chat=False, shape="json", columns=("text", column)).before
+        assert before.count(f'"{column}": ') == count
 
 
 @pytest.mark.parametrize("name", ["film_record", "film_question"])
@@ -155,12 +141,11 @@ def test_exemplars_are_earlier_answers_of_any_chat_model_that_is_asked_for_anoth
     assert prompt.messages([]) == (system, first)
 
 
-@pytest.mark.parametrize(("shape", "answer"), [("json", RECORD), ("lines", "title: Rain\nyear: 1954")])
-def test_exemplars_that_are_records_are_asked_for_by_their_fields(shape: Shape, answer: str) -> None:
-    prompt = load_template("memo").prediction_prompt(chat=True, shape=shape, columns=COLUMNS, schema="{}")
+def test_exemplars_that_are_records_are_asked_for_by_their_fields() -> None:
+    prompt = load_template("memo").prediction_prompt(chat=True, shape="json", columns=COLUMNS, schema="{}")
     ask, shown, _ = prompt.messages([RECORD])
     assert all(name in ask.content for name in (*COLUMNS, "follows this JSON schema: {}"))
-    assert shown.content == answer
+    assert shown.content == RECORD
 
 
 def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:

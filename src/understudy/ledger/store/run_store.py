@@ -142,13 +142,22 @@ class RunStore:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
         return None if found is None else _beginning(found[0])
 
-    def begin(self, *, config_digest: str, config: _Settings, plan: _Settings, changeable: Collection[str] = ()) -> str:
+    def begin(
+        self,
+        *,
+        config_digest: str,
+        config: _Settings,
+        plan: _Settings,
+        changeable: Collection[str] = (),
+        stored: Callable[[_Settings], dict[str, Any]] = dict,
+    ) -> str:
         """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
 
         A fresh run's store now takes the place of the old ones. A crash leaves the old run or the new one.
 
         Args:
             config_digest: of everything that a resumed run must share with the first, and of what is ``changeable``.
+            stored: takes out of the stored settings what an older version had and what always holds now.
 
         Raises:
             ResumeError: if the digest is another; it names the settings that changed.
@@ -156,9 +165,9 @@ class RunStore:
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
         before = _beginning(self._setting_once(_RUN, kept))
-        found = before["config"], json.loads(kept)["config"]
+        found = stored(before["config"]), json.loads(kept)["config"]
         fixed = [_without(each, changeable) for each in found]
-        if before["digest"] != config_digest and (fixed[0] != fixed[1] or found[0] == found[1]):
+        if before["digest"] != config_digest and (fixed[0] != fixed[1] or before["config"] == found[1]):
             changed = _changes(*fixed)
             again = " (which charges the budget again)" if self.charged else ""
             raise ResumeError(

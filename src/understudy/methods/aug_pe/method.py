@@ -124,4 +124,4 @@ class AugPE(Method, AugPEParameters):
                 "A vocabulary of your own must not be made from the private data.",
                 "If it is public, say so with --vocabulary-is-public.",
             )
-        return load_vocabulary(self.vocabulary, size=self.vocabulary_size)
+        return load_vocabulary(self.vocabulary)

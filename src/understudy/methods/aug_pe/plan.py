@@ -8,12 +8,13 @@ votes-1..T   in every round, a noisy histogram of the private records' votes
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
-from understudy.base.parameters import Parameters, public_file
+from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.harvest import HarvestParameters
 from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
@@ -38,25 +39,25 @@ class VotingParameters(Parameters):
     """Candidates that each record votes for (k); the vote is split so that its L2 norm stays 1."""
     distance: Distance = "centred"
     """What near means: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on unit
-    vectors, which means of several (lookahead) are too, the last two choose alike up to rounding."""
+    vectors the last two choose alike up to rounding."""
     label_sizes: str = UNIFORM
     """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (they cost)."""
-    label_share: float = Field(0.05, gt=0, lt=1)
-    """Share of mu^2 that noisy label counts get."""
     private_keywords: bool = False
     """Sample the keywords of random prompts from a privatised vocabulary as DP-KPS's (AugPE+V~); it costs."""
-    vocabulary_share: float = Field(0.2, gt=0, lt=1)
-    """Share of mu^2 that the privatised vocabulary gets."""
     vocabulary: str = public_file(BUILT_IN)
     """Private keywords: a public list of terms, a file or the built-in English word list."""
     vocabulary_is_public: bool = False
     """Your word that your own vocabulary was not made from private data."""
-    vocabulary_size: int | None = Field(None, ge=1)
-    """Private keywords: keep only the most frequent terms of the vocabulary."""
     top_terms: int = Field(200, ge=1)
     """Private keywords: size of the privatised vocabulary (N)."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Private keywords: the first distinct terms of a record that count (S)."""
+
+    gone: ClassVar[GoneOnes] = {
+        "label_share": Gone(0.05, "noisy label counts get 5 % of the budget (of mu^2)"),
+        "vocabulary_share": Gone(0.2, "the privatised vocabulary gets a fifth of the budget (of mu^2)"),
+        "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
+    }
 
 
 class AugPEParameters(EvolutionParameters, VotingParameters, HarvestParameters):
@@ -65,6 +66,8 @@ class AugPEParameters(EvolutionParameters, VotingParameters, HarvestParameters):
 
 NAME = "aug-pe"
 LABELS, VOCABULARY = "labels", "vocabulary"
+_LABEL_SHARE, _VOCABULARY_SHARE = 0.05, 0.2
+"""Of mu^2."""
 
 
 def votes_name(number: int) -> str:
@@ -93,17 +96,15 @@ def mechanisms(
 ) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
-    Raises ConfigError if the shares leave nothing for the votes, or the noise does not fit its grid.
+    Raises ConfigError if the noise does not fit its grid.
     """
     sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if parameters.label_sizes == NOISY:
-        sums[LABELS] = parameters.label_share, Sensitivity.of_counts(1), (facts.labels.size,)
+        sums[LABELS] = _LABEL_SHARE, Sensitivity.of_counts(1), (facts.labels.size,)
     if parameters.private_keywords:
         counts = Sensitivity.of_counts(parameters.terms_per_record)
-        sums[VOCABULARY] = parameters.vocabulary_share, counts, (vocabulary_size,)
+        sums[VOCABULARY] = _VOCABULARY_SHARE, counts, (vocabulary_size,)
     left = 1 - sum(share for share, _, _ in sums.values())
-    if left <= 0:
-        raise ConfigError("The shares leave nothing for the votes.", "Lower label_share or vocabulary_share.")
     vote = vote_sensitivity(parameters.nearest, facts.unit)
     rounds = [votes_name(number + 1) for number in range(parameters.rounds)]
     sums |= dict.fromkeys(rounds, (left / parameters.rounds, vote, (None,)))
@@ -122,8 +123,8 @@ def make_plan(
     """The plan of a release; ``vocabulary_size`` is that of the public vocabulary, None where none is used.
 
     Raises:
-        ConfigError: if the label proportions do not fit the labels, there are too many candidates, the shares leave
-            nothing, N is larger than the vocabulary, or the noise does not fit its grid.
+        ConfigError: if the label proportions do not fit the labels, there are too many candidates, N is larger
+            than the vocabulary, or the noise does not fit its grid.
     """
     declared_proportions(parameters.label_sizes, facts.labels.names)
     require_few(parameters, facts.labels.size)

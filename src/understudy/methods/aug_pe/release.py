@@ -106,7 +106,7 @@ def release(
         rounds.append(each)
         tools.say(_line(len(rounds), parameters.rounds, each))
         tools.progress("rounds", len(rounds), parameters.rounds)
-    public["language model"] = {"source": _writers(models, ahead=model if parameters.lookahead else "")}
+    public["language model"] = {"source": _writers(models)}
     return Released(
         {**counts, **_lineage(rounds)},
         terms,
@@ -134,12 +134,11 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
     return found
 
 
-def _writers(models: Sequence[str], *, ahead: str) -> str:
-    """Who wrote the candidates of each round, and looked ``ahead`` (nobody: empty)."""
+def _writers(models: Sequence[str]) -> str:
+    """Who wrote the candidates of each round."""
     rounds = {each: [str(at + 1) for at, model in enumerate(models) if model == each] for each in models}
     named = [f"{each} (rounds {', '.join(numbers)})" for each, numbers in rounds.items()]
-    more = [f"{ahead} (look-ahead)"] if ahead and ahead not in rounds else []
-    return models[0] if len(named) + len(more) == 1 else "; ".join([*named, *more])
+    return models[0] if len(named) == 1 else "; ".join(named)
 
 
 def _line(number: int, rounds: int, each: Round) -> str:

@@ -58,8 +58,7 @@ class DPFinetune(Method, DPFinetuneParameters):
         return make_plan(self, budget, facts, name=self.name)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:  # noqa: ARG002
-        found = self._ready(preparation)
-        work = try_out(found, self._mechanism(plan), self)
+        found, work = try_out(self._ready(preparation), self._mechanism(plan), self)
         for line in [*plan.forecast.lines(), *(work.lines() if self.private else ())]:
             preparation.say(line[:1].upper() + line[1:])
         return found

@@ -7,18 +7,20 @@ training     T noisy sums of clipped gradients, each over a Poisson sample of it
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.parameters import Gone, GoneOnes
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import DeclaredSize, TunedParameters
-from understudy.models.training import Cost, Decay, LearningRate
+from understudy.models.training import Cost, LearningRate
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, noise_within, rate_within, steps_within
+from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, noise_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
@@ -26,33 +28,36 @@ from understudy.privacy.plan import Charge, Plan
 NAME = "dp-finetune"
 LABELS, TRAINING = "labels", "training"
 _BATCH, _STEPS = 256, 10
+_CHECKPOINTS = 5
+"""How many times the training is stored, so that a killed run goes on from there."""
+_CLIPPING_NORM = 1.0
+"""L2 norm to which the gradient of each text is clipped (C)."""
+_WARMUP = 0.1
+"""Share of the steps over which the learning rate rises."""
+_LABEL_SHARE = 0.03
+"""Of mu^2, for noisy label counts."""
 
 
 class TrainingParameters(DeclaredSize):
-    """How the model is trained: with the budget, any two of rate, steps, epochs and noise give the others."""
+    """How the model is trained; the noise is the least that the budget allows."""
 
     sampling_rate: float | None = Field(None, gt=0, le=1)
     """Probability with which each record is in a step's sample (q). Default: 256 of the declared records on average."""
     steps: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Steps of training (T). Default: 10."""
-    epochs: float | None = Field(None, gt=0, le=1e6)
-    """How often each record is sampled on average (q T), in place of one of these."""
-    noise_multiplier: float | None = Field(None, gt=0, le=1e6)
-    """Noise of a step in clipping norms (sigma). Default: the least that the budget allows."""
-    clipping_norm: float = Field(1.0, ge=1e-6, le=1e6)
-    """L2 norm to which the gradient of each text is clipped (C)."""
     learning_rate: float = Field(5e-2, gt=0, le=1)
     """Learning rate of AdamW, at its highest."""
-    warmup: float = Field(0.1, ge=0, lt=1)
-    """Share of the steps over which the learning rate rises."""
-    decay: Decay = "linear"
-    """Whether the learning rate then falls to 0 in a line, or stays (``constant``)."""
-    weight_decay: float = Field(0.0, ge=0, le=1)
-    """Decoupled weight decay of AdamW."""
-    checkpoints: int = Field(5, ge=1, le=1000)
-    """How many times the training is stored, so that a killed run goes on from there."""
-    rows_at_once: int | None = Field(None, ge=1, le=65_536)
-    """Texts whose gradients are computed at once. It changes no result. Default: 8, or 32 on a GPU."""
+
+    gone: ClassVar[GoneOnes] = {
+        "epochs": Gone(None, "--steps and --sampling-rate say it: epochs are their product"),
+        "noise_multiplier": Gone(None, "the noise is the least that the budget allows"),
+        "clipping_norm": Gone(1.0, "gradients are clipped to norm 1, and --learning-rate says how far a step goes"),
+        "warmup": Gone(0.1, "the learning rate rises over a tenth of the steps"),
+        "decay": Gone("linear", "the learning rate falls to 0 in a line"),
+        "weight_decay": Gone(0.0, "weights do not decay"),
+        "checkpoints": Gone(5, "the training is stored 5 times"),
+        "rows_at_once": Gone(None, "as many gradients are computed at once as fit into memory"),
+    }
 
 
 class DPFinetuneParameters(TunedParameters, TrainingParameters):
@@ -61,30 +66,30 @@ class DPFinetuneParameters(TunedParameters, TrainingParameters):
     label_sizes: str = UNIFORM
     """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
     (they cost)."""
-    label_share: float = Field(0.03, gt=0, lt=1)
-    """Share of mu^2 that noisy label counts get."""
+
+    gone: ClassVar[GoneOnes] = {"label_share": Gone(0.03, "noisy label counts get 3 % of the budget (of mu^2)")}
 
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
     """The plan of a release.
 
     Raises:
-        ConfigError: if the size is not declared, the label proportions do not fit the labels, rate, steps, epochs and
-            noise contradict each other or the budget, or the budget is out of range.
+        ConfigError: if the size is not declared, the label proportions do not fit the labels, or the budget is
+            out of range.
     """
     declared_proportions(parameters.label_sizes, facts.labels.names)
     charges = []
     others: tuple[GaussianEvent, ...] = ()
     if parameters.label_sizes == NOISY:
-        multiplier = gaussian_split(budget, (parameters.label_share, 1 - parameters.label_share))[0]
+        multiplier = gaussian_split(budget, (_LABEL_SHARE, 1 - _LABEL_SHARE))[0]
         counts = NoisySum("gaussian", multiplier, Sensitivity.of_counts(1), (facts.labels.size,))
         charges.append(Charge(LABELS, counts, f"noisy counts of the records of {facts.labels.size} label(s)"))
         others = (GaussianEvent(multiplier),)
     schedule = solved(parameters, budget, others)
-    mechanism = DPSGD(schedule.noise_multiplier, schedule.rate, schedule.steps, parameters.clipping_norm)
+    mechanism = DPSGD(schedule.noise_multiplier, schedule.rate, schedule.steps, _CLIPPING_NORM)
     unit = "one record of each owner" if facts.unit.kind == "owner" else "each record"
     why = (
-        f"{schedule.steps} noisy sums of gradients, each clipped to norm {parameters.clipping_norm:g}, over Poisson "
+        f"{schedule.steps} noisy sums of gradients, each clipped to norm {_CLIPPING_NORM:g}, over Poisson "
         f"samples ({unit} with probability {schedule.rate:.6g})"
     )
     if name != NAME:
@@ -100,67 +105,24 @@ FLOATING_POINT = (
 
 
 def solved(parameters: TrainingParameters, budget: Budget, others: tuple[GaussianEvent, ...]) -> Schedule:
-    """Rate, steps and noise that spend ``budget`` beside ``others``: what is not given follows from what is.
+    """Rate and steps, with the least noise that spends ``budget`` beside ``others``.
 
-    Raises ConfigError if there is no such schedule, or too much is given.
+    Raises ConfigError if there is no such noise.
     """
     if budget.delta == 0:
         raise ConfigError("DP-SGD needs a delta: its noise is Gaussian.", "Give a delta such as 1e-6.")
-    rate, steps, epochs = parameters.sampling_rate, parameters.steps, parameters.epochs
-    noise = parameters.noise_multiplier
-    if None not in (rate, steps, epochs):
-        raise ConfigError(
-            "Sampling rate, steps and epochs are all given, and two of them give the third.", "Leave one out."
-        )
-    if rate is None and sum(each is not None for each in (steps, epochs, noise)) < 2:
-        rate = min(1.0, _BATCH / parameters.declared)
-    if steps is None and epochs is None and noise is None:
-        steps = _STEPS
-    if epochs is not None and rate is not None:
-        steps = max(1, round(epochs / rate))
-    elif epochs is not None and steps is not None:
-        rate = epochs / steps
-    if steps is not None and steps > MOST_STEPS:
-        raise ConfigError(f"{steps} steps are asked for, and {MOST_STEPS} are the most.", "Sample more per step.")
-    if rate is not None and rate > 1:
-        raise ConfigError(
-            f"{epochs:g} epochs in {steps} steps would sample each record with probability {rate:g}.",
-            "Give fewer --epochs or more --steps.",
-        )
-    found: Schedule | None
-    if noise is None:
-        assert rate is not None, "it has a default where it is not solved for"
-        assert steps is not None, "likewise"
-        return noise_within(budget, rate=rate, steps=steps, others=others)
-    if rate is not None and steps is not None:
-        found = Schedule(noise, rate, steps)
-        least = noise_within(budget, rate=rate, steps=steps, others=others).noise_multiplier
-        if noise < least:
-            raise ConfigError(
-                f"With noise multiplier {noise:g}, {steps} steps at rate {rate:g} cost more than {budget}.",
-                f"The least that does not is {least:.4g}: leave --noise-multiplier out, or one of the others.",
-            )
-        return found
-    if rate is not None:
-        found = steps_within(budget, rate=rate, noise_multiplier=noise, others=others)
-    else:
-        found = rate_within(budget, noise_multiplier=noise, steps=steps, epochs=epochs, others=others)
-    if found is None:
-        raise ConfigError(
-            f"With noise multiplier {noise:g} not one step keeps within {budget}.",
-            "Give more noise, or leave --noise-multiplier out.",
-        )
-    return found
+    rate = min(1.0, _BATCH / parameters.declared) if parameters.sampling_rate is None else parameters.sampling_rate
+    return noise_within(budget, rate=rate, steps=parameters.steps or _STEPS, others=others)
 
 
 def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:
     """Of each of ``steps`` steps."""
-    return LearningRate(parameters.learning_rate, steps, round(parameters.warmup * steps), parameters.decay)
+    return LearningRate(parameters.learning_rate, steps, round(_WARMUP * steps))
 
 
-def checkpoint_ends(steps: int, checkpoints: int) -> list[int]:
+def checkpoint_ends(steps: int) -> list[int]:
     """After which steps the training is stored: as evenly as may be, the last one at the end."""
-    count = min(steps, checkpoints)
+    count = min(steps, _CHECKPOINTS)
     return [steps * (number + 1) // count for number in range(count)]
 
 
@@ -229,7 +191,7 @@ def work(
     )
     warning = (
         "At the declared size the noise of training outweighs the largest signal there can be: the model will hardly "
-        "learn. Let fewer numbers learn (--lora-rank, --lora-targets, --lora-layers), sample more records per step "
-        "(--sampling-rate), or spend more epsilon."
+        "learn. Let fewer numbers learn (--lora-rank), sample more records per step (--sampling-rate), or spend more "
+        "epsilon."
     )
     return Facts(entries, (warning,) if drowned > 1 else ())

@@ -71,7 +71,7 @@ def release(
     )
     state: Arrays = {}
     first = 0
-    for last in checkpoint_ends(mechanism.steps, parameters.checkpoints):
+    for last in checkpoint_ends(mechanism.steps):
         state = tools.seal(part_name(last), partial(training.between, state, first, last)).arrays
         before = "" if training.reached == last else ", stored before"
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
@@ -121,7 +121,6 @@ class Training:
             trainable.start(),
             learning_rate(self.parameters, self.mechanism.steps),
             device=self.tuned.causal.device,
-            weight_decay=self.parameters.weight_decay,
         )
         if state:
             optimizer.restore(state)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from understudy.base.errors import ConfigError, ModelError
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters, memory_of, work
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
-from understudy.models.machine import is_out_of_memory, require_memory, worker_count
+from understudy.models.machine import fits_memory, halved_to_fit, worker_count
 from understudy.models.training import measure_cost, require_separate_gradients
 from understudy.privacy.facts import Facts
 from understudy.privacy.gradients import DPSGD
@@ -28,7 +27,7 @@ class Ready:
     asked: LabelPrompts
     tuned: TunedModel
     rows: int
-    """Whose gradients are computed at once."""
+    """Texts whose gradients are computed at once: of a trial as many as fit into memory."""
 
 
 def ready(
@@ -47,35 +46,44 @@ def ready(
     """
     asked = build_instructions(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
     tuned = model_to_tune(parameters, asked, model, label_names)
-    return Ready(asked, tuned, parameters.rows_at_once or _ROWS[model.device])
+    return Ready(asked, tuned, _ROWS[model.device])
 
 
-def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> Facts:
+def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
     """Try that rows are separate, and measure a step on public text; what training will take.
+
+    Returns:
+        ``found`` with as many rows at once as fit into memory, and the measures.
 
     Raises:
         PrivacyError: the gradient of a text changes with the texts beside it on this device.
-        ConfigError: the texts whose gradients are computed at once do not fit into memory.
+        ConfigError: not even one text's gradient fits into memory.
     """
+    return halved_to_fit(
+        found.rows,
+        lambda rows: _tried(replace(found, rows=rows), mechanism, parameters),
+        problem="The gradient of one text does not fit into memory.",
+        cure="Cut texts shorter (--private-text-tokens), or let fewer numbers learn (--learns, --lora-rank).",
+    )
+
+
+def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
+    """Raises what says that memory is short, if it is."""
     trainable, model = found.tuned.trainable, found.tuned.causal
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())
-    workers, cure = worker_count(model.device), "Compute fewer texts at once (--rows-at-once), or cut them shorter."
+    workers = worker_count(model.device)
     trainable.load(trainable.start())
-    try:
-        one = measure_cost(trainable, found.tuned.shapes(1), target=found.tuned.tokens)
-        if model.device == "cpu":
-            most = model_bytes + memory_of(trainable.size, workers=workers, rows=found.rows, cost=one)
-            require_memory(most, what=f"The gradients of {found.rows} texts at once", cure=cure)
-        shapes = found.tuned.shapes(found.rows)
-        require_separate_gradients(trainable, shapes)
-        cost = measure_cost(trainable, shapes, target=expected)
-    except Exception as error:
-        if isinstance(error, ConfigError | ModelError) or not is_out_of_memory(error):
-            raise
-        raise ConfigError(f"The gradients of {found.rows} texts at once do not fit into memory.", cure) from None
+    one = measure_cost(trainable, found.tuned.shapes(1), target=found.tuned.tokens)
+    if model.device == "cpu":
+        most = model_bytes + memory_of(trainable.size, workers=workers, rows=found.rows, cost=one)
+        if not fits_memory(most):
+            raise MemoryError
+    shapes = found.tuned.shapes(found.rows)
+    require_separate_gradients(trainable, shapes)
+    cost = measure_cost(trainable, shapes, target=expected)
     batch = mechanism.rate * parameters.declared
-    return work(
+    return found, work(
         mechanism,
         batch,
         numbers=trainable.size,

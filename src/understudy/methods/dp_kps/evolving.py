@@ -26,6 +26,7 @@ from understudy.text.writing.records import Seed
 AGREE = 0.8
 """Share of sequences that speak for their label from which on none is varied (chosen on trec, banking77, ag_news)."""
 _VARIATIONS = 3
+_ROUNDS = 3
 
 
 def evolve_seeds(
@@ -33,7 +34,6 @@ def evolve_seeds(
     counts: Sequence[int],
     *,
     chooser: Chooser,
-    rounds: int,
     generator: np.random.Generator,
     say: Callable[[str], None] = lambda _line: None,
 ) -> list[Seed]:
@@ -41,7 +41,7 @@ def evolve_seeds(
     by_label = [[seed for seed in pool if seed.label == label and seed.phrases] for label in range(len(counts))]
     kept = _chosen(pool, counts, chooser)
     agreement = chooser.agreement([_text(seed) for seed in pool], [seed.label for seed in pool])
-    rounds = rounds if agreement < AGREE else 0
+    rounds = _ROUNDS if agreement < AGREE else 0
     swapped = f"terms were swapped in {rounds} round(s)" if rounds else "no terms were swapped"
     say(f"The guide chose {len(kept)} of {len(pool)} sequences ({agreement:.0%} speak for their label); {swapped}.")
     for _ in range(rounds):

@@ -25,7 +25,6 @@ from understudy.methods.dp_kps.sequences import (
     contrast_weights,
     cut_to_lengths,
     label_share,
-    sample_coherent,
     sample_independent,
     sample_iterative,
     term_scores,
@@ -82,13 +81,13 @@ def _origin(statement: Statement) -> NoiseOrigin:
     return statement.sealed.noise if statement.sealed else "none"
 
 
-def sampling_scores(parameters: DPKPSParameters, found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
+def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
     """What sequences are sampled by, and how probably each score is real (independent mode).
 
-    The posterior of the noisy scores ``found`` of all labels and terms together; without shrinkage, or where there is
-    no noise, the scores themselves, of which those above 0 are real.
+    The posterior of the noisy scores ``found`` of all labels and terms together; where there is no noise, the scores
+    themselves, of which those above 0 are real.
     """
-    if parameters.shrinkage and noise.std > 0:
+    if noise.std > 0:
         return shrink(found, noise)
     return Posterior((found > 0).astype(np.float64), found)
 
@@ -112,8 +111,8 @@ def sample_sequences(
             terms' logarithmic weights; None: by none.
 
     Raises:
-        ConfigError: if the sequences are longer than the structures or the vocabulary, coherence has no embeddings, or
-            the features do not fit into memory.
+        ConfigError: if the sequences are longer than the structures or the vocabulary, or the features do not fit into
+            memory.
     """
     if parameters.length > len(arrays["counts"]):
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
@@ -125,19 +124,13 @@ def sample_sequences(
     if parameters.mode == "iterative":
         sampled = _iterative(parameters, arrays, counts, seed, generator)
         return [cut_to_lengths(rows, shortest=parameters.shortest, generator=generator) for rows in sampled]
-    found = sampling_scores(parameters, scores(parameters, arrays, seed), noise)
-    weights = contrast_weights(found.mean, temperature=parameters.temperature, contrast=parameters.contrast)
+    found = sampling_scores(scores(parameters, arrays, seed), noise)
+    weights = contrast_weights(found.mean, contrast=parameters.contrast)
     real = (found.probability > _REAL).sum(axis=1).tolist()
-    embeddings = _embeddings(arrays) if parameters.coherence else None
     sequences = []
     for row, count, terms, lifts in zip(weights, counts, real, log_lifts or repeat(None, len(counts)), strict=True):
         length = min(parameters.length, max(terms, 1))
-        if embeddings is None:
-            rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
-        else:
-            rows = sample_coherent(
-                row, embeddings, length=length, count=count, coherence=parameters.coherence, generator=generator
-            )
+        rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
         rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
         sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
     return sequences
@@ -172,8 +165,6 @@ def _iterative(
         parameters.contrast * np.log(np.maximum(label_share(single), 1e-6)),
         length=parameters.length,
         count=max(counts, default=0),
-        temperature=parameters.temperature,
-        top_k=parameters.top_k,
         generator=generator,
     )
     return [rows[:count] for rows, count in zip(sampled, counts, strict=True)]
@@ -186,7 +177,7 @@ def _features(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], s
 
 def _embeddings(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     if "embeddings" not in arrays:
-        raise ConfigError("This Release holds no embeddings.", "Choose coherence 0, or release with an embedder.")
+        raise ReleaseError("This Release holds no embeddings.", "Get the file again from its maker.")
     return np.asarray(arrays["embeddings"], dtype=np.float32)
 
 

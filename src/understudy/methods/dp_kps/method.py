@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
 
 _DIGEST_BYTES = 32
+_CANDIDATES = 4
+"""With a guide: sequences sampled for each one that it chooses."""
 
 
 class DPKPS(Method, DPKPSParameters):
@@ -104,7 +106,7 @@ class DPKPS(Method, DPKPSParameters):
         return Contents(dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind), arrays | by_cell, terms=None)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        times = 1 if tools.chooser is None else self.sequence_candidates
+        times = 1 if tools.chooser is None else _CANDIDATES
         rows, known = None, lifts_of(self, release)
         if known is not None and tools.writer.rows is not None:
             columns, lifts = known
@@ -126,9 +128,7 @@ class DPKPS(Method, DPKPSParameters):
         ]
         if tools.chooser is not None:
             generator = np.random.default_rng([tools.seed, times])
-            seeds = evolve_seeds(
-                seeds, counts, chooser=tools.chooser, rounds=self.swap_rounds, generator=generator, say=tools.say
-            )
+            seeds = evolve_seeds(seeds, counts, chooser=tools.chooser, generator=generator, say=tools.say)
             seeds = seeds if rows is None else rows.shared_out(seeds, release.terms, generator)
         elif rows is not None:
             seeds = rows.beside(seeds)
@@ -141,4 +141,4 @@ class DPKPS(Method, DPKPSParameters):
                 "A vocabulary or stop word list of your own must not be made from the private data.",
                 "If it is public, say so with --vocabulary-is-public.",
             )
-        return load_vocabulary(self.vocabulary, size=self.vocabulary_size, stop_words=self.stop_words)
+        return load_vocabulary(self.vocabulary, stop_words=self.stop_words)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import CommaSeparated, Parameters, public_file
+from understudy.base.parameters import CommaSeparated, Gone, GoneOnes, Parameters, public_file
 from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
 from understudy.methods.dp_kps.sequences import structures
 from understudy.methods.public import PublicFacts
@@ -43,21 +43,17 @@ class SequenceParameters(Parameters):
     """Terms of the longest sequences (L). A label with fewer terms above the noise has shorter ones."""
     shortest: int = Field(3, ge=1, le=100)
     """Terms of the shortest sequences, if length is not less: lengths are uniform between the two."""
-    shrinkage: bool = True
-    """Independent mode: sample by what scores are expected to be, given their noise, and not by the noisy scores."""
-    temperature: float = Field(1.0, ge=1e-6, le=1000)
-    """Terms are sampled from scores^(1/temperature)."""
     contrast: float = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
-    coherence: float = Field(0.0, ge=0, le=1000)
-    """How strongly a term is attracted by those before it (kappa, on cosines). 0: not at all."""
-    top_k: int | None = Field(None, ge=1, le=10_000_000)
-    """Iterative mode: sample among the best-scoring terms only."""
-    sequence_candidates: int = Field(4, ge=1, le=1000)
-    """With a guide: sequences sampled for each one that it chooses."""
-    swap_rounds: int = Field(3, ge=0, le=1000)
-    """With a guide: rounds in which chosen sequences vary by a swapped term, and the guide chooses again. None where
-    80 % of the sequences speak for their label as they are."""
+
+    gone: ClassVar[GoneOnes] = {
+        "shrinkage": Gone(True, "sequences are always sampled by what scores are expected to be, given their noise"),
+        "temperature": Gone(1.0, "terms are sampled in proportion to their scores"),
+        "coherence": Gone(0.0, "terms are sampled for themselves; with a guide, sequences are chosen as a whole"),
+        "top_k": Gone(None, "all terms of the privatised vocabulary may be sampled (--top-terms makes it smaller)"),
+        "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one"),
+        "swap_rounds": Gone(3, "chosen sequences vary in 3 rounds, unless 80 % speak for their label as they are"),
+    }
 
 
 class ReleaseParameters(Parameters):
@@ -67,14 +63,10 @@ class ReleaseParameters(Parameters):
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published."""
     mode: Literal["independent", "iterative"] = "independent"
     """Whether terms are sampled from a density of terms, or grown against densities of sequences."""
-    ensemble: Literal["log", "linear"] = "log"
-    """Iterative mode: structures of 1, 2, 4, ... terms, or of 1, 2, 3, ... terms."""
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
     vocabulary_is_public: bool = False
     """Your word that your own vocabulary, stop words or embeddings were not made from private data."""
-    vocabulary_size: int | None = Field(None, ge=1)
-    """Keep only the most frequent terms of the vocabulary."""
     stop_words: str | None = public_file(None)
     """A file of words to leave out, or ``none``. Default: a built-in English list."""
     top_terms: int | None = Field(None, ge=1)
@@ -87,8 +79,12 @@ class ReleaseParameters(Parameters):
     """Random frequencies a sketch (I)."""
     phrase_columns: CommaSeparated = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
-    vocabulary_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the budget (of mu^2 or of epsilon) that goes to the vocabulary."""
+
+    gone: ClassVar[GoneOnes] = {
+        "ensemble": Gone("log", "the iterative mode has structures of 1, 2, 4, ... terms"),
+        "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
+        "vocabulary_share": Gone(0.2, "the vocabulary gets a fifth of the budget"),
+    }
 
 
 class DPKPSParameters(ReleaseParameters, SequenceParameters):
@@ -108,12 +104,6 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
             raise ValueError("phrase_columns needs a bandwidth of 0, since columns have exact counts of terms")
         return self
 
-    @model_validator(mode="after")
-    def _coherence_needs_embeddings(self) -> Self:
-        if self.coherence > 0 and not needs_embeddings(self):
-            raise ValueError("coherence compares embeddings, which need a bandwidth above 0")
-        return self
-
 
 def needs_embeddings(parameters: ReleaseParameters) -> bool:
     """False for the exact histogram, which smooths nothing."""
@@ -122,6 +112,8 @@ def needs_embeddings(parameters: ReleaseParameters) -> bool:
 
 NAME = "dp-kps"
 VOCABULARY, COLUMN_DENSITY = "vocabulary", "column-density"
+_VOCABULARY_SHARE = 0.2
+"""Of the budget (of mu^2 or of epsilon)."""
 _COLUMNS_PART = 0.5
 """Of the density's share of the budget: for all columns together, beside the label."""
 
@@ -152,7 +144,7 @@ def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
     """Names of the density releases and the terms per sequence in each, in order."""
     if parameters.mode == "independent":
         return {"density": 1}
-    return {f"sequences-{m}": m for m in structures(parameters.length, parameters.ensemble)}
+    return {f"sequences-{m}": m for m in structures(parameters.length)}
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
@@ -192,7 +184,7 @@ def mechanisms(
         ConfigError: if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
-    share = parameters.vocabulary_share
+    share = _VOCABULARY_SHARE
     part = _COLUMNS_PART if cells else 0.0
     shares = [
         share,

@@ -182,8 +182,8 @@ def noise_check(
     multiplier = plan.mechanism("density").noise_multiplier
     noise, values = score_noise(parameters, multiplier), scores(parameters, arrays, seed)
     strong = values > SIGNIFICANT * noise
-    sampled_by = sampling_scores(parameters, values, known_score_noise(parameters, multiplier, origin))
-    weights = contrast_weights(sampled_by.mean, temperature=parameters.temperature, contrast=parameters.contrast)
+    sampled_by = sampling_scores(values, known_score_noise(parameters, multiplier, origin))
+    weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
     entries += [
         Fact("density_score_noise", round(noise, 3), f"density score noise (std, {units})"),

@@ -28,14 +28,14 @@ def label_share(scores: Scores) -> Scores:
     return np.asarray(positive / np.maximum(positive.sum(axis=0, keepdims=True), _SMALLEST), dtype=np.float64)
 
 
-def contrast_weights(scores: Scores, *, temperature: float = 1.0, contrast: float = 1.0) -> Scores:
-    """``Float64[labels, N]``: scores_c^(1/temperature) * (scores_c / sum over labels of scores)^contrast.
+def contrast_weights(scores: Scores, *, contrast: float = 1.0) -> Scores:
+    """``Float64[labels, N]``: scores_c * (scores_c / sum over labels of scores)^contrast.
 
     Negative scores count as 0. A label whose scores are all 0 (noise can do that) is given equal weights, so
-    that every label runs to the end. Computed in logarithms: a small temperature must not overflow.
+    that every label runs to the end. Computed in logarithms: a large contrast must not underflow.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(scores) / temperature + contrast * np.log(label_share(scores))
+        logs = np.log(scores) + contrast * np.log(label_share(scores))
     logs = np.where(scores > 0, logs, -np.inf)
     best = logs.max(axis=1, keepdims=True)
     hopeless = np.isneginf(best)
@@ -71,31 +71,6 @@ def sample_independent(
     return sampled
 
 
-def sample_coherent(
-    weights: NDArray[np.float64],
-    embeddings: NDArray[np.float32],
-    *,
-    length: int,
-    count: int,
-    coherence: float,
-    generator: np.random.Generator,
-) -> NDArray[np.int64]:
-    """:func:`sample_independent`, with terms after the first weighted by exp(coherence * cos(term, mean of prefix))."""
-    sampled = np.empty((count, length), dtype=np.int64)
-    log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max()))
-    for some in _at_once(count, weights.size):
-        rows = sampled[some]
-        taken = np.zeros((len(rows), weights.size), dtype=bool)
-        prefix = np.zeros((len(rows), embeddings.shape[1]), dtype=np.float32)
-        for position in range(length):
-            mean = prefix / np.maximum(np.linalg.norm(prefix, axis=1, keepdims=True), _SMALLEST)
-            logits = log_weights + coherence * (mean @ embeddings.T)
-            rows[:, position] = _sample(np.where(taken, -np.inf, logits), generator)
-            taken[np.arange(len(rows)), rows[:, position]] = True
-            prefix += embeddings[rows[:, position]]
-    return sampled
-
-
 def sample_iterative(
     sketches: Mapping[int, NDArray[np.float64]],
     phases: Mapping[int, NDArray[np.float32]],
@@ -103,21 +78,18 @@ def sample_iterative(
     *,
     length: int,
     count: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
     generator: np.random.Generator,
 ) -> list[NDArray[np.int64]]:
     """Per label ``Int64[count, length]``: sequences grown term by term against the sequence sketches.
 
     A sequence of l terms (prefix and candidate) asks the smallest structure K_m with m >= l, zero-padded: the
-    padding multiplies all candidates by one factor, which cancels. Terms are sampled from scores^(1/temperature)
-    (an argmax would make all sequences equal). KPS (Nagesh et al. 2025, arXiv:2502.13193).
+    padding multiplies all candidates by one factor, which cancels. Terms are sampled in proportion to scores (an
+    argmax would make all sequences equal). KPS (Nagesh et al. 2025, arXiv:2502.13193).
 
     Args:
         sketches: m -> ``Float64[labels, 2 I]`` noisy sums.
         phases: m -> ``Float32[m, N, I]`` of each term at each position.
         log_contrast: ``Float64[labels, N]`` added to the log-scores, zeros for none.
-        top_k: sample from the best-scoring ``top_k`` candidates only (terms not yet in the sequence).
     """
     labels = len(log_contrast)
     sampled = np.empty((labels, count, length), dtype=np.int64)
@@ -130,9 +102,9 @@ def sample_iterative(
                 prefix = sampled[label, start : start + _PREFIXES, :position]
                 phase = phases[size][np.arange(position), prefix].sum(axis=1, dtype=np.float32)
                 scores = _next_scores(sketches[size][label], phase, cos_sin)
-                logits = _log_positive(scores) / temperature + log_contrast[label]
+                logits = _log_positive(scores) + log_contrast[label]
                 np.put_along_axis(logits, prefix, -np.inf, axis=1)
-                sampled[label, start : start + _PREFIXES, position] = _sample(_keep_top(logits, top_k), generator)
+                sampled[label, start : start + _PREFIXES, position] = _sample(logits, generator)
     return list(sampled)
 
 
@@ -174,13 +146,6 @@ def _log_positive(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(np.log(np.maximum(scores / best, _SMALLEST)), dtype=np.float64)
 
 
-def _keep_top(logits: NDArray[np.float64], top_k: int | None) -> NDArray[np.float64]:
-    if top_k is None or top_k >= logits.shape[1]:
-        return logits
-    threshold = -np.partition(-logits, top_k - 1, axis=1)[:, top_k - 1 : top_k]
-    return np.where(logits >= threshold, logits, -np.inf)
-
-
 def _sample(logits: NDArray[np.floating], generator: np.random.Generator) -> NDArray[np.int64]:
     """One sample per row from softmax(logits), by the Gumbel trick."""
     return np.asarray(np.argmax(logits + _gumbel(logits.shape, generator), axis=1), dtype=np.int64)
@@ -191,14 +156,12 @@ def _gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[n
     return np.asarray(-np.log(np.maximum(exponential, np.float32(1e-9))), dtype=np.float32)
 
 
-def structures(length: int, ensemble: str) -> Sequence[int]:
-    """Sizes m of the iterative method's structures: 1, 2, 4, ... capped at ``length`` (log) or 1..length (linear).
+def structures(length: int) -> Sequence[int]:
+    """Sizes m of the iterative method's structures: 1, 2, 4, ... capped at ``length``.
 
-    >>> structures(10, "log")
+    >>> structures(10)
     [1, 2, 4, 8, 10]
     """
-    if ensemble == "linear":
-        return list(range(1, length + 1))
     sizes = [1]
     while sizes[-1] < length:
         sizes.append(min(2 * sizes[-1], length))

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from understudy.methods.few_shot.plan import SCHEMA, FewShotParameters
+from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT, SCHEMA
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.models.types import ChatRequest, Completion
@@ -22,9 +22,7 @@ from understudy.text.writing.writer import Writer, public_name
 _SAMPLES = 1_000_000
 
 
-def generate(
-    parameters: FewShotParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
-) -> Iterator[SyntheticRecord]:
+def generate(release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
     """Ask for ``counts[label]`` texts of each label, each prompt with exemplars of its label in an order of its own,
     and with the row that the text is to fit where there are typed columns.
 
@@ -39,7 +37,7 @@ def generate(
             tools.say(f"{which} is no exemplar that a prompt can show: texts are asked for without (zero-shot).")
     prompts = Prompting(writer, release.schema, release.strings.get(SCHEMA, ("",))[0])
     wanted = [
-        _draw(tools.seed, label, number, shown[label], parameters.exemplars_per_prompt)
+        _draw(tools.seed, label, number, shown[label], EXEMPLARS_PER_PROMPT)
         for label, count in enumerate(counts)
         for number in range(count)
     ]

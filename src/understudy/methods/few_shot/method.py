@@ -10,11 +10,11 @@ from understudy.methods.base import Chats, Method, Needs, Preparation, Released,
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot.plan import (
+    EXEMPLARS_PER_PROMPT,
     NAME,
     SCHEMA,
     TOKENS,
     FewShotParameters,
-    ShowingParameters,
     StoppingParameters,
     make_plan,
 )
@@ -46,7 +46,6 @@ class FewShot(Method, FewShotParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = FewShotParameters
-    generation_parameters: ClassVar[type[Parameters]] = ShowingParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="always")
 
@@ -73,7 +72,7 @@ class FewShot(Method, FewShotParameters):
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
     ) -> CallEstimate:
-        shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(self.exemplars_per_prompt, self.exemplars)
+        shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(EXEMPLARS_PER_PROMPT, self.exemplars)
         messages = template.prediction_prompt(chat=True, examples=()).messages(shown)
         return CallEstimate(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
 
@@ -95,4 +94,4 @@ class FewShot(Method, FewShotParameters):
         )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        return generating.generate(self, release, counts, tools=tools)
+        return generating.generate(release, counts, tools=tools)

@@ -10,12 +10,12 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Gone, GoneOnes, Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
@@ -32,15 +32,10 @@ class StoppingParameters(Parameters):
     """Exemplars of each label; tokens that they leave stay paid for (``release --continue`` with more exemplars)."""
 
 
-class ShowingParameters(Parameters):
-    """How ``generate`` uses the exemplars. Free."""
-
-    exemplars_per_prompt: int = Field(4, ge=1, le=50)
-    """Exemplars that a prompt of ``generate`` shows, at most."""
-
-
-class FewShotParameters(TextParameters, StoppingParameters, ShowingParameters):
+class FewShotParameters(TextParameters, StoppingParameters):
     """All parameters of few-shot."""
+
+    gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most")}
 
     sampling_rate: float | None = Field(None, ge=1e-9, le=1)
     """Probability with which each record is sampled for a token (q); public, never computed from the private data."""
@@ -74,6 +69,8 @@ class FewShotParameters(TextParameters, StoppingParameters, ShowingParameters):
 
 NAME = "few-shot"
 TOKENS = "tokens"
+EXEMPLARS_PER_PROMPT = 4
+"""That a prompt of ``generate`` shows, at most."""
 _MOST_NOISE = 0.5
 _DROWNED = (
     "Few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "

@@ -6,12 +6,12 @@ tokens       up to r private tokens for every batch; batches are disjoint, so th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Gone, GoneOnes, Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
@@ -52,12 +52,12 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Take the public token where a noisy test finds the batch near to public: pays where most tokens are."""
     threshold: float = Field(0.15, gt=0, le=2)
     """Sparse vector: how far from public, in L1, counts as private (theta)."""
-    threshold_noise: float = Field(0.2, gt=0, le=1e6)
-    """Sparse vector: scale of the Laplace noise on the threshold (sigma)."""
-    public_temperature: float = Field(1.0, ge=1e-6, le=1e6)
-    """Sparse vector: temperature of public tokens."""
-    text_tokens: int = Field(50, ge=1, le=1_000_000)
-    """Tokens of a synthetic text as you expect them; only for the forecast."""
+
+    gone: ClassVar[GoneOnes] = {
+        "threshold_noise": Gone(0.2, "the Laplace noise on the threshold has a scale of 0.2"),
+        "public_temperature": Gone(1.0, "public tokens are sampled at temperature 1"),
+        "text_tokens": Gone(50, "the forecast takes a text for 50 tokens; it also says how many tokens there are"),
+    }
 
     @property
     def resolved(self) -> ResolvedNumbers:
@@ -100,6 +100,10 @@ class ResolvedNumbers:
 
 NAME = "private-prediction"
 _LEAST_CLIP = 0.3
+_THRESHOLD_NOISE = 0.2
+"""Scale of the Laplace noise on the sparse vector's threshold (sigma)."""
+_TEXT_TOKENS = 50
+"""Of a synthetic text, in the forecast."""
 TOKENS = "tokens"
 ROWS = "rows"
 """Where a Release holds the cells of the rows that its texts stand behind."""
@@ -118,7 +122,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
     resolved = parameters.resolved
-    test = TokenTest(parameters.threshold, parameters.threshold_noise) if parameters.sparse_vector else None
+    test = TokenTest(parameters.threshold, _THRESHOLD_NOISE) if parameters.sparse_vector else None
     given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature, "test": test}
     clip_range, tokens = resolved.clip_range, resolved.tokens
     if clip_range is None:
@@ -156,7 +160,7 @@ def recommended_batches(expected_records: int, labels: int, batch_size: int) -> 
 def _forecast(
     parameters: PrivatePredictionParameters, mechanism: PrivateTokens, budget: Budget, facts: PublicFacts
 ) -> Facts:
-    text_tokens, labels, size = parameters.text_tokens, facts.labels.size, mechanism.batch_size
+    labels, size = facts.labels.size, mechanism.batch_size
     entries = [
         Fact("batch_size", size, "batch size (declared)"),
         Fact("clip_range", mechanism.clip, "clip range (nats)"),
@@ -164,8 +168,8 @@ def _forecast(
         Fact("tokens_per_batch", mechanism.tokens, "private tokens per batch"),
         Fact(
             "texts_per_batch",
-            mechanism.tokens / text_tokens,
-            f"texts of {text_tokens} tokens (--text-tokens), per batch",
+            mechanism.tokens / _TEXT_TOKENS,
+            f"texts of {_TEXT_TOKENS} tokens, per batch",
         ),
     ]
     warnings = []
@@ -194,8 +198,8 @@ def _forecast(
             Fact("batches", batches, "batches per label"),
             Fact(
                 "texts_per_label",
-                batches * mechanism.tokens / text_tokens,
-                f"texts of {text_tokens} tokens per label, every token private",
+                batches * mechanism.tokens / _TEXT_TOKENS,
+                f"texts of {_TEXT_TOKENS} tokens per label, every token private",
             ),
             Fact(
                 "private_model_tokens",
@@ -210,7 +214,7 @@ def _forecast(
 
 def _sparse_vector(mechanism: PrivateTokens) -> list[Fact]:
     """What the test for public tokens costs and when it pays, whether it is on or not."""
-    noise = 0.2 if mechanism.test is None else mechanism.test.noise
+    noise = _THRESHOLD_NOISE if mechanism.test is None else mechanism.test.noise
     numbers = {"clip": mechanism.clip, "temperature": mechanism.temperature, "noise": noise}
     share, off = break_even(**numbers), " (off; at noise 0.2)" if mechanism.test is None else ""
     advice = (
@@ -239,7 +243,7 @@ def _other_sizes(
             said = "nothing"
         else:
             batches = recommended_batches(facts.expected_records, facts.labels.size, size)
-            texts = batches * bought.tokens / parameters.text_tokens
+            texts = batches * bought.tokens / _TEXT_TOKENS
             what = f"{bought.tokens} private tokens each"
             if parameters.resolved.clip_range is None:
                 what = f"clip range {bought.clip:.3g}"

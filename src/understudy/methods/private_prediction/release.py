@@ -86,7 +86,7 @@ def release(
         columns=columns_shown(tools),
     )
     tools.note({"private texts cut": batches.cut, "to tokens": [each.most for each in asked.labels]})
-    sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, model.encode)
+    sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, model.encode)
     most, stop = parameters.texts_per_batch or mechanism.tokens, Stop()
     tasks = [
         partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, label, number, tools, stop).texts, most)

@@ -42,14 +42,12 @@ class TokenSampler:
 
     Args:
         top_k: candidates, 0 for the whole vocabulary.
-        public_temperature: of tokens that a test found public.
         encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
     """
 
     clip: Clip
     mechanism: PrivateTokens
     top_k: int
-    public_temperature: float
     encode: Callable[[str], Sequence[int]]
 
     @property
@@ -115,4 +113,4 @@ class TokenSampler:
 
     def _public(self, logits: Any, tokens: BatchTokens) -> int:
         utilities = np.rint((logits - logits.max()).double().cpu().numpy() * _PUBLIC_GRID).astype(np.int64)
-        return tokens.choose_public(utilities, scale=_PUBLIC_GRID * self.public_temperature)
+        return tokens.choose_public(utilities, scale=_PUBLIC_GRID)

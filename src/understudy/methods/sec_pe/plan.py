@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, read_lines
-from understudy.base.parameters import Parameters, public_file
+from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.harvest import HarvestParameters
 from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 _OF_INCIDENCE = {
     "private": ("inclusion",),
     "public": (
-        *("incidence_file", "expected_sample", "secret_weight", "secret_budgets"),
+        "incidence_file",
+        "secret_budgets",
         "records_without_secrets_are_public",
     ),
 }
@@ -71,10 +72,6 @@ class ReleaseParameters(Parameters):
     inclusion: float = Field(1.0, gt=0, le=1)
     """Private incidence: probability with which each record is sampled (rho). Less than 1 never pays: the noise falls
     more slowly than the number of sampled records."""
-    expected_sample: float | None = Field(None, gt=0, le=1e12)
-    """Public incidence: expected number of sampled records (V). Default: the sum of the weights over the largest."""
-    secret_weight: float = Field(1.0, gt=0, le=1e6)
-    """Public incidence: most weight that the records of one secret may have together (eta of the linear program)."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
@@ -92,10 +89,13 @@ class ReleaseParameters(Parameters):
     """Public incidence: take the records without secrets for the public corpus. They get no protection at all."""
     clusters: int = Field(100, ge=1, le=1_000_000)
     """Clusters of each label (K)."""
-    residual_clip: float = Field(1.0, ge=0.01, le=2)
-    """Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""
-    size_share: float = Field(0.8, ge=0.01, le=0.99)
-    """Share of a record's squared norm that the sizes get; the centres get the rest."""
+
+    gone: ClassVar[GoneOnes] = {
+        "expected_sample": Gone(None, "with public incidence the records of the largest weight are always sampled"),
+        "secret_weight": Gone(1.0, "with public incidence the records of one secret weigh 1 together"),
+        "residual_clip": Gone(1.0, "embeddings count up to a distance of 1 from their centre"),
+        "size_share": Gone(0.8, "the sizes get 0.8 of a record's squared norm, the centres the rest"),
+    }
 
 
 class SecPEParameters(ReleaseParameters, FreeParameters):
@@ -125,6 +125,10 @@ class SecPEParameters(ReleaseParameters, FreeParameters):
 
 
 NAME = "sec-pe"
+RESIDUAL_CLIP = 1.0
+"""Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""
+SIZE_SHARE = 0.8
+"""Of a record's squared norm that the sizes get (s); the centres get the rest."""
 GRID = 1 << 24
 CLUSTER_SENSITIVITY = Sensitivity(None, GRID, GRID)
 """Of one record: its vector of size and residual has L2 norm 1 at most."""
@@ -169,7 +173,7 @@ def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
 def public_rates(
     parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit, *, sha256: str
 ) -> SamplingRates:
-    """Each record's rate by linear program: the largest weights with at most ``secret_weight`` on any one secret.
+    """Each record's rate by linear program: the largest weights with at most 1 on any one secret.
 
     ``incidence`` is ``Float64[records, secrets]`` of 0 and 1, ``free`` is as of :class:`SamplingRates`.
 
@@ -189,8 +193,8 @@ def public_rates(
             f"There are {int(free.sum())} records without secrets, fewer than the {parameters.clusters} clusters.",
             "Lower clusters, or give a public corpus.",
         )
-    weights = largest_weights(incidence, np.full(incidence.shape[1], parameters.secret_weight))
-    rates = inclusion_probabilities(weights, expected=parameters.expected_sample)
+    weights = largest_weights(incidence, np.ones(incidence.shape[1]))
+    rates = inclusion_probabilities(weights)
     return SamplingRates(rates, grouped_inclusion(rates, incidence), free, sha256)
 
 
@@ -249,7 +253,7 @@ def _forecast(
 ) -> Facts:
     """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
     labels = facts.labels.size
-    noise = multiplier / math.sqrt(parameters.size_share) / math.sqrt(parameters.releases)
+    noise = multiplier / math.sqrt(SIZE_SHARE) / math.sqrt(parameters.releases)
     candidates = max(candidates_per_round(parameters, labels).candidates)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
     same = "aug-pe, for the same secrets"

@@ -30,7 +30,7 @@ from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
-from understudy.methods.sec_pe.plan import SamplingRates, SecPEParameters, release_names
+from understudy.methods.sec_pe.plan import RESIDUAL_CLIP, SIZE_SHARE, SamplingRates, SecPEParameters, release_names
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
@@ -52,14 +52,12 @@ def release(
     tools.say(f"{clusters.count} public clusters for each of {clusters.labels} label(s).")
 
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
-    query = ClusterSums(clusters, embedder, parameters.residual_clip, parameters.size_share)
+    query = ClusterSums(clusters, embedder, RESIDUAL_CLIP, SIZE_SHARE)
     names = release_names(parameters)
     releases = [tools.measure(name, query, corpus, rates=sampling.rates).value for name in names]
     sums = np.mean(releases, axis=0)
     noise = plan.mechanism(names[0]).noise_multiplier / math.sqrt(len(releases))
-    sizes, centres = noisy_centres(
-        clusters, sums, clip=parameters.residual_clip, size_share=parameters.size_share, noise=noise
-    )
+    sizes, centres = noisy_centres(clusters, sums, clip=RESIDUAL_CLIP, size_share=SIZE_SHARE, noise=noise)
     return Released(
         {
             "sizes": sizes,
@@ -69,7 +67,7 @@ def release(
             **{f"sums-{number + 1}": each for number, each in enumerate(releases)},
         },
         public_inputs={**_named(parameters), "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
-        noise_check=_noise_check(sizes, noise / math.sqrt(parameters.size_share)),
+        noise_check=_noise_check(sizes, noise / math.sqrt(SIZE_SHARE)),
     )
 
 

@@ -14,6 +14,7 @@ from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.seq_pate.plan import (
     LABELS,
     NAME,
+    PSEUDO_TEXTS,
     SeqPATEParameters,
     answers_name,
     make_plan,
@@ -105,10 +106,10 @@ class SeqPATE(Method, SeqPATEParameters):
         labels, queries = release.schema.label_set.size, planned_queries(release.statement.charges)
         columns: int | str = "columns" if self.candidate_filter == "none" else self.candidates
         arrays = held_arrays(release, others=_ANSWERED) | {
-            "pseudo_labels": Held("int32", (self.pseudo_texts,), 0, labels - 1),
-            "pseudo_lengths": Held("int32", (self.pseudo_texts,), 1, self.private_text_tokens + 1),
+            "pseudo_labels": Held("int32", (PSEUDO_TEXTS,), 0, labels - 1),
+            "pseudo_lengths": Held("int32", (PSEUDO_TEXTS,), 1, self.private_text_tokens + 1),
             "pseudo_tokens": Held("int32", ("pseudo_tokens",), 0, _INT32),
-            "question_text": Held("int32", (queries,), 0, self.pseudo_texts - 1),
+            "question_text": Held("int32", (queries,), 0, PSEUDO_TEXTS - 1),
             "question_place": Held("int32", (queries,), 0, self.private_text_tokens),
             "candidates": Held("int32", (queries, columns), -1, _INT32),
             "answers": Held("float64", (queries, columns)),

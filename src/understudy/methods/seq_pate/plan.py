@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
-from understudy.base.parameters import CommaSeparated, Parameters, private_file, public_file
+from understudy.base.parameters import Gone, GoneOnes, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -32,6 +32,11 @@ from understudy.release.statement.rounding import round_up
 NAME = "seq-pate"
 LABELS = "labels"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
+PSEUDO_TEXTS = 128
+"""In all rounds."""
+_LABEL_SHARE = 0.03
+"""Of the budget (of mu^2 with Gaussian noise), for noisy label counts."""
+StudentLoss = Literal["kl", "top-answer", "pseudo-labels"]
 
 
 class TeacherParameters(DeclaredSize):
@@ -39,22 +44,17 @@ class TeacherParameters(DeclaredSize):
 
     teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
     """Number of teachers, and of shards (M). Default: half of the declared records, 2000 at most."""
-    teacher_layers: int | None = Field(2, ge=1, le=10_000)
-    """Blocks that teachers adapt, the last ones; the trunk below is computed once for all teachers. None for all."""
-    teacher_rank: int = Field(4, ge=1, le=1024)
-    """Rank of a teacher's adapters."""
-    teacher_targets: CommaSeparated = (ALL,)
-    """Names of the linear layers that teachers adapt; ``attention`` for those of queries and values, or ``all``."""
-    teacher_matrices: Literal["up", "both"] = "up"
-    """Which of an adapter's two matrices learn: ``up`` (B alone) or ``both``."""
-    teacher_steps: int = Field(4, ge=1, le=10_000)
-    """Steps of training of each teacher."""
-    teacher_batch: int = Field(1, ge=1, le=1024)
-    """Texts per step of a teacher; its shard is gone through again and again."""
-    teacher_learning_rate: float = Field(0.1, gt=0, le=1)
-    """Learning rate of the teachers' AdamW, at its highest."""
-    teachers_at_once: int | None = Field(None, ge=1, le=4096)
-    """Teachers that go through one pass. It changes no guarantee. Default: 16, or 64 on a GPU."""
+
+    gone: ClassVar[GoneOnes] = {
+        "teacher_layers": Gone(2, "teachers adapt the last two blocks, as the student does"),
+        "teacher_rank": Gone(4, "teachers have adapters of --lora-rank, as the student has"),
+        "teacher_targets": Gone([ALL], "teachers adapt all linear layers, as the student does"),
+        "teacher_matrices": Gone("up", "of a teacher's two matrices B alone learns, as of the student's"),
+        "teacher_steps": Gone(4, "a teacher is trained for 4 steps"),
+        "teacher_batch": Gone(1, "a teacher reads one text per step"),
+        "teacher_learning_rate": Gone(0.1, "teachers learn at a rate of 0.1 at its highest"),
+        "teachers_at_once": Gone(None, "as many teachers go through one pass as fit into memory"),
+    }
 
 
 class QueryParameters(Parameters):
@@ -67,10 +67,6 @@ class QueryParameters(Parameters):
     """Rounds in which they are asked; the student learns after each (R)."""
     ask: Literal["hard", "all"] = "hard"
     """``hard``: positions whose pseudo-label the student ranks low. ``all``: any position, at random."""
-    hard_rank: int = Field(1, ge=1, le=1_000_000)
-    """A position is hard if the student ranks at least so many tokens above its pseudo-label."""
-    queries_per_text: int = Field(16, ge=1, le=100_000)
-    """Positions of one pseudo-sentence that are asked about, where there are pseudo-sentences enough."""
     candidate_filter: Literal["top-p", "top-k", "none"] = "top-p"
     """Tokens that an answer is about: the student's likeliest ``candidates``; of these only such as make up 0.95 of its
     probability (``top-p``); or the whole vocabulary."""
@@ -81,6 +77,11 @@ class QueryParameters(Parameters):
     noise: NoiseKind = "gaussian"
     """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP)."""
 
+    gone: ClassVar[GoneOnes] = {
+        "hard_rank": Gone(1, "a position is hard if the student ranks a token above its pseudo-label"),
+        "queries_per_text": Gone(16, "16 positions of a pseudo-sentence are asked about, where there are enough"),
+    }
+
 
 class StudentParameters(Parameters):
     """Public texts with pseudo-labels, and how the student learns."""
@@ -89,24 +90,22 @@ class StudentParameters(Parameters):
     """A public file with beginnings of texts, one per line, that the model continues. Default: it begins by itself."""
     prefixes_are_public: bool = False
     """Your word that the prefixes were not made from private data."""
-    pseudo_texts: int = Field(128, ge=1, le=100_000)
-    """Pseudo-sentences in all."""
     pseudo_source: Literal["student", "base"] = "student"
     """Who writes those of the later rounds: the student as it is then, or the base model."""
-    student_loss: Literal["kl", "top-answer"] = "kl"
-    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (cross-entropy)."""
-    kl_weight: float = Field(20.0, ge=0, le=1e6)
-    """Weight of the answers against the pseudo-labels (lambda)."""
-    pseudo_weight: float = Field(0.0, ge=0, le=1e6)
-    """Weight of the pseudo-labels."""
-    pseudo_steps: int = Field(0, ge=0, le=100_000)
-    """Steps on pseudo-sentences alone, before the first round."""
-    student_steps: int = Field(16, ge=1, le=100_000)
-    """Steps per round."""
-    student_batch: int = Field(16, ge=1, le=4096)
-    """Pseudo-sentences per step."""
+    student_loss: StudentLoss = "kl"
+    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``). To see what
+    answers are worth, ``pseudo-labels`` learns from none."""
     learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
+
+    gone: ClassVar[GoneOnes] = {
+        "pseudo_texts": Gone(128, "there are 128 pseudo-sentences in all"),
+        "kl_weight": Gone(20.0, "the student learns answers at a weight of 20, or, with --student-loss, from none"),
+        "pseudo_weight": Gone(0.0, "the student learns from answers, or from pseudo-labels alone (--student-loss)"),
+        "pseudo_steps": Gone(0, "the student learns from the first answers on"),
+        "student_steps": Gone(16, "the student learns for 16 steps per round"),
+        "student_batch": Gone(16, "the student reads 16 pseudo-sentences per step"),
+    }
 
 
 class PhraseParameters(Parameters):
@@ -123,15 +122,18 @@ class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, Stu
 
     private_text_tokens: int = Field(64, ge=1, le=1_000_000)
     """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
-    lora_targets: CommaSeparated = (ALL,)
-    """Names of the linear layers that the student adapts; ``attention`` for those of queries and values, or ``all``."""
-    lora_layers: int | None = Field(2, ge=1, le=10_000)
-    """Blocks that the student adapts, the last ones: as its teachers do. None for all."""
     label_sizes: str = UNIFORM
     """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
     (they cost)."""
-    label_share: float = Field(0.03, gt=0, lt=1)
-    """Share of the budget (of mu^2 with Gaussian noise) that noisy label counts get."""
+
+    gone: ClassVar[GoneOnes] = {
+        "label_share": Gone(0.03, "noisy label counts get 3 % of the budget"),
+        "lora_targets": Gone([ALL], "the student adapts all linear layers, as its teachers do"),
+        "lora_layers": Gone(2, "the student adapts the last two blocks, as its teachers do"),
+    }
+    adapted: ClassVar[str] = ALL
+    blocks: ClassVar[int | None] = 2
+    """Blocks that teachers and student adapt, the last ones; the trunk below is computed once for all teachers."""
 
 
 def answers_name(number: int) -> str:
@@ -194,7 +196,7 @@ class Noise:
 
 def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
     """What ``budget`` means for the answers, beside noisy label counts if these are asked for."""
-    share = parameters.label_share if parameters.label_sizes == NOISY else 0.0
+    share = _LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     shares = (1 - share, *([share] if share else []))
     if parameters.noise == "gaussian":
         return Noise("gaussian", math.sqrt(2) * gaussian_split(budget, shares)[0])
@@ -226,7 +228,7 @@ def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts
     """
     queries = query_count(parameters, budget)
     columns = None if parameters.candidate_filter == "none" else parameters.candidates
-    share = parameters.label_share if parameters.label_sizes == NOISY else 0.0
+    share = _LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if share:
         sums[LABELS] = share, Sensitivity.of_counts(1), (facts.labels.size,)
@@ -251,10 +253,9 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
             proportions do not fit the labels, the budget is out of range, or phrases are named without a cap.
     """
     declared_proportions(parameters.label_sizes, facts.labels.names)
-    if parameters.pseudo_texts < parameters.rounds:
+    if parameters.rounds > PSEUDO_TEXTS:
         raise ConfigError(
-            f"{parameters.pseudo_texts} pseudo-sentences cannot be written in {parameters.rounds} rounds.",
-            "Give fewer --rounds or more --pseudo-texts.",
+            f"{PSEUDO_TEXTS} pseudo-sentences cannot be written in {parameters.rounds} rounds.", "Give fewer --rounds."
         )
     if parameters.noise == "gaussian" and budget.delta == 0:
         raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or choose --noise laplace.")

@@ -17,7 +17,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, teacher_count
-from understudy.methods.seq_pate.student import Lessons, Student
+from understudy.methods.seq_pate.student import QUERIES_PER_TEXT, STUDENT_BATCH, STUDENT_STEPS, Lessons, Student
 from understudy.methods.seq_pate.teachers import (
     Faculty,
     Group,
@@ -29,7 +29,7 @@ from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
-from understudy.models.machine import is_out_of_memory, one_core, worker_count
+from understudy.models.machine import halved_to_fit, one_core, worker_count
 from understudy.models.training import LoRA, random_rows
 from understudy.models.trunk import Trunk
 from understudy.privacy.facts import Fact, Facts
@@ -37,6 +37,10 @@ from understudy.privacy.measurement import Engine
 from understudy.text.prompts.template import Prompts
 
 _GROUP = {"cpu": 16, "cuda": 64}
+"""Teachers that go through one pass, if these fit into memory. It changes no guarantee."""
+TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE = 4, 1, 0.1
+"""Steps of training of each teacher, texts per step (its shard is gone through again and again), and its learning rate
+at its highest."""
 _MOST_NUMBERS = 20_000_000
 """In all answers, which the Release holds: 160 MB."""
 
@@ -74,7 +78,7 @@ def ready(
 ) -> Ready:
     """All that could fail though public facts tell it.
 
-    Raises ConfigError if prompts, prefixes or records are not as they should be, a LoRA target is missing, the model
+    Raises ConfigError if prompts, prefixes or records are not as they should be, the model
     cannot be cut, or a prefix fills the texts.
     """
     asked = build_instructions(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
@@ -85,21 +89,10 @@ def ready(
             f"A prefix leaves nothing to be written of texts of {parameters.private_text_tokens} tokens.",
             "Shorten the prefixes, or raise --private-text-tokens.",
         )
-    lora = LoRA(
-        model,
-        rank=parameters.teacher_rank,
-        targets=parameters.teacher_targets,
-        layers=parameters.teacher_layers,
-        both=parameters.teacher_matrices == "both",
-    )
-    recipe = Recipe(
-        parameters.teacher_steps,
-        parameters.teacher_batch,
-        parameters.teacher_learning_rate,
-        parameters.teachers_at_once or _GROUP[model.device],
-    )
+    lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
+    recipe = Recipe(TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE, _GROUP[model.device])
     reading = TunedModel(lora, tuned.instructions, tokens=tuned.tokens)  # workers are not sent the student
-    faculty = Faculty(lora, Trunk(model, layers=parameters.teacher_layers), reading, recipe)
+    faculty = Faculty(lora, Trunk(model, layers=parameters.blocks), reading, recipe)
     return Ready(asked, tuned, faculty, prefixes, sha256)
 
 
@@ -168,7 +161,7 @@ def try_out(
     Raises:
         PrivacyError: a teacher changes with the texts of others on this device, or a worker's.
         EngineError: workers train different teachers.
-        ConfigError: the answers would not fit into a Release, or a group of teachers not into memory.
+        ConfigError: the answers would not fit into a Release, or a teacher not into memory.
     """
     teachers = teacher_count(parameters)
     columns = found.columns if parameters.candidate_filter == "none" else parameters.candidates
@@ -182,15 +175,19 @@ def try_out(
             f"{queries} answers about {columns} tokens each do not fit into a Release.",
             f"Ask fewer --queries ({_MOST_NUMBERS // columns} at most), or about fewer --candidates.",
         )
-    try:
-        kind = require_separate_teachers(found.faculty)
-        seconds = _seconds(found, parameters, teachers=teachers, queries=queries, engine=engine)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ConfigError(
-            f"{found.faculty.recipe.group} teachers at once do not fit into memory.", "Lower --teachers-at-once."
-        ) from None
+
+    def tried(group: int) -> tuple[Ready, str, dict[str, float]]:
+        faculty = replace(found.faculty, recipe=replace(found.faculty.recipe, group=group))
+        smaller = replace(found, faculty=faculty)
+        kind = require_separate_teachers(faculty)
+        return smaller, kind, _seconds(smaller, parameters, teachers=teachers, queries=queries, engine=engine)
+
+    found, kind, seconds = halved_to_fit(
+        found.faculty.recipe.group,
+        tried,
+        problem="One teacher does not fit into memory.",
+        cure="Cut texts shorter (--private-text-tokens), or lower --lora-rank.",
+    )
     if engine is not None:
         kind = require_same_teachers(engine, found.faculty)
     names = {
@@ -222,7 +219,7 @@ def _seconds(
         model, shapes, targets=[shapes.target] * recipe.slots, prompts=[shapes.prompt] * recipe.slots, seed=4
     )
     each = max(1, min(recipe.slots, round(parameters.declared / teachers)))
-    asked = min(parameters.queries_per_text, shapes.target, queries)
+    asked = min(QUERIES_PER_TEXT, shapes.target, queries)
     questions = Questions(
         rows[:1],
         np.zeros(asked, dtype=np.int32),
@@ -232,19 +229,19 @@ def _seconds(
     weights = np.tile(faculty.lora.start(), (recipe.group, 1))
     answers = TeacherAnswers(faculty, questions, parameters.answers)
     student = Student(found.tuned, parameters)
-    texts = [*rows, *rows][: parameters.student_batch]
+    texts = [*rows, *rows][:STUDENT_BATCH]
     groups, sentences = -(-teachers // recipe.group), -(-queries // asked)
     answers.of_batch(Group(weights, 1))  # the first computes the trunk
     with one_core():
         training = _timed(lambda: faculty.train([rows[:each]] * recipe.group))
         answering = _timed(lambda: answers.of_batch(Group(weights, 1)))
     learning = _timed(lambda: student.learn(Lessons(texts), found.tuned.trainable.start(), steps=1, seed=0))
-    steps = parameters.pseudo_steps + parameters.rounds * parameters.student_steps
+    steps = parameters.rounds * STUDENT_STEPS
     found.tuned.trainable.load(found.tuned.trainable.start())
     return {
         "teacher_seconds": training * groups / min(workers, groups),
         "answer_seconds": answering * groups * sentences / min(workers, sentences if engine is None else groups),
-        "student_seconds": learning * steps * parameters.student_batch / len(texts),
+        "student_seconds": learning * steps * STUDENT_BATCH / len(texts),
     }
 
 

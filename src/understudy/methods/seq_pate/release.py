@@ -4,12 +4,12 @@ Tian et al. 2022, *SeqPATE: Differentially private text generation via knowledge
 privacy boundary:
 
     teachers = adapters, each tuned on the records whose keyed hash names it         private, teachers.py
-    student  = adapters, tuned on pseudo-sentences of the base model                 public
+    student  = adapters that have learnt nothing                                     public
     for r in 1 .. R:
         rows    = pseudo-sentences that the student (or the base model) writes       post-processing
         asked   = T / R of their positions that the student finds hard               post-processing
         answers = sum of the teachers' probabilities there + noise                   charge "answers-r", answers.py
-        student = tuned on answers (KL) and pseudo-labels                            post-processing
+        student = tuned on answers (KL)                                              post-processing
     return the student, all pseudo-sentences, questions and noisy answers
 
 Guarantee:
@@ -37,9 +37,9 @@ from understudy.base.labels import in_proportion
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
-from understudy.methods.seq_pate.plan import LABELS, SeqPATEParameters, answers_name, teacher_count
+from understudy.methods.seq_pate.plan import LABELS, PSEUDO_TEXTS, SeqPATEParameters, answers_name, teacher_count
 from understudy.methods.seq_pate.preparing import Ready
-from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, shares_of
+from understudy.methods.seq_pate.student import STUDENT_STEPS, Lessons, PseudoTexts, Student, shares_of
 from understudy.methods.seq_pate.teachers import Teachers
 from understudy.methods.tuned.counts import label_counts
 from understudy.methods.tuned.model import COUNTS, SCHEMA, bounded
@@ -58,7 +58,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
     std = plan.mechanism(answers_name(1)).noise_std / count
     sizes = [plan.mechanism(answers_name(number + 1)).shape[0] for number in range(parameters.rounds)]
-    labels = _labels_of_texts(parameters, counts, len(prompts))
+    labels = _labels_of_texts(counts, len(prompts))
 
     start = weights = tuned.trainable.start()
     memory = _Memory()
@@ -69,8 +69,6 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         write = partial(student.write, here, name=name, seed=tools.seed, prefixes=found.prefixes)
         texts = PseudoTexts.of(tools.keep(f"pseudo-{name}", write))
         rows = texts.rows(prompts)
-        if number == 0:
-            weights = _learnt(tools, student, "student-0", Lessons(rows), weights, parameters.pseudo_steps)
         tuned.trainable.load(weights)
         choose = partial(student.choose, rows, size, seed=tools.seed + number)
         questions = Questions.of(rows, tools.keep(f"questions-{name}", choose))
@@ -78,7 +76,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         answers = tools.measure(answers_name(number + 1), query, teachers).value
         memory.add(texts, questions, answers)
         lessons = memory.lessons(prompts, count, std, parameters)
-        weights = _learnt(tools, student, f"student-{name}", lessons, weights, parameters.student_steps)
+        weights = _learnt(tools, student, f"student-{name}", lessons, weights)
         tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
         tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
@@ -95,21 +93,19 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
     )
 
 
-def _labels_of_texts(
-    parameters: SeqPATEParameters, counts: Mapping[str, NDArray[np.float64]], labels: int
-) -> list[int]:
+def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> list[int]:
     """The label of each pseudo-sentence, such that every round has of all."""
-    sizes = in_proportion(parameters.pseudo_texts, counts.get(COUNTS, np.ones(labels)).tolist())
+    sizes = in_proportion(PSEUDO_TEXTS, counts.get(COUNTS, np.ones(labels)).tolist())
     left = [label for label, size in enumerate(sizes) for _ in range(size)]
     mixed: list[int] = np.random.default_rng(0).permutation(left).tolist()
     return mixed
 
 
 def _learnt(
-    tools: ReleaseTools, student: Student, name: str, lessons: Lessons, weights: NDArray[np.float32], steps: int
+    tools: ReleaseTools, student: Student, name: str, lessons: Lessons, weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     def learn() -> dict[str, NDArray[np.float32]]:
-        return {"weights": student.learn(lessons, weights, steps=steps, seed=tools.seed)}
+        return {"weights": student.learn(lessons, weights, steps=STUDENT_STEPS, seed=tools.seed)}
 
     kept: NDArray[np.float32] = tools.keep(name, learn)["weights"]
     return kept

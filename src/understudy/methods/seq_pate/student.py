@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.seq_pate.answers import Questions
-from understudy.methods.seq_pate.plan import SeqPATEParameters
+from understudy.methods.seq_pate.plan import SeqPATEParameters, StudentLoss
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, TokenRow, losses_of, target_logits
@@ -20,6 +20,14 @@ from understudy.text.prompts.predicting import BLANK_LINE
 
 _BLOCK = 8
 _MASS = 0.95
+STUDENT_STEPS, STUDENT_BATCH = 16, 16
+"""Steps of a round, and pseudo-sentences per step."""
+QUERIES_PER_TEXT = 16
+"""Positions of one pseudo-sentence that are asked about, where there are pseudo-sentences enough."""
+_HARD_RANK = 1
+"""A position is hard if the student ranks at least so many tokens above its pseudo-label."""
+_KL_WEIGHT = 20.0
+"""Of the answers (lambda); gradients are cut to norm 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +98,7 @@ def shares_of(
     questions: Questions,
     *,
     std: float,
-    loss: Literal["kl", "top-answer"],
+    loss: StudentLoss,
 ) -> NDArray[np.float64]:
     """What the student learns of noisy answers: ``Float64[Q, K]``, distributions over the candidates.
 
@@ -101,7 +109,7 @@ def shares_of(
     """
     known = questions.candidates >= 0
     shrunk = shrink(means, questions.prior.astype(np.float64), known, std=std)
-    if loss == "kl":
+    if loss != "top-answer":
         return project(shrunk, known)
     found: NDArray[np.float64] = np.eye(means.shape[1])[np.where(known, shrunk, -np.inf).argmax(1)]
     return found
@@ -180,7 +188,7 @@ class Student:
         parameters = self.parameters
         places = np.array([(row, place) for row, each in enumerate(rows) for place in range(len(each.target))])
         ranks = np.concatenate(list(self._map(rows, self._ranks)))
-        easy = ranks < parameters.hard_rank if parameters.ask == "hard" else np.zeros(len(ranks), dtype=np.bool_)
+        easy = ranks < _HARD_RANK if parameters.ask == "hard" else np.zeros(len(ranks), dtype=np.bool_)
         generator = np.random.default_rng(seed)
         at_random = generator.random(len(ranks))
         turn = np.argsort(generator.permutation(len(rows)))[places[:, 0]]
@@ -188,7 +196,7 @@ class Student:
         order = np.lexsort((at_random, easy, places[:, 0]))
         starts = np.cumsum([0, *[len(each.target) for each in rows]])
         within[order] = np.arange(len(ranks)) - starts[places[order, 0]]
-        chosen = np.lexsort((turn, np.where(easy, -ranks, within // parameters.queries_per_text), easy))
+        chosen = np.lexsort((turn, np.where(easy, -ranks, within // QUERIES_PER_TEXT), easy))
         chosen = np.sort(np.resize(chosen, count))
         row, place = places[chosen].T.astype(np.int32)
         candidates, prior = self._about(rows, row, place)
@@ -240,7 +248,7 @@ class Student:
         optimizer = AdamW(
             weights, LearningRate(parameters.learning_rate, max(1, steps)), device=self.tuned.causal.device
         )
-        generator, size, texts = np.random.default_rng(seed), parameters.student_batch, len(lessons.rows)
+        generator, size, texts = np.random.default_rng(seed), STUDENT_BATCH, len(lessons.rows)
         order = [number for _ in range(-(-steps * size // texts)) for number in generator.permutation(texts).tolist()]
         with worker_pool(self.tuned.causal.device) as pool:
             for step in range(steps):
@@ -254,21 +262,22 @@ class Student:
         return optimizer.weights
 
     def _loss(self, lessons: Lessons, numbers: Sequence[int]) -> Any:
-        """The sum over tokens of the loss on pseudo-labels, and over questions of lambda times the divergence from the
-        answer."""
+        """The sum over questions of lambda times the divergence from the answer; or over tokens of the loss on
+        pseudo-labels."""
         import torch
 
-        causal, parameters = self.tuned.causal, self.parameters
+        causal = self.tuned.causal
         block = Block.around([lessons.rows[number] for number in numbers], device=causal.device)
         logits = target_logits(causal, self.tuned.network, block)
-        loss = parameters.pseudo_weight * losses_of(logits, block).sum()
+        if self.parameters.student_loss == "pseudo-labels":
+            return losses_of(logits, block).sum()
         asked = [(row, *each) for row, number in enumerate(numbers) for each in lessons.asked[number]]
         if not asked:
-            return loss
+            return 0.0 * logits.sum()
         rows, places = [each[0] for each in asked], [each[1] for each in asked]
         tokens = torch.from_numpy(np.array([each[2] for each in asked])).to(causal.device).long()
         shares = torch.from_numpy(np.array([each[3] for each in asked])).to(causal.device).float()
         found = logits[rows, places].float().gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, -torch.inf)
         found = found.log_softmax(1).masked_fill(tokens < 0, 0.0)  # among the candidates, as teachers answer
         divergence = torch.special.xlogy(shares, shares) - shares * found
-        return loss + parameters.kl_weight * divergence.sum()
+        return _KL_WEIGHT * divergence.sum()

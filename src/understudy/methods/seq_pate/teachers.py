@@ -380,7 +380,6 @@ def require_separate_teachers(faculty: Faculty) -> str:
         raise PrivacyError(
             f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
             "the influence of one record would have no bound.",
-            "Take a rank that is a multiple of 4 (--teacher-rank), one teacher at a time (--teachers-at-once 1), or "
-            "another precision (--private-dtype) or device.",
+            "Take a rank that is a multiple of 4 (--lora-rank), or another precision (--private-dtype) or device.",
         )
     return _digest(first, before)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.parameters import CommaSeparated, Parameters
+from understudy.base.parameters import Gone, GoneOnes, Parameters
 from understudy.methods.contents import BESIDE, Held
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
@@ -57,13 +57,16 @@ class TuningParameters(Parameters):
     """``lora``: adapters on the frozen model. ``all``: every weight, of a small model."""
     lora_rank: int = Field(4, ge=1, le=1024)
     """Rank of the adapters."""
-    lora_targets: CommaSeparated = (ATTENTION,)
-    """Names of the linear layers that are adapted (``q_proj,v_proj``); ``attention`` for those of queries and values,
-    or ``all``."""
-    lora_matrices: Literal["up", "both"] = "up"
-    """Which of an adapter's two matrices learn: ``up`` (B alone: half as many numbers to put noise on) or ``both``."""
-    lora_layers: int | None = Field(None, ge=1, le=10_000)
-    """Adapt only so many of the last blocks. Default: all."""
+
+    gone: ClassVar[GoneOnes] = {
+        "lora_matrices": Gone("up", "of an adapter's two matrices B alone learns"),
+        "lora_targets": Gone([ATTENTION], "the layers of queries and values are adapted"),
+        "lora_layers": Gone(None, "all blocks are adapted"),
+    }
+    adapted: ClassVar[str] = ATTENTION
+    """The linear layers that are adapted."""
+    blocks: ClassVar[int | None] = None
+    """How many of the last blocks are adapted; None for all."""
 
 
 class SamplingParameters(Parameters):
@@ -80,7 +83,7 @@ class TunedParameters(SamplingParameters, TextParameters, TuningParameters):
 def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
     """What learns.
 
-    Raises ConfigError if the model lacks a LoRA target, or more numbers would learn than a Release can hold.
+    Raises ConfigError if more numbers would learn than a Release can hold.
     """
     if parameters.learns == "all":
         _require_few(sum(weight.numel() for weight in model.network.parameters()))
@@ -88,9 +91,8 @@ def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
     made = LoRA(
         model,
         rank=parameters.lora_rank,
-        targets=parameters.lora_targets,
-        layers=parameters.lora_layers,
-        both=parameters.lora_matrices == "both",
+        targets=[parameters.adapted],
+        layers=parameters.blocks,
     )
     _require_few(made.size)
     return made
@@ -100,7 +102,7 @@ def _require_few(numbers: int) -> None:
     if numbers > MOST_NUMBERS:
         raise ConfigError(
             f"{numbers:,} numbers of the model would learn, and {MOST_NUMBERS:,} are the most.",
-            "Adapt fewer layers or with a lower rank (--learns lora, --lora-rank, --lora-layers).",
+            "Adapt layers, with a lower rank (--learns lora, --lora-rank).",
         )
 
 

@@ -39,7 +39,7 @@ def generate(
     """
     writer = tools.writer.parameters
     sampling = Sampling(tools.seed, writer.llm_temperature, writer.top_p, writer.max_tokens)
-    texts = Texts(tuned, sampling, _check(parameters, release), drop_unfinished=parameters.unfinished == "drop")
+    texts = Texts(tuned, sampling, _check(release), drop_unfinished=parameters.unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
     rows = tools.writer.rows if knows_rows else None
     model, faults, done = public_name(tuned.causal.model_id), Counter[str](), 0
@@ -60,14 +60,14 @@ def generate(
         tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
 
 
-def _check(parameters: TunedParameters, release: Release) -> TextCheck | None:
+def _check(release: Release) -> TextCheck | None:
     """What says whether a text has the form that it must have; None where any will do."""
     columns = release.schema.record_columns
     if not columns:
         return TranscriptCheck(release.schema.form) if release.schema.form else None
     content = release.strings.get(SCHEMA, ("",))[0]
     schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
-    return RecordCheck(columns, schema, parameters.record_form)
+    return RecordCheck(columns, schema)
 
 
 @dataclass(frozen=True)

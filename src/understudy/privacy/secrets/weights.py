@@ -60,24 +60,19 @@ def largest_weights(incidence: csr_array, caps: NDArray[np.float64]) -> NDArray[
     return weights
 
 
-def inclusion_probabilities(weights: NDArray[np.float64], *, expected: float | None = None) -> NDArray[np.float64]:
+def inclusion_probabilities(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """rho_i = min(1, V w_i / sum w): how often each record is sampled.
+
+    V is sum(w) / max(w), so that the heaviest records are always sampled. (The printed 1 / max(w) samples about one
+    record of the whole corpus.)
 
     Args:
         weights: ``Float64[n]``, 0 or more.
-        expected: V, how many records are sampled in the mean (fewer where a probability comes to 1). Default:
-            sum(w) / max(w), so that the heaviest records are always sampled. (The printed 1 / max(w) samples about
-            one record of the whole corpus.)
-
-    Raises:
-        ConfigError: if ``expected`` is not greater than 0.
     """
-    if expected is not None and not expected > 0:
-        raise ConfigError(f"Expected a sample of more than 0 records, got {expected:g}.", "Choose a positive number.")
-    total, most = float(np.sum(weights)), float(np.max(weights, initial=0))
+    most = float(np.max(weights, initial=0))
     if most == 0:
         return np.zeros(len(weights))
-    return np.asarray(np.minimum(1, weights * (1 / most if expected is None else expected / total)), dtype=np.float64)
+    return np.asarray(np.minimum(1, weights * (1 / most)), dtype=np.float64)
 
 
 def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple[Inclusion, ...]:

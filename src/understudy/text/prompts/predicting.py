@@ -19,7 +19,7 @@ from understudy.base.parameters import OneOrSeveral, Parameters
 from understudy.models.types import Message
 from understudy.text.prompts.evolving import fill_in
 
-Shape = Literal["text", "json", "lines"]
+Shape = Literal["text", "json"]
 """What a text is: any text; a JSON record; a JSON record that the model sees and writes as lines ``column: value``."""
 
 BLANK_LINE = "\n\n"
@@ -119,11 +119,11 @@ class PredictionPrompt:
     """What asks a chat model, which shows no texts in blocks, for a first one and for another one."""
 
     def shown(self, text: str) -> str:
-        """``text`` as a block shows it: a record as lines if that is its shape; no blank lines where they end a text.
+        """``text`` as a block shows it: no blank lines where they end a text.
 
         A function of this text alone.
         """
-        return _shown(text, self.shape, self.columns, self.stop)
+        return _shown(text, self.stop)
 
     def user(self, texts: Sequence[str]) -> str:
         """The user's turn, or the document up to the cue, with ``texts`` in blocks."""
@@ -196,12 +196,11 @@ class PredictionPrompts(Parameters):
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records
-        named = ", ".join(json.dumps(name, ensure_ascii=False) if shape == "json" else name for name in columns)
+        named = ", ".join(json.dumps(name, ensure_ascii=False) for name in columns)
         values = {"label": "", "schema": "", **values, "columns": named}
         block = _block(form, values)
         shots = "".join(
-            _shown(each.text, shape, columns, form.stop).join(_block(form, {**values, "label": each.label}))
-            for each in examples
+            _shown(each.text, form.stop).join(_block(form, {**values, "label": each.label})) for each in examples
         )
         before, after = _fill(form.before, values).strip(), _fill(form.after, values).strip()
         after = BLANK_LINE + after if after else ""
@@ -226,39 +225,11 @@ def record_opening(shape: Shape, columns: Sequence[str]) -> str:
     >>> record_opening("json", ["title", "year"])
     '{"title":'
     """
-    if shape == "text" or not columns:
-        return ""
-    return "{" + json.dumps(columns[0], ensure_ascii=False) + ":" if shape == "json" else f"{columns[0]}:"
+    return "{" + json.dumps(columns[0], ensure_ascii=False) + ":" if shape == "json" and columns else ""
 
 
-def as_lines(record: str, columns: Sequence[str]) -> str:
-    """A JSON record as lines ``column: value``, in the order of ``columns``: strings as they are, null as nothing.
-
-    Line breaks in a string become spaces. What is no JSON object stays as it is.
-
-    >>> as_lines('{"title": "Rain", "year": 1954, "genres": ["drama"]}', ["title", "year", "genres"])
-    'title: Rain\\nyear: 1954\\ngenres: ["drama"]'
-    """
-    try:
-        fields = json.loads(record)
-    except (ValueError, RecursionError):
-        return record
-    if not isinstance(fields, dict):
-        return record
-    return "\n".join(f"{name}: {_line_value(fields.get(name))}".rstrip() for name in columns)
-
-
-def _line_value(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return " ".join(value.split())
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _shown(text: str, shape: Shape, columns: Sequence[str], stop: Sequence[str]) -> str:
-    shown = as_lines(text, columns) if shape == "lines" else text.strip()
-    return _BLANK_LINES.sub("\n", shown) if any(not each.strip() for each in stop) else shown
+def _shown(text: str, stop: Sequence[str]) -> str:
+    return _BLANK_LINES.sub("\n", text.strip()) if any(not each.strip() for each in stop) else text.strip()
 
 
 def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:

@@ -126,11 +126,6 @@ def test_a_json_record_may_end_otherwise() -> None:
         assert drawn(record_ending(), written, end=end).ended == ended
 
 
-def test_a_record_in_lines_ends_with_the_line_of_its_last_column() -> None:
-    found = drawn(record_ending(shape="lines"), " Rain\nyear: 1954\ncast: []\nmore")
-    assert (found.text, found.ended) == ("title: Rain\nyear: 1954\ncast: []", "closed")
-
-
 @pytest.mark.parametrize(
     ("written", "following"),
     [
@@ -157,19 +152,10 @@ def test_after_a_value_the_next_key_must_follow_unless_something_else_does(writt
     assert drawn(record_ending(), written).next == following
 
 
-@pytest.mark.parametrize(
-    ("written", "following"),
-    [("", ""), (" Ra", ""), (" Rain\n", "year:"), (" Rain\nye", "ar:"), (" Rain\n ye", ""), (" Rain\nyear:", "")],
-)
-def test_after_a_line_the_next_column_must_follow_unless_something_else_does(written: str, following: str) -> None:
-    assert drawn(record_ending(shape="lines"), written).next == following
-
-
-@pytest.mark.parametrize("shape", ["json", "lines"])
-def test_with_what_must_follow_written_only_the_values_are_drawn(shape: str) -> None:
-    values = [' "Rain"', " 1954,", ' ["A", "B"]'] if shape == "json" else [" Rain\n", " 1954\n", " A, B\n"]
+def test_with_what_must_follow_written_only_the_values_are_drawn() -> None:
+    values = [' "Rain"', " 1954,", ' ["A", "B"]']
     model = ByteModel()
-    text = record_ending(shape=shape).open(model)
+    text = record_ending().open(model)
     for value in values:
         for token in model.encode(value):
             text.take(token)
@@ -178,10 +164,7 @@ def test_with_what_must_follow_written_only_the_values_are_drawn(shape: str) -> 
             text.take(token)
     assert text.ended == "closed"
     assert text.next == ""
-    if shape == "json":
-        assert json.loads(text.text) == {"title": "Rain", "year": 1954, "cast": ["A", "B"]}
-    else:
-        assert text.text == "title: Rain\nyear: 1954\ncast: A, B"
+    assert json.loads(text.text) == {"title": "Rain", "year": 1954, "cast": ["A", "B"]}
 
 
 def test_a_texts_next_is_never_known() -> None:

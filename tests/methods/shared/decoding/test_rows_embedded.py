@@ -37,7 +37,7 @@ def test_a_chats_rows_are_the_tokens_that_the_whole_chat_has(model: CausalModel,
     assert [*tokens.prefix, *own, *tokens.suffix] == model.encode(model.render(chat) + prompt.cue)
 
 
-@pytest.mark.parametrize("shape", ["text", "json", "lines"])
+@pytest.mark.parametrize("shape", ["text", "json"])
 def test_a_documents_rows_are_the_tokens_that_the_whole_document_has(model: CausalModel, shape: Shape) -> None:
     columns, text = ((), TEXT) if shape == "text" else (tuple(RECORD), json.dumps(RECORD))
     prompt = load_template("film").prediction_prompt(chat=False, shape=shape, columns=columns)

@@ -14,7 +14,6 @@ from understudy.base.errors import ConfigError
 from understudy.corpus.corpus import RowCheck
 from understudy.corpus.schema import Schema
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, read_records
-from understudy.text.prompts.predicting import as_lines
 
 COLUMNS = ("title", "year")
 CHECK = RecordCheck(COLUMNS)
@@ -184,36 +183,6 @@ def test_without_the_extra_the_cure_names_it(tmp_path: Path, monkeypatch: pytest
     assert CHECK('{"title": "", "year": 1}') == '{"title": "", "year": 1}'
     with pytest.raises(ConfigError, match=r"understudy\[local\]"):
         schema(tmp_path, SCHEMA)
-
-
-def test_lines_are_read_as_the_record_that_was_shown_as_them(tmp_path: Path) -> None:
-    columns = ("title", "year", "genres")
-    check = RecordCheck(columns, schema(tmp_path, SCHEMA), shape="lines")
-    for record in (
-        '{"title": "Rain: a film", "year": 1954, "genres": ["drama"]}',
-        '{"title": "3", "year": 1954, "genres": null}',
-    ):
-        assert check(as_lines(record, columns)) == record
-    untyped = RecordCheck(columns, shape="lines")
-    assert untyped("title : 3\n\nyear:1954\ngenres:") == '{"title": "3", "year": "1954", "genres": null}'
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("", Fault.COLUMNS),
-        ("title: Rain", Fault.COLUMNS),
-        ("year: 1954\ntitle: Rain", Fault.COLUMNS),
-        ("title: Rain\nyears: 1954", Fault.COLUMNS),
-        ("title: Rain\nyear: 1954\nyear: 1954", Fault.COLUMNS),
-        ("title: Rain\nyear: long ago", Fault.SCHEMA),
-        ("title: Rain\nyear: 1854", Fault.SCHEMA),
-        ("title:\nyear: 1954", Fault.SCHEMA),
-        ("title: \ud83d\nyear: 1954", Fault.NOT_JSON),
-    ],
-)
-def test_lines_that_are_no_record_say_why(tmp_path: Path, text: str, fault: Fault) -> None:
-    assert RecordCheck(COLUMNS, schema(tmp_path, SCHEMA), shape="lines")(text) is fault
 
 
 def test_public_example_records_come_from_a_file(tmp_path: Path) -> None:

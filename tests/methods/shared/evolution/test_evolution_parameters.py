@@ -27,18 +27,16 @@ def test_one_size_is_for_all_rounds(given: Any) -> None:
     assert EvolutionParameters(population=given).population_at(7) == 30
 
 
-def test_probabilities_and_temperatures_have_schedules_too() -> None:
-    parameters = EvolutionParameters(blank_probability="0.6,0.3", temperatures=1.2)
+def test_probabilities_have_schedules_too() -> None:
+    parameters = EvolutionParameters(blank_probability="0.6,0.3")
     assert [parameters.blank_probability_at(number) for number in range(3)] == [0.6, 0.3, 0.3]
-    assert parameters.temperature_at(5) == 1.2
-    assert EvolutionParameters().temperature_at(0) is None
 
 
 def test_the_defaults_are_the_papers() -> None:
     parameters = EvolutionParameters()
     assert (parameters.rounds, parameters.variations, parameters.new_variations) == (10, 7, 6)
     assert parameters.blank_probability_at(0) == 0.5
-    assert (parameters.selection, parameters.lookahead, parameters.keep_selected) == ("rank", 0, True)
+    assert parameters.selection == "rank"
 
 
 @pytest.mark.parametrize(
@@ -51,21 +49,15 @@ def test_the_defaults_are_the_papers() -> None:
         ("population", 2.5),
         ("blank_probability", 1.5),
         ("blank_probability", "0.5,-1"),
-        ("temperatures", "-1"),
         ("threshold", -1),
         ("variations", 1),
         ("min_words", 200),
         ("selection", "best"),
-        ("words_spread", float("inf")),
     ],
 )
 def test_what_cannot_be_is_one_error_of_its_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         EvolutionParameters(**{name: value})
-
-
-def test_one_variation_is_enough_where_nothing_is_kept() -> None:
-    assert EvolutionParameters(variations=1, keep_selected=False).new_variations == 1
 
 
 def test_no_name_clashes_with_the_runs_own() -> None:

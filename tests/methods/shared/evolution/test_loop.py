@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scripted import EMPTY, ScriptedChat, embed, make_api, template_of
+from scripted import EMPTY, ScriptedChat, embed, make_api
 
 from understudy.methods.shared.evolution.loop import (
     KEPT,
@@ -48,14 +48,6 @@ def test_a_round_holds_the_chosen_texts_and_variations_of_each() -> None:
     assert len(third.chosen_texts) == 4
 
 
-def test_without_keep_selected_only_variations_are_candidates() -> None:
-    chat = ScriptedChat()
-    _, second = run(make_api(chat, rounds=2, population=2, variations=3, keep_selected=False))
-    assert len(second.population) == 12
-    assert KEPT not in second.population.prompts
-    assert len(chat.asked) == 24
-
-
 def test_the_best_texts_survive_and_their_votes_are_seen() -> None:
     def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
         return np.round(vectors @ embed(["aaaa"])[0], 5).astype(np.float64)
@@ -74,64 +66,13 @@ def test_the_populations_sizes_follow_the_schedule_and_the_labels_weights() -> N
     assert [np.bincount(each.chosen_labels).tolist() for each in rounds] == [[3, 1], [6, 2], [6, 2]]
 
 
-def test_initial_candidates_are_as_many_as_wanted() -> None:
-    (first,) = run(make_api(ScriptedChat(), rounds=1, population=2, initial_candidates=5))
-    assert np.bincount(first.population.labels).tolist() == [5, 5]
-
-
-@pytest.mark.parametrize("more", [{}, {"lookahead": 2}, {"keep_selected": False}, {"initial_candidates": 3}])
-def test_the_forecast_of_calls_and_candidates_is_what_is_asked(more: dict[str, Any]) -> None:
+def test_the_forecast_of_calls_and_candidates_is_what_is_asked() -> None:
     chat = ScriptedChat()
-    api = make_api(chat, rounds=3, population="3,2", variations=3, **more)
+    api = make_api(chat, rounds=3, population="3,2", variations=3)
     work = candidates_per_round(api.parameters, 2)
     rounds = run(api)
-    assert tuple(len(each.population) for each in rounds) == work.candidates or more.get("initial_candidates")
-    assert len(chat.asked) <= sum(work.calls)
-    if "initial_candidates" not in more:
-        assert len(chat.asked) == sum(work.calls)
-
-
-def test_look_ahead_votes_with_the_mean_of_a_candidates_variations() -> None:
-    seen: list[NDArray[np.float32]] = []
-
-    def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
-        seen.append(vectors)
-        return np.zeros(len(vectors))
-
-    answers = {"new": "aaaa", "again": "bbbb"}
-    template = template_of(random="new", rephrase="again")
-    chat = ScriptedChat(lambda request: answers[request.messages[-1].content])
-    run(make_api(chat, rounds=1, population=1, lookahead=2, blank_probability=0, template=template), vote=vote)
-    np.testing.assert_allclose(seen[0], embed(["bbbb"] * len(seen[0])), rtol=1e-6)
-    assert seen[0].dtype == np.float32
-
-    def every_other(request: Any) -> str | Completion:
-        if request.messages[-1].content == "new":
-            return "aaaa"
-        return ("cccc", "bbbb")[request.sample % 1_000_000 // 14 % 2]  # of 14 candidates
-
-    run(
-        make_api(
-            ScriptedChat(every_other), rounds=1, population=1, lookahead=50, blank_probability=0, template=template
-        ),
-        vote=vote,
-    )
-    np.testing.assert_allclose(np.linalg.norm(seen[1], axis=1), 1, rtol=1e-6)
-    mean = embed(["bbbb"]) + embed(["cccc"])
-    np.testing.assert_allclose(seen[1], np.repeat(mean / np.linalg.norm(mean), 14, axis=0), rtol=1e-6)
-
-
-def test_a_candidate_without_a_look_ahead_votes_for_itself() -> None:
-    seen: list[NDArray[np.float32]] = []
-
-    def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
-        seen.append(vectors)
-        return np.zeros(len(vectors))
-
-    chat = ScriptedChat(lambda request: "aaaa" if request.messages[-1].content == "new" else EMPTY)
-    template = template_of(random="new", rephrase="again")
-    run(make_api(chat, rounds=1, population=1, lookahead=2, blank_probability=0, template=template), vote=vote)
-    np.testing.assert_allclose(seen[0], embed(["aaaa"] * len(seen[0])), rtol=1e-6)
+    assert tuple(len(each.population) for each in rounds) == work.candidates
+    assert len(chat.asked) == sum(work.calls)
 
 
 def test_a_population_is_stored_before_it_is_voted_on() -> None:
@@ -181,7 +122,6 @@ EXPECTED = (True, np.dtype(np.float64), np.dtype(np.int64), (2,))
 
 
 @pytest.mark.parametrize("selection", ["rank", "proportional"])
-@pytest.mark.parametrize("lookahead", [0, 2])
 @pytest.mark.parametrize(
     "reply",
     [
@@ -193,17 +133,12 @@ EXPECTED = (True, np.dtype(np.float64), np.dtype(np.int64), (2,))
     ],
 )
 def test_whatever_the_model_answers_every_round_has_the_same_shape(
-    reply: Callable[[Any], str | Completion], lookahead: int, selection: str
+    reply: Callable[[Any], str | Completion], selection: str
 ) -> None:
-    api = make_api(ScriptedChat(reply), rounds=3, population=4, variations=3, lookahead=lookahead, selection=selection)
+    api = make_api(ScriptedChat(reply), rounds=3, population=4, variations=3, selection=selection)
     rounds = run(api)
     assert shapes(rounds) == [EXPECTED] * 3
     assert all((each.chosen_labels == np.sort(each.chosen_labels)).all() for each in rounds)
-
-
-def test_fewer_candidates_than_the_population_multiply() -> None:
-    rounds = run(make_api(ScriptedChat(), rounds=3, population=4, variations=3, initial_candidates=1))
-    assert [len(each.chosen) for each in rounds] == [2, 6, 8]
 
 
 def test_a_label_whose_texts_all_failed_gets_new_ones_in_the_next_round() -> None:

@@ -19,7 +19,7 @@ def test_new_texts_are_asked_for_by_label_with_keyword_style_and_words() -> None
     chat = ScriptedChat()
     template = template_of(random="{label}/{keyword}/{style}/{words}", styles=("briefly",))
     api = make_api(chat, template=template, keywords=[["wine"], ["shoes"]], min_words=30, max_words=30)
-    answers = api.random([1, 2], round_number=0, stage=0)
+    answers = api.random([1, 2], stage=0)
     assert chat.prompts == ["bars/wine/briefly/30", *["shops/shoes/briefly/30"] * 2]
     assert answers.labels.tolist() == [0, 1, 1]
     assert answers.labels.dtype == np.int32
@@ -32,7 +32,7 @@ def test_new_texts_are_asked_for_by_label_with_keyword_style_and_words() -> None
 def test_the_words_of_new_texts_are_spread_over_the_range() -> None:
     chat = ScriptedChat()
     api = make_api(chat, labels=(), template=template_of(random="{words}"), min_words=10, max_words=12)
-    api.random([60], round_number=0, stage=0)
+    api.random([60], stage=0)
     assert set(chat.prompts) == {"10", "11", "12"}
 
 
@@ -78,19 +78,16 @@ def test_about_half_of_the_words_become_blanks_and_nothing_else_changes() -> Non
 
 def test_the_words_asked_for_follow_the_parent_within_the_range() -> None:
     chat = ScriptedChat()
-    api = make_api(
-        chat, template=template_of(rephrase="{words}"), blank_probability=0, words_spread=0, min_words=3, max_words=8
-    )
-    texts = ["one", "one two three four five", "word " * 50]
-    api.variations(texts, np.zeros(3, dtype=np.int32), round_number=0, stage=0)
-    assert chat.prompts == ["3", "5", "8"]
-    spread = make_api(
-        other := ScriptedChat(), template=template_of(rephrase="{words}"), blank_probability=0, words_spread=5
-    )
-    spread.variations(["word " * 60] * 200, np.zeros(200, dtype=np.int32), round_number=0, stage=0)
+    settings = {"template": template_of(rephrase="{words}"), "blank_probability": 0, "min_words": 3}
+    api = make_api(chat, **settings, max_words=8)
+    api.variations(["word " * 200, ""], np.zeros(2, dtype=np.int32), round_number=0, stage=0)
+    assert chat.prompts[0] == "8"
+    assert 3 <= int(chat.prompts[1]) <= 8
+    spread = make_api(other := ScriptedChat(), **settings, max_words=1000)
+    spread.variations(["word " * 100] * 200, np.zeros(200, dtype=np.int32), round_number=0, stage=0)
     wanted = np.array([int(prompt) for prompt in other.prompts])
-    assert wanted.mean() == pytest.approx(60, abs=1.5)
-    assert 4 < wanted.std() < 6
+    assert wanted.mean() == pytest.approx(100, abs=6)
+    assert 16 < wanted.std() < 24
 
 
 def test_examples_are_earlier_turns_blanked_like_the_text_or_said_again() -> None:
@@ -103,7 +100,7 @@ def test_examples_are_earlier_turns_blanked_like_the_text_or_said_again() -> Non
     )
     chat = ScriptedChat()
     api = make_api(chat, template=template, blank_probability="1,0")
-    api.random([1, 0], round_number=0, stage=0)
+    api.random([1, 0], stage=0)
     api.variations([TEXT], NO_LABELS, round_number=0, stage=1)
     api.variations([TEXT], NO_LABELS, round_number=1, stage=2)
     turns = [[message.content for message in request.messages if message.role != "system"] for request in chat.asked]
@@ -118,7 +115,7 @@ def test_without_labels_no_prompt_names_one() -> None:
         random="A text[ ({label})].",
         examples=[{"text": "T", "label": "L"}],
     )
-    make_api(chat, labels=(), template=template).random([2], round_number=0, stage=0)
+    make_api(chat, labels=(), template=template).random([2], stage=0)
     for request in chat.asked:
         assert [message.content for message in request.messages if message.role == "user"] == ["A text."] * 2
 
@@ -127,30 +124,28 @@ def test_examples_of_the_user_replace_the_templates_and_take_turns() -> None:
     chat = ScriptedChat()
     examples = [Example(phrases=(f"key{n}",), text=f"Own {n}.") for n in range(3)]
     api = make_api(chat, writing={"examples_per_prompt": 2}, writer={"examples": examples})
-    api.random([2, 0], round_number=0, stage=0)
+    api.random([2, 0], stage=0)
     shown = [[message.content for message in request.messages if message.role == "assistant"] for request in chat.asked]
     assert shown == [["Own 0.", "Own 1."], ["Own 2.", "Own 0."]]
     assert "key0" in chat.asked[0].messages[1].content
     other = make_api(chat := ScriptedChat(), writing={"examples_per_prompt": 0}, writer={"examples": examples})
-    other.random([1, 0], round_number=0, stage=0)
+    other.random([1, 0], stage=0)
     assert [message.role for message in chat.asked[0].messages] == ["system", "user"]
 
 
-def test_the_settings_of_the_round_reach_the_request() -> None:
+def test_the_settings_reach_the_request() -> None:
     chat = ScriptedChat()
-    api = make_api(chat, writing={"max_tokens": 77, "top_p": 0.5, "llm_temperature": 0.9}, temperatures="1.4,1.2")
+    api = make_api(chat, writing={"max_tokens": 77, "top_p": 0.5, "llm_temperature": 0.9})
     for number in range(3):
-        api.random([1, 0], round_number=number, stage=number)
-    assert [request.temperature for request in chat.asked] == [1.4, 1.2, 1.2]
+        api.random([1, 0], stage=number)
+    assert {request.temperature for request in chat.asked} == {0.9}
     assert {(request.max_tokens, request.top_p) for request in chat.asked} == {(77, 0.5)}
-    make_api(chat := ScriptedChat(), writing={"llm_temperature": 0.9}).random([1, 0], round_number=0, stage=0)
-    assert chat.asked[0].temperature == 0.9
 
 
 def test_failed_and_blank_answers_are_left_out_and_counted_by_label() -> None:
     answers = iter(["One.", FAILED, " \n", "Four.", Completion("", "empty"), "A _ is left."])
     api = make_api(ScriptedChat(lambda _request: next(answers)))  # answers come last first
-    found = api.random([4, 2], round_number=0, stage=0)
+    found = api.random([4, 2], stage=0)
     assert found.texts == ("Four.", "One.")
     assert found.labels.tolist() == [0, 1]
     assert found.failed.tolist() == [3, 1]
@@ -170,7 +165,7 @@ def test_what_is_asked_for_depends_on_seed_and_stage_but_not_on_what_fails() -> 
     def prompts(reply: str | Completion, *, seed: int = 0, stage: int = 4) -> list[str]:
         chat = ScriptedChat(lambda _request: reply)
         api = with_seed(make_api(chat, keywords=[["a", "b", "c"], ["d"]]), seed)
-        api.random([5, 5], round_number=0, stage=stage)
+        api.random([5, 5], stage=stage)
         api.variations([TEXT] * 5, np.zeros(5, dtype=np.int32), round_number=0, stage=stage)
         return chat.prompts
 
@@ -184,15 +179,15 @@ def test_equal_prompts_of_other_stages_and_seeds_are_other_samples() -> None:
     api = make_api(chat, labels=(), template=template_of(random="Same."))
     for seed in (0, 1):
         for stage in (0, 1):
-            with_seed(api, seed).random([2], round_number=0, stage=stage)
+            with_seed(api, seed).random([2], stage=stage)
     assert len({request.key("m") for request in chat.asked}) == 8
-    api.random([2], round_number=0, stage=0)
+    api.random([2], stage=0)
     assert chat.asked[-2:] == chat.asked[:2]  # the same call again asks for the same
 
 
 def test_nothing_is_asked_where_nothing_is_wanted() -> None:
     chat = ScriptedChat()
-    found = make_api(chat).random([0, 0], round_number=0, stage=0)
+    found = make_api(chat).random([0, 0], stage=0)
     varied = make_api(chat).variations((), np.empty(0, dtype=np.int32), round_number=0, stage=0)
     assert chat.asked == []
     assert found.texts == varied.texts == ()
@@ -202,7 +197,7 @@ def test_nothing_is_asked_where_nothing_is_wanted() -> None:
 def test_progress_counts_the_answers_of_each_call() -> None:
     told: list[tuple[int, int]] = []
     make_api(ScriptedChat(), writer={"progress": lambda done, asked: told.append((done, asked))}).random(
-        [2, 1], round_number=0, stage=0
+        [2, 1], stage=0
     )
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
@@ -214,4 +209,4 @@ def test_evolution_without_a_language_model_is_one_error() -> None:
 
 def test_a_model_that_fails_throughout_is_an_error_and_not_an_empty_population() -> None:
     with pytest.raises(ModelError, match="does not answer: no answer"):
-        make_api(ScriptedChat(lambda _request: FAILED)).random([2], round_number=0, stage=0)
+        make_api(ScriptedChat(lambda _request: FAILED)).random([2], stage=0)

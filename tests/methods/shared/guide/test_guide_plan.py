@@ -36,9 +36,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "few-shot": {"sampling_rate": 0.1, "exemplars": 2, "exemplar_tokens": 4, "tokens": 16},
     "private-prediction": {"batches": 2, "batch_size": 200, "tokens_per_batch": 6, "max_tokens": 6},
     "dp-finetune": {"declared_records": 1000, "sampling_rate": 0.05, "steps": 20},
-    "seq-pate": {"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2, "pseudo_texts": 4},
+    "seq-pate": {"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2},
     "seq-pate laplace": {
-        **{"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2, "pseudo_texts": 4},
+        **{"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2},
         **{"answers": "votes", "noise": "laplace"},
     },
 }

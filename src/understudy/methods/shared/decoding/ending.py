@@ -32,7 +32,7 @@ class Ending:
         stop: strings that end it and are no part of it; white space before the text ends nothing.
         opening: what it begins with, before the first decoded token.
         most_tokens: the most tokens, written ones included, the one that ends it not.
-        shape: ``json`` ends where the object closes, ``lines`` with the line of the last column.
+        shape: ``json`` ends where the object closes.
         columns: of a record.
     """
 
@@ -77,12 +77,12 @@ class OpenText:
     _text: str = ""
     _shown_from: int = 0
     _shown_to: int = 0
-    _record: _Object | _Lines | None = None
+    _record: _Object | None = None
 
     def __post_init__(self) -> None:
         columns = self.ending.columns
-        if self.ending.shape != "text":
-            self._record = _Object(columns) if self.ending.shape == "json" else _Lines(columns)
+        if self.ending.shape == "json":
+            self._record = _Object(columns)
         self._write(self.ending.opening)
 
     @property
@@ -221,30 +221,3 @@ class _Object:
         if self._value_open:
             self._value_open = False
             self._since = ""
-
-
-@dataclass
-class _Lines:
-    """Follows lines ``column: value`` to the end of the last."""
-
-    columns: tuple[str, ...]
-    _ended: int = 0
-    _line: str = ""
-
-    def read(self, new: str) -> int | None:
-        """The place in ``new`` where the last column's line ends, or None."""
-        for place, char in enumerate(new):
-            if char != "\n":
-                self._line += char
-                continue
-            self._line = ""
-            self._ended += 1
-            if self._ended == len(self.columns):
-                return place
-        return None
-
-    @property
-    def next(self) -> str:
-        """What is still to be written at the beginning of a line; nothing where something else is written already."""
-        name = f"{self.columns[self._ended]}:" if 0 < self._ended < len(self.columns) else ""
-        return name[len(self._line) :] if name.startswith(self._line) else ""

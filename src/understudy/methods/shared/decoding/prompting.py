@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from understudy.base.columns import Column, in_words
 from understudy.base.errors import ConfigError, ModelError
-from understudy.base.parameters import Parameters, public_file
+from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.structured import JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.models.causal import CausalModel
@@ -31,10 +31,10 @@ class TextParameters(Parameters):
     """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
     unfinished: Literal["drop", "keep"] = "drop"
     """What to do with a text that did not end within its tokens."""
-    record_form: Literal["json", "lines"] = "json"
-    """How the model sees and writes records: as JSON, or as lines ``column: value``, of which JSON is made."""
     json_schema: str | None = public_file(None)
     """Records: a public JSON Schema file that they must fit, and that the prompt shows."""
+
+    gone: ClassVar[GoneOnes] = {"record_form": Gone("json", "the model sees and writes records as JSON")}
 
 
 _PLACE = "\u2042the private texts\u2042"
@@ -264,18 +264,13 @@ def build_prompts(
             "A JSON schema is given, but the texts are no records.",
             "Name the columns that make a record with --record-columns, or leave --json-schema out.",
         )
-    if parameters.record_form == "lines" and not record_columns:
-        raise ConfigError(
-            "Records are to be written as lines, but the texts are no records.",
-            "Name the columns that make a record with --record-columns, or leave --record-form out.",
-        )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     if schema is not None and (missing := schema.required - set(record_columns)):
         raise ConfigError(
             f"The JSON schema requires {', '.join(sorted(missing))}, which no record has.",
             "Name all of its columns with --record-columns, or change the schema.",
         )
-    shape: Shape = parameters.record_form if record_columns else "text"
+    shape: Shape = "json" if record_columns else "text"
     examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
     row_tokens = _most_row_tokens(columns, model) if columns else 0
     made = []
@@ -296,7 +291,7 @@ def build_prompts(
         made.append(LabelPrompt(prompt, tokens, ending, most, model, row_tokens))
     check: TextCheck | None = TranscriptCheck(prompts.form) if prompts.form else None
     if record_columns:
-        check = RecordCheck(tuple(record_columns), schema, shape)
+        check = RecordCheck(tuple(record_columns), schema)
     return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)
 
 

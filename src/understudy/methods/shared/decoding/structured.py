@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +20,6 @@ from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.base.transcript import TextForm
 from understudy.base.untrusted import depth_within, members
-from understudy.text.prompts.predicting import Shape
 
 _MOST_NESTED = 64  # as in records of the corpus
 _MOST_FOLLOWED = 20_000
@@ -64,8 +62,6 @@ class JSONSchema:
             raise cannot_read(f"The JSON schema {path.name}", error, "Give a JSON file in UTF-8.") from None
         self._followed = _Followed()
         self._validator = _validator(schema, path.name, self._followed)
-        properties = schema.get("properties")
-        self._properties = properties if isinstance(properties, dict) else {}
         named = schema.get("required")  # true in draft 3
         self.required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
         """The columns that every record must have, as far as the schema says it plainly."""
@@ -76,13 +72,6 @@ class JSONSchema:
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
         return self._fits(record, self._validator.schema)
-
-    def value(self, column: str, spelled: str) -> Any:
-        """What ``spelled`` is in a column: a string where that fits, else JSON where it is some, else a string."""
-        if self._fits(spelled, self._properties.get(column, True)):
-            return spelled
-        value = read_json(spelled)
-        return spelled if isinstance(value, Fault) else value
 
     def _fits(self, value: Any, schema: Any) -> bool:
         self._followed.left = _MOST_FOLLOWED
@@ -99,17 +88,14 @@ class RecordCheck:
     Args:
         columns: the keys that each has, and no others.
         schema: what their values are like; None: anything.
-        shape: ``lines`` where the text is lines ``column: value``, not JSON. A value is a string, or JSON where the
-            schema takes no such string there; no value is null.
     """
 
     columns: tuple[str, ...]
     schema: JSONSchema | None = None
-    shape: Shape = "json"
 
     def __call__(self, text: str) -> str | Fault:
         """``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
-        record = self._lines(text) if self.shape == "lines" else _parse(text)
+        record = _parse(text)
         if isinstance(record, Fault):
             return record
         if set(record) != set(self.columns):
@@ -117,24 +103,6 @@ class RecordCheck:
         if self.schema is not None and not self.schema.fits(record):
             return Fault.SCHEMA
         return _canonical({name: record[name] for name in self.columns})
-
-    def _lines(self, text: str) -> dict[str, Any] | Fault:
-        """The record that lines spell, each column once and in order; other lines are none of a record."""
-        lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
-        if len(lines) != len(self.columns):
-            return Fault.COLUMNS
-        record: dict[str, Any] = {}
-        for name, line in zip(self.columns, lines, strict=True):
-            found = re.fullmatch(re.escape(name) + r"[ \t]*:(.*)", line)
-            if found is None:
-                return Fault.COLUMNS
-            spelled = found[1].strip()
-            if not spelled:
-                record[name] = None
-            else:
-                record[name] = spelled if self.schema is None else self.schema.value(name, spelled)
-        problem = _unwritable(record)
-        return record if problem is None else problem
 
 
 @dataclass(frozen=True)

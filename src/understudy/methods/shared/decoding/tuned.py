@@ -18,7 +18,7 @@ from understudy.models.local import Prompt, batches, request_uniforms
 from understudy.models.machine import worker_pool
 from understudy.models.training import Shapes, TokenRow, Trainable
 from understudy.models.types import Completion
-from understudy.text.prompts.predicting import Shape, as_lines
+from understudy.text.prompts.predicting import Shape
 from understudy.text.prompts.template import Prompts
 
 _AT_ONCE = 4096
@@ -61,7 +61,7 @@ class Instructions:
 
     def target(self, text: str) -> str:
         """What follows the prompt where the answer is ``text``. A function of this text alone."""
-        shown = as_lines(text, self.columns) if self.shape == "lines" else text.strip()
+        shown = text.strip()
         return shown.removeprefix(self.opening) if self.opening else self.lead + shown
 
     def text(self, answer: str) -> str:
@@ -85,9 +85,8 @@ class Instructions:
             raise ConfigError("The prompts of the Release are damaged.", "Get the file again from its maker.")
         ahead = iter(tokens)
         opening, lead, shape = strings["form"]
-        shapes: dict[str, Shape] = {"text": "text", "json": "json", "lines": "lines"}
         prompts = tuple(tuple(islice(ahead, length)) for length in lengths)
-        return cls(prompts, opening, lead, shapes.get(shape, "text"), tuple(columns))
+        return cls(prompts, opening, lead, "json" if shape == "json" else "text", tuple(columns))
 
     def to_strings(self) -> dict[str, list[str]]:
         """The form of the texts, for a Release."""

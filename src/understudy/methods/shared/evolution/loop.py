@@ -2,7 +2,7 @@
 
     S_0     <- RANDOM_API
     for t in 0 .. T - 1:
-        e       <- embeddings of S_t                    # look-ahead: mean over variations of each candidate
+        e       <- embeddings of S_t
         votes   <- vote(e)                              # the only step that may see anything private
         chosen  <- the N_syn of each label with most votes
         S_{t+1} <- chosen, and L - 1 VARIATION_API of each
@@ -128,7 +128,7 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Vote = Callable[[int, NDArray[np.float32], NDArray[np.int32]], NDArray[np.float64]]
 """``vote(round, Float32[n, d] of unit length, labels Int32[n]) -> Float64[n]``; n may be 0."""
 
-_NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is random in a round, each with a seed of its own
+_NEW, _NEXT, _SELECT, _PURPOSES = 0, 1, 3, 4  # what is random in a round, each with a seed of its own
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def evolve(
     for number, wanted in enumerate(sizes):
         candidates = partial(_propose, api, number, before, wanted)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
-        votes = vote(number, _vectors(api, embed, population, number), population.labels)
+        votes = vote(number, embed(population.texts), population.labels)
         chosen = select(
             votes,
             population.labels,
@@ -191,10 +191,9 @@ def candidates_per_round(parameters: EvolutionParameters, labels: int) -> Work:
 def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int]]) -> Work:
     """The same, for ``wanted[round][label]`` texts to be chosen."""
     sizes = [sum(each) for each in wanted]
-    new = sum(_initial(parameters, size) for size in wanted[0])
+    new = sizes[0] * parameters.variations
     candidates = [new, *(size * parameters.variations for size in sizes[:-1])]
-    asked = [new, *(size * parameters.new_variations for size in sizes[:-1])]
-    calls = [some + every * parameters.lookahead for some, every in zip(asked, candidates, strict=True)]
+    calls = [new, *(size * parameters.new_variations for size in sizes[:-1])]
     return Work(tuple(candidates), tuple(calls))
 
 
@@ -228,21 +227,18 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
     """
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
-    kept = len(texts) if parameters.keep_selected else 0
     times = parameters.new_variations
     varied = api.variations(texts * times, np.tile(labels, times), round_number=number, stage=_stage(number, _NEXT))
     there = set(labels.tolist())
-    missing = [0 if label in there else _initial(parameters, size) for label, size in enumerate(wanted)]
-    new = api.random(missing, round_number=number, stage=_stage(number, _NEW))
+    missing = [0 if label in there else size * parameters.variations for label, size in enumerate(wanted)]
+    new = api.random(missing, stage=_stage(number, _NEW))
     if not (number > 0 and all(prompt == KEPT for prompt in before.population.prompts)):  # the round before had none
         require_text(varied, new)
     return Population(
-        texts=(*texts[:kept], *varied.texts, *new.texts),
-        labels=np.concatenate([labels[:kept], varied.labels, new.labels]),
-        parents=np.concatenate(
-            [numbers[:kept], np.tile(numbers, times)[varied.sources], np.full(len(new.texts), NO_PARENT)]
-        ),
-        prompts=(*[KEPT] * kept, *varied.prompts, *new.prompts),
+        texts=(*texts, *varied.texts, *new.texts),
+        labels=np.concatenate([labels, varied.labels, new.labels]),
+        parents=np.concatenate([numbers, np.tile(numbers, times)[varied.sources], np.full(len(new.texts), NO_PARENT)]),
+        prompts=(*[KEPT] * len(texts), *varied.prompts, *new.prompts),
         first=before.population.first + len(before.population),
         failed=varied.failed + new.failed,
     ).to_arrays()
@@ -255,36 +251,8 @@ def _nothing(labels: int) -> Round:
     return Round(empty, np.empty(0, dtype=np.float64), no_numbers)
 
 
-def _initial(parameters: EvolutionParameters, size: int) -> int:
-    """New texts for a label without any, of which ``size`` are to be chosen."""
-    if parameters.initial_candidates is not None:
-        return parameters.initial_candidates if size else 0
-    return size * parameters.variations
-
-
-def _vectors(api: TextAPI, embed: Embed, population: Population, number: int) -> NDArray[np.float32]:
-    """``Float32[n, d]`` of unit length, of each candidate: its own, or the mean over its look-ahead variations.
-
-    A candidate whose look-ahead calls all failed is there with its own.
-    """
-    own = embed(population.texts)
-    times = api.parameters.lookahead
-    if times == 0 or not len(population):
-        return own
-    ahead = api.variations(
-        population.texts * times,
-        np.tile(population.labels, times),
-        round_number=number,
-        stage=_stage(number, _LOOKAHEAD),
-    )
-    sums = np.zeros(own.shape, dtype=np.float64)
-    np.add.at(sums, ahead.sources % len(population), embed(ahead.texts))
-    norms = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.where(norms > 0, sums / np.maximum(norms, 1e-30), own).astype(np.float32)
-
-
 def _stage(number: int, purpose: int) -> int:
-    return number * len(_PURPOSES) + purpose
+    return number * _PURPOSES + purpose
 
 
 def select(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from understudy.base.parameters import Parameters, public_file
+from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 
 
 def _by_round(value: Any) -> Any:
@@ -32,17 +32,12 @@ MOST_IN_ALL = 5_000_000
 
 _Size = Annotated[int, Field(ge=1, le=MOST_CANDIDATES)]
 _Probability = Annotated[float, Field(ge=0, le=1)]
-_Temperature = Annotated[float, Field(ge=0, le=100)]
 Sizes = Annotated[tuple[_Size, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("integer")]
 """A size of each round; one string holds several, separated by commas. The last one repeats."""
 Probabilities = Annotated[
     tuple[_Probability, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("number")
 ]
 """A probability of each round, likewise."""
-Temperatures = Annotated[
-    tuple[_Temperature, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("number")
-]
-"""A temperature of each round, likewise."""
 
 
 class EvolutionParameters(Parameters):
@@ -54,35 +49,33 @@ class EvolutionParameters(Parameters):
     """Texts of each label that a round chooses (N_syn); one size, or one per round, separated by commas."""
     variations: int = Field(7, ge=1, le=1000)
     """Candidates that come of each chosen text (L): itself and L - 1 variations of it."""
-    initial_candidates: int | None = Field(None, ge=1, le=MOST_CANDIDATES)
-    """New texts of each label that the first round votes on. Default: population times variations."""
-    keep_selected: bool = True
-    """Whether a chosen text is a candidate again, or its L variations alone."""
     selection: Literal["rank", "proportional"] = "rank"
     """Whether the texts with most votes are chosen, or texts are sampled in proportion to their votes."""
     threshold: float = Field(0.0, ge=0, le=1e12)
     """Taken off every noisy vote; what falls below 0 counts as 0."""
-    lookahead: int = Field(0, ge=0, le=1000)
-    """Variations whose mean embedding stands for a candidate in the vote. 0: its own embedding."""
     blank_probability: Probabilities = (0.5,)
     """Share of a text's words that a variation has to fill in; one, or one per round. 0: asks for other words."""
     min_words: int = Field(25, ge=1, le=100_000)
     """Fewest words that a prompt asks for."""
     max_words: int = Field(100, ge=1, le=100_000)
     """Most words that a prompt asks for."""
-    words_spread: float = Field(20.0, ge=0, le=100_000)
-    """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
-    temperatures: Temperatures | None = None
-    """Sampling temperature of the language model: one per round, separated by commas. Default: always the same."""
     keywords: str | None = public_file(None)
     """A file of keywords for new texts, one per line, or YAML with a list for each label. Default: the template's."""
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
 
+    gone: ClassVar[GoneOnes] = {
+        "initial_candidates": Gone(None, "the first round has population times variations candidates of each label"),
+        "keep_selected": Gone(True, "a chosen text is always a candidate again"),
+        "lookahead": Gone(0, "a candidate is judged by its own embedding"),
+        "words_spread": Gone(20.0, "a variation is asked for its parent's number of words, give or take 20"),
+        "temperatures": Gone(None, "--llm-temperature holds in all rounds"),
+    }
+
     @model_validator(mode="after")
     def _something_new(self) -> Self:
-        if self.keep_selected and self.variations < 2 and self.rounds > 1:
-            raise ValueError("variations counts the kept text, so it is at least 2 with keep_selected")
+        if self.variations < 2 and self.rounds > 1:
+            raise ValueError("variations counts the kept text, so it is at least 2")
         return self
 
     @model_validator(mode="after")
@@ -94,7 +87,7 @@ class EvolutionParameters(Parameters):
     @property
     def new_variations(self) -> int:
         """Variations of each chosen text, the kept one left out."""
-        return self.variations - self.keep_selected
+        return self.variations - 1
 
     def population_at(self, round_number: int) -> int:
         """Texts of each label that a round (from 0) chooses."""
@@ -103,10 +96,6 @@ class EvolutionParameters(Parameters):
     def blank_probability_at(self, round_number: int) -> float:
         """For the variations that a round (from 0) votes on."""
         return _at(self.blank_probability, round_number)
-
-    def temperature_at(self, round_number: int) -> float | None:
-        """For the candidates of a round (from 0); None: as always."""
-        return None if self.temperatures is None else _at(self.temperatures, round_number)
 
 
 def _at(schedule: tuple[T, ...], round_number: int) -> T:

@@ -26,6 +26,8 @@ BLANK = "_"
 _NAMED = ("keyword", "style", "words")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
 _TRY = "Try it with `understudy models check SPEC`; then the same command goes on where it was."
+_WORDS_SPREAD = 20.0
+"""Standard deviation of the words that a variation is asked for, about the number of its parent's."""
 _SAMPLES = 1_000_000  # of one prompt, at most
 _STAGES = 1_000_000
 
@@ -87,13 +89,13 @@ class TextAPI:
         if self.writer.chat is None:
             raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
 
-    def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
+    def random(self, counts: Sequence[int], *, stage: int) -> Answers:
         """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
         draw = self._generator(stage)
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
         asked = [self._random_prompt(int(label), index, draw) for index, label in enumerate(labels)]
-        return self._ask(asked, labels, sources, round_number, stage)
+        return self._ask(asked, labels, sources, stage)
 
     def variations(
         self,
@@ -107,7 +109,7 @@ class TextAPI:
         """One variation of each of ``texts``; a text that stands there twice gets two.
 
         Args:
-            round_number: from 0; picks temperature and blank probability.
+            round_number: from 0; picks the blank probability.
             stage: a number from 0 below a million; whatever is asked under another one is sampled anew.
             details: of the row that each variation is to fit; empty for none.
         """
@@ -120,7 +122,7 @@ class TextAPI:
         if details:
             fitted, template = zip(asked, details, strict=True), self.writer.template
             asked = [(short, template.with_details(chat, row)) for (short, chat), row in fitted]
-        return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), round_number, stage)
+        return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), stage)
 
     def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
         words = int(draw.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
@@ -131,7 +133,7 @@ class TextAPI:
         self, text: str, label: int, index: int, probability: float, draw: np.random.Generator
     ) -> tuple[str, tuple[Message, ...]]:
         parameters, prompts = self.parameters, self.writer.template.evolution
-        target = round(draw.normal(len(text.split()), parameters.words_spread))
+        target = round(draw.normal(len(text.split()), _WORDS_SPREAD))
         words = min(max(target, parameters.min_words), parameters.max_words)
         filling = probability > 0
         turns = [
@@ -186,16 +188,14 @@ class TextAPI:
         asked: Sequence[tuple[str, tuple[Message, ...]]],
         labels: NDArray[np.int32],
         sources: NDArray[np.int64],
-        round_number: int,
         stage: int,
     ) -> Answers:
         writing, chat = self.writer.parameters, self.writer.chat
         assert chat is not None
-        temperature = self.parameters.temperature_at(round_number)
         request = ChatRequest(
             (),
             max_tokens=writing.max_tokens,
-            temperature=writing.llm_temperature if temperature is None else temperature,
+            temperature=writing.llm_temperature,
             top_p=writing.top_p,
             stop=self.writer.template.stop,
             sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
