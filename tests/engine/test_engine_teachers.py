@@ -16,6 +16,7 @@ import pytest
 from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
 from numpy.typing import NDArray
+from run_fixtures import little_work_of_seq_pate
 from tiny_corpora import Row, bounded
 from working import PLANTED, Pickling
 
@@ -43,6 +44,12 @@ from understudy.run.settings import run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
 pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning")
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    little_work_of_seq_pate(monkeypatch)
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 2})
 
 
 @pytest.fixture(scope="module")

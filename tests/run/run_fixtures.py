@@ -126,3 +126,12 @@ def learnt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(TunedModel, "row", watched)
     return texts
+
+
+def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pseudo-sentences, few steps, and several groups of teachers."""
+    for module in ("plan", "method", "release"):
+        monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
+    monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing.TEACHER_STEPS", 2)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing._GROUP", {"cpu": 4})

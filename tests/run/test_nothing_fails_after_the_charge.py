@@ -16,7 +16,7 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, write_csv
 from evolution_fixtures import WordEmbedder, varied
 from local_fixtures import make_llama
-from run_fixtures import runs_charged
+from run_fixtures import little_work_of_seq_pate, runs_charged
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
@@ -28,6 +28,11 @@ from understudy.run.pipeline import run
 from understudy.run.settings import run_config
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    little_work_of_seq_pate(monkeypatch)
 
 
 def row(note: str, label: str = LABELS[0], clinician: str = "dr-1") -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import files_holding, runs_charged
+from run_fixtures import files_holding, little_work_of_seq_pate, runs_charged
 from script_model import END, ScriptModel
 from test_table_runs import simple_fit
 
@@ -36,6 +36,11 @@ user: "-"
 prediction:
   completion: {before: "Notes.", block: "T:{text}", cue: "T:"}
 """
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    little_work_of_seq_pate(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import files_holding, runs_charged
+from run_fixtures import files_holding, little_work_of_seq_pate, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
@@ -45,11 +45,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("plan", "method", "release"):
-        monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
-    monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
-    monkeypatch.setattr(preparing, "TEACHER_STEPS", 2)
-    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 4})
+    little_work_of_seq_pate(monkeypatch)
 
 
 @pytest.fixture
