@@ -341,8 +341,9 @@ def test_the_names_of_the_package_are_all_there() -> None:
 
 
 def test_a_verb_wins_over_the_package_of_its_name() -> None:
-    code = "import understudy.run, understudy.release, understudy.audit, understudy.report, understudy as us; "
-    code += "from understudy.run import Result; assert all(map(callable, (us.run, us.release, us.audit, us.report)))"
+    code = "import understudy.run, understudy.release, understudy.evaluate, understudy.report, understudy as us; "
+    code += "from understudy.run.generating import Result; "
+    code += "assert all(map(callable, (us.run, us.release, us.evaluate, us.report)))"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
