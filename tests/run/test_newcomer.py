@@ -21,7 +21,7 @@ from understudy.run.session import Listener
 from understudy.run.settings import run_config
 
 ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
-METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)
+METHOD = us.DPKPS(top_terms=10, length=2)
 
 
 def test_labels_that_are_the_texts_are_refused() -> None:
