@@ -14,9 +14,8 @@ from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.release.statement import NOT_PRIVATE, Sealed, Statement
+from understudy.release.statement import NOT_PRIVATE, PRIORS, Sealed, SecretPromise, Statement
 from understudy.release.statement.rounding import round_up
-from understudy.release.statement.secrets import NOT_COVERED, PRIORS
 
 BUDGET = SecretBudget("1e-4", "1e-3")
 ALL_DRAWN = MixtureEvent(5 * 1.5905, (((1.0, 5),),))
@@ -102,7 +101,7 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
         "Secrets are known here by number only",
     ):
         assert part in text
-    for item in NOT_COVERED:
+    for item in SecretPromise.not_covered:
         assert f"- {item}" in text
     assert "-differential privacy" not in text
     assert "at delta" not in text

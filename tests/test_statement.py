@@ -21,8 +21,7 @@ from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.release.statement import NOT_PRIVATE, Sealed, Statement
-from understudy.release.statement.epsilon import DELTAS, NOT_COVERED
+from understudy.release.statement import DELTAS, NOT_PRIVATE, EpsilonPromise, Sealed, Statement
 from understudy.release.statement.form import StatementForm, load_statement
 from understudy.release.statement.rounding import round_up
 
@@ -141,7 +140,7 @@ def test_the_statement_for_people_says_what_was_protected_released_public_and_no
     assert "- prompt: general\n" in text
     assert "- label set: declared\n" in text
     assert "- A remark." in text
-    for item in NOT_COVERED:
+    for item in EpsilonPromise.not_covered:
         assert item in text
 
 

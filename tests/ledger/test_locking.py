@@ -14,7 +14,7 @@ import pytest
 from ledger_plans import RECORD, pure_plan
 
 from understudy.base.errors import BudgetExceeded, LedgerError
-from understudy.ledger import Ledger, locking
+from understudy.ledger import Ledger, database
 from understudy.privacy.guarantee import Budget
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -42,9 +42,9 @@ def in_child(check: object) -> int:
 
 def is_locked(file: Path) -> bool:
     try:
-        with locking.in_use(file) as opened, opened.alone(time.monotonic()):
+        with database.in_use(file) as opened, opened.alone(time.monotonic()):
             return False
-    except locking.StillLocked:
+    except database.StillLocked:
         return True
 
 
@@ -66,21 +66,21 @@ def test_threads_take_turns(file: Path) -> None:
     for thread in threads:
         thread.join()
     assert (said.count("charged"), said.count("refused")) == (10, 6)
-    assert not locking._files
+    assert not database._files
 
 
 @forks
 def test_a_forked_child_has_no_part_in_its_parent_s_lock(file: Path) -> None:
-    with locking.in_use(file) as opened, opened.alone(time.monotonic() + 5):
+    with database.in_use(file) as opened, opened.alone(time.monotonic() + 5):
         assert in_child(lambda: is_locked(file)) == 0
-        assert in_child(lambda: not locking._files) == 0
+        assert in_child(lambda: not database._files) == 0
         assert in_child(lambda: is_locked(file)) == 0  # nor did the first child take it away
     assert in_child(lambda: not is_locked(file)) == 0
 
 
 @forks
 def test_a_child_that_ends_a_transaction_of_its_parent_leaves_the_lock_alone(file: Path) -> None:
-    with locking.in_use(file) as opened:
+    with database.in_use(file) as opened:
         with opened.alone(time.monotonic() + 5):
             child = os.fork()
             if child != 0:
@@ -93,7 +93,7 @@ def test_a_child_that_ends_a_transaction_of_its_parent_leaves_the_lock_alone(fil
 def test_a_second_descriptor_closes_only_when_no_transaction_is_in_the_file(file: Path) -> None:
     """Closing any descriptor of the file would drop the locks that SQLite holds in this process."""
     code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
-    with locking.in_use(file):
+    with database.in_use(file):
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         with Ledger(file) as ledger:
@@ -101,13 +101,13 @@ def test_a_second_descriptor_closes_only_when_no_transaction_is_in_the_file(file
         done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=False)
         assert "locked" in done.stderr
         holder.close()
-    assert not locking._files
+    assert not database._files
 
 
 def test_a_drive_without_such_locks_is_one_clear_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_descriptor: int) -> bool:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(locking, "_lock", refuse)
+    monkeypatch.setattr(database, "_lock", refuse)
     with Ledger(file) as ledger, pytest.raises(LedgerError, match=r"cannot be written \(Operation not supported\)"):
         ledger.charge("d", pure_plan("1/10"), run_id="r")

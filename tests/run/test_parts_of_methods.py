@@ -15,10 +15,10 @@ from test_dialogue_runs import LABELS, ROLES, TALK, write_table
 
 import understudy as us
 from understudy.base.transcript import TextForm
-from understudy.models.parts import ContentsEmbedder
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import uncached
 from understudy.run import pipeline as running
+from understudy.run.guiding import ContentsEmbedder
 from understudy.run.settings import run_config
 
 FORM = TextForm(roles=ROLES)

@@ -18,9 +18,8 @@ from understudy.methods.shared.guide.choosing import choose
 from understudy.methods.shared.guide.guide import Guide
 from understudy.methods.shared.guide.parameters import ChoosingParameters
 from understudy.methods.shared.guide.released import guide_of
-from understudy.models.parts import ContentsEmbedder
-from understudy.models.types import Embedder
-from understudy.models.vectors import remembering
+from understudy.models.types import Embedder, WrappedEmbedder
+from understudy.models.vectors import remembering, uncached
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.session import Listener
@@ -37,6 +36,26 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
         public_inputs={**released.public_inputs, **guide.public_inputs},
         noise_check=released.noise_check + guide.noise_check,
     )
+
+
+@dataclass(frozen=True)
+class ContentsEmbedder(WrappedEmbedder):
+    """An embedder of transcripts; other texts, such as terms, are embedded as they are."""
+
+    form: TextForm
+
+    @property
+    def uncached(self) -> Embedder:
+        """As :func:`~understudy.models.vectors.uncached`."""
+        return ContentsEmbedder(uncached(self.embedder), self.form)
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("longest", "batch_tokens"):  # which not every embedder has
+            return getattr(self.embedder, name)
+        raise AttributeError(name)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.embedder.embed([self.form.contents(text) for text in texts])
 
 
 def load_embedder_of(named: EmbedderParameters, private: Path, form: TextForm = PLAIN) -> Embedder:

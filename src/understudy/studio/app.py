@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from understudy.report.grids import BETTER, SIGNS
 from understudy.report.page import environment, report_file, visible
 from understudy.studio import accounts, plans
 from understudy.studio import runs as runs_of
-from understudy.studio.files import static_file
 from understudy.studio.guard import Guard, Tokens
 from understudy.studio.queue import Forecasts
 
 SECTIONS = {"plan": "Plan", "ledger": "Ledger", "runs": "Runs"}
+_KINDS = {"studio.css": "text/css", "studio.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 def make_app(*, runs: Path, ledger: str | None, tokens: Tokens) -> Guard:
@@ -109,6 +111,14 @@ def _static(request: Request) -> Response:
         return PlainTextResponse(report_file("style.css"), media_type="text/css")
     text, kind = static_file(name)
     return PlainTextResponse(text, media_type=kind)
+
+
+@lru_cache
+def static_file(name: str) -> tuple[str, str]:
+    """The text and the media type of one of them; HTTPException 404 for any other name."""
+    if name not in _KINDS:
+        raise HTTPException(404)
+    return resources.files("understudy.studio").joinpath("static", name).read_text("utf-8"), _KINDS[name]
 
 
 def _wrong(_request: Request, error: Exception) -> Response:

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from understudy.base.errors import PrivacyError
 from understudy.base.notebook import from_markdown
+from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.release.statement.epsilon import EpsilonPromise, epsilon_at
-from understudy.release.statement.secrets import SecretPromise, posterior_at, public_incidence
+from understudy.release.statement.rounding import in_a_hundred, round_up
 
 FALSE_ALARMS = 0.01
+DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+PRIORS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+_LARGEST_EXPONENT = 700.0
 
 NOT_PRIVATE = "NOT PRIVATE"
 _NO_PROMISE = (
     f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds; nothing was booked. The "
     "figures below are those of a run with noise."
 )
+_PUBLIC_INCIDENCE = (
+    "**Which records hold which secret is taken as public.** The weights and the noise follow from it, so this promise "
+    "hides what a secret is and what its records say, not which records those are. Records that hold no secret get no "
+    "protection at all: for the record unit epsilon is infinite."
+)
+
+# What no promise covers, whatever is protected.
+_POPULATION = (
+    "Facts about the population that hold with or without any one unit: the synthetic texts are meant to show them."
+)
+_SELECTION = (
+    "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too."
+)
+_ENDING = "That a run ended in an error (such as too many rows that cannot be used), and how long it took."
+_LANGUAGE_MODEL = "What a language model learned from its own training data."
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,117 @@ class Sealed:
     def private(self) -> bool:
         """As :attr:`Seal.private`."""
         return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
+
+
+@dataclass(frozen=True)
+class EpsilonPromise:
+    """``(epsilon, delta)``-differential privacy, with epsilon at several deltas and the power of a test."""
+
+    budget: Budget
+    epsilon_at: Mapping[float, float]
+    power: float
+    neighbours: ClassVar[str] = "add or remove one unit"
+    not_covered: ClassVar[tuple[str, ...]] = (
+        _POPULATION,
+        "Other runs on the same data: their budgets add up (see the ledger).",
+        _SELECTION,
+        "Groups: k units together are protected k times more weakly in epsilon, and delta grows faster.",
+        _ENDING,
+        _LANGUAGE_MODEL,
+    )
+
+    def words(self) -> str:
+        epsilon, delta = as_typed(self.budget.epsilon), as_typed(self.budget.delta)
+        exponent = float(self.budget.epsilon)
+        odds = round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
+        more = f", plus {delta}" if self.budget.delta else ""
+        return (
+            "Take any one unit. The probability of any outcome, whatever is in the Release or in a text made from it, "
+            f"is at most {odds} times that without the unit{more}; and without the unit at most {odds} times that "
+            f"with it{more}: ({epsilon}, {delta})-differential privacy; neighbours add or remove one unit.\n\n"
+            f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
+            f"100 units that were not, is right about at most {in_a_hundred(self.power)} in 100 that were, whatever "
+            "else they know."
+        )
+
+    def table(self) -> list[str]:
+        rows = (f"| {delta:g} | {round_up(epsilon)} |" for delta, epsilon in self.epsilon_at.items())
+        return ["| at delta | epsilon |", "|---|---|", *rows]
+
+
+def epsilon_at(plan: Plan) -> dict[float, float]:
+    """epsilon at the booked delta and at several others; infinite ones are left out."""
+    deltas = {*([float(plan.budget.delta)] if isinstance(plan.budget, Budget) else []), *DELTAS}
+    values = {delta: plan.composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
+    return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
+
+
+@dataclass(frozen=True)
+class SecretPromise:
+    """``(p, r)``-secret protection (Wang et al. 2025), with the posterior at several priors and the power of a test.
+
+    Args:
+        budget: what was booked.
+        max_records: most records that hold one secret (m).
+        posterior_at: the highest posterior at each prior.
+        power: of a test for one secret that is wrong about 1 absent secret in 100.
+        public_incidence: True if which record holds which secret is taken as public.
+    """
+
+    budget: SecretBudget
+    max_records: int
+    posterior_at: Mapping[float, float]
+    power: float
+    public_incidence: bool
+    neighbours: ClassVar[str] = "remove all records that hold one secret"
+    not_covered: ClassVar[tuple[str, ...]] = (
+        "What is not a secret: the rest of a record, and whoever wrote it.",
+        "Secrets that go together: two that stand in one text, or of which one tells the other, are each "
+        "protected alone.",
+        "Paraphrases of a secret, and spellings that were not recognised: such a record counts as not holding it.",
+        "Groups: several secrets together are protected more weakly than each of them.",
+        "Other runs on the same data: together they come to a higher posterior (see the ledger, which composes them; "
+        "posteriors do not add up), and a run that recognises other secrets protects only those.",
+        _POPULATION,
+        _SELECTION,
+        _ENDING,
+        _LANGUAGE_MODEL,
+    )
+
+    def words(self) -> str:
+        prior, posterior = as_typed(self.budget.prior), as_typed(self.budget.posterior)
+        times = round_up(float(self.budget.posterior / self.budget.prior))
+        paragraphs = [
+            f"Whoever would guess a secret rightly with a probability of at most {prior} (the prior, p) before "
+            f"seeing the Release or a text made from it guesses it rightly with at most {posterior} (the posterior, r) "
+            f"after, whatever else they know: r/p is {times}, for a guesser at p itself; for others see the table.",
+            f"In exact terms: any test for one given secret that says it is in the data with probability {prior} where "
+            f"it is not says so with probability at most {posterior} where it is; neighbours {self.neighbours}. The "
+            "probabilities are over the noise: they bound how often an attacker is right, not how sure one lucky "
+            "sample of the noise may make them.",
+            "In other words: whoever guesses from it whether one given secret was in the data, and is wrong about 1 in "
+            f"100 secrets that were not, is right about at most {in_a_hundred(self.power)} in 100 that were.",
+            "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta for "
+            "them, and promises nothing about what is not a secret. It holds for each secret that stands in at most "
+            f"{self.max_records} {'record' if self.max_records == 1 else 'records'}; for one that stands in more, "
+            "because it was not recognised there, the posterior may be higher. Secrets are known here by number only.",
+        ]
+        return "\n\n".join(paragraphs + [_PUBLIC_INCIDENCE] * self.public_incidence)
+
+    def table(self) -> list[str]:
+        rows = (f"| {prior:g} | {round_up(posterior)} |" for prior, posterior in self.posterior_at.items())
+        return ["| prior | highest posterior |", "|---|---|", *rows]
+
+
+def posterior_at(plan: Plan) -> dict[float, float]:
+    """The highest posterior at the booked prior and at several others."""
+    priors = {*([float(plan.budget.prior)] if isinstance(plan.budget, SecretBudget) else []), *PRIORS}
+    return {prior: plan.posterior(prior) for prior in sorted(priors)}
+
+
+def public_incidence(charges: tuple[Charge, ...]) -> bool:
+    """Whether a release was made with the incidence of secrets taken as public."""
+    return any(isinstance(each.mechanism, SampledSum) and each.mechanism.incidence is not None for each in charges)
 
 
 @dataclass(frozen=True)
