@@ -159,7 +159,6 @@ SWEEPS: dict[str, list[Configuration]] = {
     "films": [
         FILMS,
         FILMS.but("public only", public=True),
-        FILMS.but("lines", record_form="lines"),
         FILMS.but("no schema shown", schema=False),
         FILMS.but("title+year", columns=("title", "year")),
         FILMS.but("title+year+genres+cast", columns=("title", "year", "genres", "cast"), max_tokens=90),
@@ -172,7 +171,6 @@ SWEEPS: dict[str, list[Configuration]] = {
         QUESTIONS.but("public only", public=True),
         GENRES,
         GENRES.but("public only", public=True),
-        GENRES.but("text+genre, lines", record_form="lines"),
         GENRES.but("text+director", columns=("text", "director")),
     ],
 }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.privacy.events import SubsampledGaussianEvent, gaussian_loss
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.search import edge, last_number, log_ratio, to_the_last_bit
 from understudy.privacy.subsampled import coarse_excess, subsampled_multiplier
 
@@ -68,6 +68,16 @@ def test_few_computations_are_made() -> None:
     assert len(calls) <= 7
 
 
+def test_the_last_bits_of_what_is_computed_do_not_show_in_the_answer() -> None:
+    """Another processor or library has others there, and a charged run is resumed with the noise that was charged."""
+
+    def found(at: float, bits: int) -> float | None:
+        return edge(lambda x: 1.3 * math.log(at / x) * (1 + bits * 2.0**-52), near=2.0, safe=1e6, unsafe=1e-3)
+
+    for at in (0.3, 1.7, 42.0, 5253.6):
+        assert {found(at, bits) for bits in (-3, -1, 1, 3)} == {found(at, 0)}
+
+
 @given(st.integers(-1000, 1000), st.integers(1, 1000), st.booleans())
 def test_the_last_whole_number_is_found_from_either_side(edge_at: int, distance: int, upwards: bool) -> None:
     if upwards:
@@ -90,6 +100,11 @@ def test_noise_is_never_less_than_the_budget_asks(epsilon: float, rate: float, t
     assert coarse_excess(budget, SubsampledGaussianEvent(found, rate, tokens), ()) <= 1e-12
     if found > 0.25:
         assert coarse_excess(budget, SubsampledGaussianEvent(found / 1.003, rate, tokens), ()) > 0
+
+
+def test_there_is_noise_for_losses_that_are_finer_than_their_grid() -> None:
+    found = subsampled_multiplier(Budget("0.1", "1e-6"), rate=1.0, tokens=20_000)
+    assert found == pytest.approx(gaussian_noise_multiplier(0.1, 1e-6) * math.sqrt(20_000), rel=0.03)
 
 
 @settings(max_examples=25)

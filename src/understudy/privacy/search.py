@@ -2,7 +2,8 @@
 
 What keeps the promise is given as an *excess*: a monotone function that is 0 or less where the promise is kept, best
 the logarithm of what is spent over what may be spent. Whatever a root finder returns, the answer is a number at which
-the excess itself was computed, and was 0 or less.
+the excess itself was computed, and was 0 or less. It has few digits beyond the tolerance: another processor or library,
+whose last bits differ, finds the same number, so that a run can be resumed there under its charge.
 """
 
 from __future__ import annotations
@@ -44,11 +45,20 @@ def edge(
 
     first, last = math.log(safe), math.log(unsafe)
     direction = math.copysign(1.0, last - first)  # towards the unsafe end
+    margin = tolerance / 4
+    bits = 6 - math.frexp(margin)[1]
     known: dict[float, float] = {}
+
+    def number(log: float) -> float:
+        if log in (first, last):
+            return safe if log == first else unsafe
+        mantissa, exponent = math.frexp(math.exp(log))
+        short = math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
+        return min(max(short, min(safe, unsafe)), max(safe, unsafe))
 
     def at(log: float) -> float:
         if log not in known:
-            known[log] = excess(safe if log == first else unsafe if log == last else math.exp(log))
+            known[log] = excess(number(log))
         return known[log]
 
     def moved(log: float, step: float) -> float:
@@ -70,7 +80,6 @@ def edge(
         # what is spent is most often about a first power of the number: a little further than where that ends
         step = max(2 * step, min(1.1 * abs(value) + 0.01, _LARGEST_STEP))
         here = moved(here, step if value <= 0 else -step)
-    margin = tolerance / 4
     found = kept
     if at(kept) + margin < 0:
         found = brentq(lambda log: at(log) + margin, kept, broken, xtol=margin, rtol=1e-12, disp=False)
@@ -78,7 +87,7 @@ def edge(
     while at(found) > 0:
         found = moved(found, -step)
         step *= 2
-    return safe if found == first else math.exp(found)
+    return number(found)
 
 
 def last_number(holds: Callable[[int], bool], *, holds_at: int, fails_at: int) -> int:

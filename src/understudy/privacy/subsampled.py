@@ -225,7 +225,7 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
     found = edge(
         lambda multiplier: coarse_excess(budget, SubsampledGaussianEvent(multiplier, rate, tokens), others),
         near=min(max(near, LEAST_NOISE), most),
-        safe=most * _MORE_BESIDE_OTHERS if others else most * TOLERANCE_UP,
+        safe=most * _MORE,
         unsafe=LEAST_NOISE,
     )
     if found is None:
@@ -238,7 +238,8 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
     return found
 
 
-_MORE_BESIDE_OTHERS = 2.0**20
+_MORE = 2.0**20
+"""Noise may take so many times as much, beside other events or where the losses of a step are finer than their grid."""
 TOLERANCE_UP = 1 + TOLERANCE
 
 

@@ -88,12 +88,7 @@ def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
     if parameters.learns == "all":
         _require_few(sum(weight.numel() for weight in model.network.parameters()))
         return Weights(model, blocks=None)
-    made = LoRA(
-        model,
-        rank=parameters.lora_rank,
-        targets=[parameters.adapted],
-        layers=parameters.blocks,
-    )
+    made = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
     _require_few(made.size)
     return made
 
@@ -102,7 +97,7 @@ def _require_few(numbers: int) -> None:
     if numbers > MOST_NUMBERS:
         raise ConfigError(
             f"{numbers:,} numbers of the model would learn, and {MOST_NUMBERS:,} are the most.",
-            "Adapt layers, with a lower rank (--learns lora, --lora-rank).",
+            "Tune adapters alone (--learns lora), or with a lower rank (--lora-rank).",
         )
 
 
