@@ -16,10 +16,12 @@ from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, Led
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import pipeline as running
+from understudy.run.forecast import forecast
 from understudy.run.settings import run_config
 
 
@@ -117,6 +119,19 @@ def test_operational_settings_may_change(tmp_path: Path, use_chat: Callable[[Fak
     (tmp_path / "notes.csv").rename(tmp_path / "moved.csv")
     changes: dict[str, Any] = {"token_cap": 10_000, "max_concurrency": 3, "price_input": 1.0, "expected_records": 9}
     run(values, **changes, data=str(tmp_path / "moved.csv"), dataset="notes", api_key_env="A_KEY")
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_run_goes_on_with_the_noise_that_it_was_charged_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version or processor computes other last digits, or a thousandth more; the ledger knows one of them."""
+    values = settings(tmp_path)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
+    charged = forecast(run_config(values)).plan.charges
+    more = [1.001 * each for each in gaussian_split(Budget(values["epsilon"], values["delta"]), [1.0, 1.0])]
+    monkeypatch.setattr("understudy.methods.dp_kps.plan.gaussian_split", lambda _budget, shares: more[: len(shares)])
+    assert forecast(run_config(values)).plan.charges != charged
+    assert run(values).release.statement.charges == charged
     assert runs_charged(values["ledger"]) == 1
 
 

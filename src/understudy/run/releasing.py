@@ -90,7 +90,7 @@ def make_release(
         session.folder.write_statement(made.statement)
         session.clear_scratch(own_scratch)
         return made
-    early = make_plan(method, promise, table)
+    early = session.as_begun(make_plan(method, promise, table))
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:
@@ -100,7 +100,8 @@ def make_release(
             corpus = stack.enter_context(table.open(session.folder.private))
         _check_columns(table, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
-        plan, variables = make_plan(method, promise, table, labels=labels), table.variables(labels)
+        plan = session.as_begun(make_plan(method, promise, table, labels=labels))
+        variables = table.variables(labels)
         if variables is not None:
             require_fitting()
         preparation = replace(

@@ -8,14 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.base.errors import ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
 from understudy.privacy.noise import NoiseSource
-from understudy.privacy.plan import Plan
+from understudy.privacy.plan import Charge, Plan
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.settings import OutputParameters
 
@@ -82,6 +82,13 @@ class Session:
 
     def _of_this_run(self, scratch: Path) -> Path:
         return scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
+
+    def as_begun(self, plan: Plan) -> Plan:
+        """The plan with the charges that the folder's run began with, which are those that the ledger booked: another
+        version or processor may compute the last digits of their noise otherwise."""
+        began = tuple(Charge.from_json(each) for each in self.store.charges) if self.begun else ()
+        same = [each.name for each in began] == [each.name for each in plan.charges]
+        return replace(plan, charges=began) if same else plan
 
     def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:

@@ -133,7 +133,12 @@ class RunStore:
     @property
     def charged(self) -> bool:
         """Whether a run began that pays for what it releases."""
-        return self.noise == SYSTEM and self._began is not None and bool(self._began["plan"].get("charges"))
+        return self.noise == SYSTEM and bool(self.charges)
+
+    @property
+    def charges(self) -> list[dict[str, Any]]:
+        """Those of the plan that the run began with; none before."""
+        return [] if self._began is None else list(self._began["plan"].get("charges", ()))
 
     @property
     def _began(self) -> dict[str, Any] | None:
