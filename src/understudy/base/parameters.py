@@ -67,10 +67,14 @@ def private_file() -> Any:
 
 @dataclass(frozen=True)
 class Gone:
-    """A parameter that there was once: what it ``was`` by default, as JSON, and what is ``now`` in its place."""
+    """A parameter that there was once: what it ``was`` by default, as JSON, and what is ``now`` in its place.
+
+    ``free`` is one on which no released value rests: what an older version stored of it, whatever it is, is ignored.
+    """
 
     was: Any
     now: str
+    free: bool = False
 
 
 GoneOnes = Mapping[str, Gone]
@@ -117,9 +121,13 @@ class Parameters(BaseModel):
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Stored values, without parameters that are gone and had the value that always holds now."""
+        """Stored values, without parameters that are gone and had the value that always holds now, or that are free."""
         gone = cls.all_gone()
-        return {name: value for name, value in values.items() if name not in gone or value != gone[name].was}
+
+        def ignored(name: str, value: Any) -> bool:
+            return name in gone and (gone[name].free or value == gone[name].was)
+
+        return {name: value for name, value in values.items() if not ignored(name, value)}
 
     def part(self, group: type[_Group], **others: Any) -> _Group:
         """The fields of one group as that group's model, with others in place of those that differ or are not here."""

@@ -56,7 +56,7 @@ class TrainingParameters(DeclaredSize):
         "decay": Gone("linear", "the learning rate falls to 0 in a line"),
         "weight_decay": Gone(0.0, "weights do not decay"),
         "checkpoints": Gone(5, "the training is stored 5 times"),
-        "rows_at_once": Gone(None, "as many gradients are computed at once as fit into memory"),
+        "rows_at_once": Gone(None, "as many gradients are computed at once as fit into memory", free=True),
     }
 
 

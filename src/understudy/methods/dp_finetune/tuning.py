@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from understudy.base.errors import PrivacyError
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters, memory_of, work
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
@@ -56,15 +57,22 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
         ``found`` with as many rows at once as fit into memory, and the measures.
 
     Raises:
-        PrivacyError: the gradient of a text changes with the texts beside it on this device.
+        PrivacyError: the gradient of a text changes with the texts beside it on this device, even of one at a time.
         ConfigError: not even one text's gradient fits into memory.
     """
-    return halved_to_fit(
-        found.rows,
-        lambda rows: _tried(replace(found, rows=rows), mechanism, parameters),
-        problem="The gradient of one text does not fit into memory.",
-        cure="Cut texts shorter (--private-text-tokens), or let fewer numbers learn (--learns, --lora-rank).",
-    )
+
+    def tried(most: int) -> tuple[Ready, Facts]:
+        return halved_to_fit(
+            most,
+            lambda rows: _tried(replace(found, rows=rows), mechanism, parameters),
+            problem="The gradient of one text does not fit into memory.",
+            cure="Cut texts shorter (--private-text-tokens), or let fewer numbers learn (--learns, --lora-rank).",
+        )
+
+    try:
+        return tried(found.rows)
+    except PrivacyError:
+        return tried(1)  # beside which there is no other
 
 
 def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:

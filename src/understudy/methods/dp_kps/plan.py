@@ -47,12 +47,20 @@ class SequenceParameters(Parameters):
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
 
     gone: ClassVar[GoneOnes] = {
-        "shrinkage": Gone(True, "sequences are always sampled by what scores are expected to be, given their noise"),
-        "temperature": Gone(1.0, "terms are sampled in proportion to their scores"),
-        "coherence": Gone(0.0, "terms are sampled for themselves; with a guide, sequences are chosen as a whole"),
-        "top_k": Gone(None, "all terms of the privatised vocabulary may be sampled (--top-terms makes it smaller)"),
-        "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one"),
-        "swap_rounds": Gone(3, "chosen sequences vary in 3 rounds, unless 80 % speak for their label as they are"),
+        "shrinkage": Gone(
+            True, "sequences are always sampled by what scores are expected to be, given their noise", free=True
+        ),
+        "temperature": Gone(1.0, "terms are sampled in proportion to their scores", free=True),
+        "coherence": Gone(
+            0.0, "terms are sampled for themselves; with a guide, sequences are chosen as a whole", free=True
+        ),
+        "top_k": Gone(
+            None, "all terms of the privatised vocabulary may be sampled (--top-terms makes it smaller)", free=True
+        ),
+        "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one", free=True),
+        "swap_rounds": Gone(
+            3, "chosen sequences vary in 3 rounds, unless 80 % speak for their label as they are", free=True
+        ),
     }
 
 

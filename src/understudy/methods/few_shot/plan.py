@@ -35,7 +35,7 @@ class StoppingParameters(Parameters):
 class FewShotParameters(TextParameters, StoppingParameters):
     """All parameters of few-shot."""
 
-    gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most")}
+    gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most", free=True)}
 
     sampling_rate: float | None = Field(None, ge=1e-9, le=1)
     """Probability with which each record is sampled for a token (q); public, never computed from the private data."""

@@ -56,7 +56,9 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     gone: ClassVar[GoneOnes] = {
         "threshold_noise": Gone(0.2, "the Laplace noise on the threshold has a scale of 0.2"),
         "public_temperature": Gone(1.0, "public tokens are sampled at temperature 1"),
-        "text_tokens": Gone(50, "the forecast takes a text for 50 tokens; it also says how many tokens there are"),
+        "text_tokens": Gone(
+            50, "the forecast takes a text for 50 tokens; it also says how many tokens there are", free=True
+        ),
     }
 
     @property

@@ -53,7 +53,7 @@ class TeacherParameters(DeclaredSize):
         "teacher_steps": Gone(4, "a teacher is trained for 4 steps"),
         "teacher_batch": Gone(1, "a teacher reads one text per step"),
         "teacher_learning_rate": Gone(0.1, "teachers learn at a rate of 0.1 at its highest"),
-        "teachers_at_once": Gone(None, "as many teachers go through one pass as fit into memory"),
+        "teachers_at_once": Gone(None, "as many teachers go through one pass as fit into memory", free=True),
     }
 
 
