@@ -306,7 +306,7 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
             )
     args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
     assert _method_of_release(args).name == "aug-pe"
-    assert _method_of_release(["--keep-formulas", str(tmp_path / "few-shot")]).name == "few-shot"
+    assert _method_of_release(["--guide-moves", str(tmp_path / "few-shot")]).name == "few-shot"
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
