@@ -127,7 +127,6 @@ class WritingOptions(TypedDict, total=False):
 
 class GuideOptions(TypedDict, total=False):
     guide: bool
-    guide_share: float
 
 
 class ChoosingOptions(TypedDict, total=False):
@@ -137,7 +136,6 @@ class ChoosingOptions(TypedDict, total=False):
 
 
 class TablesOptions(TypedDict, total=False):
-    columns_share: float
     column_pairs: str
 
 

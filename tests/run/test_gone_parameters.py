@@ -71,10 +71,11 @@ def test_whoever_names_a_setting_of_runs_that_is_gone_is_told_too(
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_release_of_an_older_version_is_read_where_its_values_hold_today(tmp_path: Path, sample: str) -> None:
     made = SAMPLES[sample]()
-    older = replace(made, parameters={**gone(made.method), **made.parameters})
+    shares = {"guide_share": 0.3, "columns_share": 0.3}
+    older = replace(made, parameters={**gone(made.method), **shares, **made.parameters})
     older.save(tmp_path / "older.release")
     assert load_release(tmp_path / "older.release").parameters == older.parameters
-    assert not gone(made.method).keys() & _parameters(older).keys(), "nor does a recipe name them"
+    assert not {*gone(made.method), *shares} & _parameters(older).keys(), "nor does a recipe name them"
     name = sorted(gone(made.method))[0]
     replace(made, parameters={**made.parameters, name: 7}).save(tmp_path / "other.release")
     with pytest.raises(ReleaseError, match=f"older version. There is no parameter '{name}' any more"):
@@ -83,7 +84,8 @@ def test_a_release_of_an_older_version_is_read_where_its_values_hold_today(tmp_p
 
 def test_an_older_release_writes_the_texts_that_it_wrote(tmp_path: Path) -> None:
     made = dp_kps()
-    replace(made, parameters={**made.parameters, **gone("dp-kps")}).save(tmp_path / "older.release")
+    other_shares = {"guide_share": 0.7, "columns_share": 0.2}  # of what is spent: no text rests on them
+    replace(made, parameters={**made.parameters, **gone("dp-kps"), **other_shares}).save(tmp_path / "older.release")
     texts = [
         us.generate(each, llm="none", records=8, output=tmp_path / name).columns["text"]
         for name, each in (("today", made), ("older", load_release(tmp_path / "older.release")))

@@ -19,6 +19,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import generating
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -244,7 +245,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
 def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.run.generating.AT_ONCE", 1)
+    monkeypatch.setattr(generating, "AT_ONCE", 1)
     minded: set[str] = set()
 
     def gateway(number: int, seen: Any) -> Any:
@@ -310,7 +311,7 @@ def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[
 def test_a_run_that_reached_its_token_cap_goes_on_with_a_larger_one(
     tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.run.generating.AT_ONCE", 1)
+    monkeypatch.setattr(generating, "AT_ONCE", 1)
     with FakeEndpoint(lambda number, seen: answer("A note.", usage=(50, 50))) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, "max_tokens": 50}
         values = settings(tmp_path, **changes, examples_per_prompt=0)

@@ -288,8 +288,6 @@ class Promise(
                 "It is not said what the secrets are.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
-        if not promise.guide and promise.guide_share != GuideParameters().guide_share:
-            raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
         if charges and name is None:
             raise ConfigError(
                 "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
