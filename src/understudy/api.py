@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.base.files import require_local
-from understudy.corpus import Corpus, Label, LabelType, OnBadRow, TableSource, is_frame, read_corpus
+from understudy.corpus import Corpus, Label, OnBadRow, TableSource, is_frame, read_corpus
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
 from understudy.privacy.exact import Number
@@ -75,7 +75,6 @@ class ColumnOptions(TypedDict, total=False):
     label: str | None
     labels: Labels | None
     labels_from_data: bool
-    label_type: LabelType | None
     owner: str | None
     columns: str | Mapping[str, Any] | None
 
@@ -87,13 +86,11 @@ class FormatOptions(TypedDict, total=False):
     encoding: str
     on_bad_row: OnBadRow
     max_bad_rows: float
-    max_cell_bytes: int
 
 
 class EmbedderOptions(TypedDict, total=False):
     embedder: str
     trust_endpoint: bool
-    embedding_cache_gb: float
 
 
 class PrivateModelOptions(TypedDict, total=False):
@@ -121,7 +118,6 @@ class WritingOptions(TypedDict, total=False):
     api_key_env: str | None
     llm_extra_body: str | Mapping[str, Any] | None
     llm_batch: bool
-    max_concurrency: int
     token_cap: int | None
     spending_cap: float | None
     expected_records: int | None
@@ -131,7 +127,6 @@ class WritingOptions(TypedDict, total=False):
 
 class GuideOptions(TypedDict, total=False):
     guide: bool
-    guide_share: float
 
 
 class ChoosingOptions(TypedDict, total=False):
@@ -141,7 +136,6 @@ class ChoosingOptions(TypedDict, total=False):
 
 
 class TablesOptions(TypedDict, total=False):
-    columns_share: float
     column_pairs: str
 
 
@@ -161,7 +155,6 @@ class EngineOptions(TypedDict, total=False):
 class OutputOptions(TypedDict, total=False):
     output: Folder | None
     output_format: Literal["parquet", "csv", "jsonl"]
-    keep_formulas: bool
     records_per_label: int | None
     records: int | None
     seed: int

@@ -129,7 +129,7 @@ BAD: dict[str, Bad] = {
     "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),
     "negative seed": Bad({"seed": -1}, 2, "'seed'", "--help"),
     "negative bandwidth": Bad({"bandwidth": -0.1}, 2, "'bandwidth'", "--help"),
-    "share above one": Bad({"guide_share": 1.5}, 2, "'guide_share'", "--help"),
+    "share above one": Bad({"max_bad_rows": 1.5}, 2, "'max_bad_rows'", "--help"),
     "no records an owner": Bad({"max_records_per_owner": 0}, 2, "'max_records_per_owner'", "--help"),
     "examples not said to be public": Bad(
         {"examples": "examples.txt"}, 2, "Example texts", "--examples-are-public", examples_file
@@ -306,7 +306,7 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
             )
     args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
     assert _method_of_release(args).name == "aug-pe"
-    assert _method_of_release(["--keep-formulas", str(tmp_path / "few-shot")]).name == "few-shot"
+    assert _method_of_release(["--guide-moves", str(tmp_path / "few-shot")]).name == "few-shot"
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {

@@ -99,7 +99,9 @@ def test_an_evaluation_is_the_same_in_other_processes_and_they_embed_once(
         found = evaluated(made, insecure_no_noise=True, fresh=True, **changes)
         return found.values, found.overview, released(made)["values"], released(made)["trusted"]
 
-    here = measured(embedding_cache_gb=0)
+    with monkeypatch.context() as patch:
+        patch.setattr("understudy.models.vectors.CACHE_GB", 0)
+        here = measured()
     assert embedder.processes() == {os.getpid()}
     assert measured(engine="processes", workers=2) == here
     workers = embedder.processes()

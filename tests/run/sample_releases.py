@@ -113,7 +113,7 @@ def with_guide(good: Release) -> Release:
     charge = Charge("guide", Declared(GaussianEvent(3.0)), "noisy sums")
     return replace(
         good,
-        parameters={**good.parameters, "guide": True, "guide_share": 0.3},
+        parameters={**good.parameters, "guide": True},
         statement=replace(good.statement, charges=(*good.statement.charges, charge)),
         arrays={**good.arrays, "guide": guide_sums()},
     )
@@ -130,7 +130,7 @@ def with_columns(good: Release) -> Release:
     ]
     return replace(
         good,
-        parameters={**good.parameters, "columns_share": 0.3, "column_pairs": "selected"},
+        parameters={**good.parameters, "column_pairs": "selected"},
         schema=replace(good.schema, columns=columns),
         statement=replace(good.statement, charges=(*good.statement.charges, *charges)),
         arrays={

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, rows, settings
 from evolution_fixtures import OF_KPS, WordEmbedder, evolving
@@ -114,14 +116,15 @@ def test_a_label_that_is_half_a_character_is_told_before_the_charge(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("labels", "label_type"),
-    [("1,2,nan", "float"), ("1,-inf", "float"), ("1,1e999", "float"), ([1, 10**400], None), (f"1,{10**400}", "int")],
+    ("labels", "column"),
+    [("1,2,nan", 0.5), ("1,-inf", 0.5), ("1,1e999", 0.5), ([1, 10**400], "a"), (f"1,{10**400}", 1)],
     ids=["nan", "infinite", "too large", "too many digits", "spelt"],
 )
 def test_a_label_that_no_release_could_name_is_told_before_the_charge(
-    tmp_path: Path, labels: object, label_type: str | None
+    tmp_path: Path, labels: object, column: object
 ) -> None:
-    refused(settings(tmp_path, labels=labels, label_type=label_type), ConfigError, "declared label")
+    pq.write_table(pa.table({"note": ["a"], "department": [column]}), tmp_path / "notes.parquet")
+    refused(settings(tmp_path, data=str(tmp_path / "notes.parquet"), labels=labels), ConfigError, "declared label")
 
 
 def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
@@ -149,10 +152,8 @@ def test_proportions_of_labels_that_the_table_spells_otherwise_are_told_before_t
     tmp_path: Path, embedder: WordEmbedder, varied_chat: FakeChat
 ) -> None:
     table = [{**row, "department": number % 2} for number, row in enumerate(rows(8))]
-    (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, table)), "utf-8")
-    values = evolving(
-        tmp_path, data=str(tmp_path / "notes.jsonl"), labels="00,01", label_type="int", label_sizes="00=1,01=3"
-    )
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / "notes.parquet")
+    values = evolving(tmp_path, data=str(tmp_path / "notes.parquet"), labels="00,01", label_sizes="00=1,01=3")
     refused(values, ConfigError, "do not fit the declared labels")
 
 

@@ -406,12 +406,8 @@ def killed(tmp_path: Path) -> dict[str, Any]:
     return values
 
 
-def test_of_private_embeddings_a_run_leaves_those_that_may_be_kept_or_none(tmp_path: Path) -> None:
-    values = evolving(tmp_path, embedding_cache_gb=0)
-    running.run(run_config(values))
-    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "progress.json"}
-    (tmp_path / "kept").mkdir()
-    values = evolving(tmp_path / "kept")
+def test_of_private_embeddings_a_run_leaves_those_that_may_be_kept(tmp_path: Path) -> None:
+    values = evolving(tmp_path)
     running.run(run_config(values))
     assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "progress.json", "embeddings"}
 

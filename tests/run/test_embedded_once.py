@@ -17,7 +17,6 @@ from test_copies import stopped
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, planted_settings
 
 import understudy as us
-from understudy.base.errors import ConfigError
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings
@@ -62,7 +61,7 @@ def often(counting: Counting, folder: Path) -> set[int]:
 
 @pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
 def test_the_release_its_guide_the_evaluation_and_the_report_embed_the_private_texts_once(
-    tmp_path: Path, counting: Counting, method: str
+    tmp_path: Path, counting: Counting, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = evolving(tmp_path, method=method, **({"guide": True} if method == "aug-pe" else {}))
     running.run(run_config(values))
@@ -70,7 +69,9 @@ def test_the_release_its_guide_the_evaluation_and_the_report_embed_the_private_t
     evaluated = {"seeds": 1, "classifiers": "embedding", "metrics": "fidelity,utility,leakage"}
     first = us.evaluate(tmp_path / "notes.csv", values["output"], **evaluated)
     assert often(counting, tmp_path) == {0}
-    again = us.evaluate(tmp_path / "notes.csv", values["output"], **evaluated, embedding_cache_gb=0)
+    with monkeypatch.context() as patch:
+        patch.setattr("understudy.models.vectors.CACHE_GB", 0)
+        again = us.evaluate(tmp_path / "notes.csv", values["output"], **evaluated)
     assert again.values == first.values
     assert often(counting, tmp_path) == {1}
     us.report(values["output"], embedder="fake")
@@ -103,27 +104,20 @@ def test_a_resumed_evolution_embeds_nothing_again(tmp_path: Path, counting: Coun
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_without_the_folder_it_embeds_them_again_and_ends_the_same(tmp_path: Path, counting: Counting) -> None:
+def test_without_the_folder_it_embeds_them_again_and_ends_the_same(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results = []
     for name, gigabytes in (("kept", 4), ("none", 0), ("tiny", 1e-9)):
         (tmp_path / name).mkdir()
-        values = evolving(tmp_path / name, insecure_noise_seed=1, embedding_cache_gb=gigabytes)
+        monkeypatch.setattr("understudy.models.vectors.CACHE_GB", gigabytes)
+        values = evolving(tmp_path / name, insecure_noise_seed=1)
         stopped(values, RunStore, "keep", name="votes-1")
         shutil.rmtree(tmp_path / name / "out" / "private" / "scratch")
         results.append(running.run(run_config(values)))
         assert often(counting, tmp_path / name) == ({1} if name == "kept" else {2})
         assert (tmp_path / name / "out" / "private" / FOLDER).exists() == (name != "none")
     assert results[0].columns["text"] == results[1].columns["text"] == results[2].columns["text"]
-
-
-def test_a_resumed_run_may_change_the_bound_and_nothing_else_about_the_embedder(
-    tmp_path: Path, counting: Counting
-) -> None:
-    values = evolving(tmp_path)
-    stopped(values, RunStore, "keep", name="votes-1")
-    with pytest.raises(ConfigError):
-        running.run(run_config({**values, "embedding_cache_gb": -1}))
-    running.run(run_config({**values, "embedding_cache_gb": 0}))
 
 
 def test_a_run_without_an_output_folder_keeps_its_vectors_as_long_as_it_lasts(
@@ -133,9 +127,12 @@ def test_a_run_without_an_output_folder_keeps_its_vectors_as_long_as_it_lasts(
     assert often(counting, tmp_path) == {1}
 
 
-def test_two_readers_of_the_private_texts_would_embed_them_twice_without_it(tmp_path: Path, counting: Counting) -> None:
+def test_two_readers_of_the_private_texts_would_embed_them_twice_without_it(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the tests above rest on: votes and guide both embed."""
-    running.release(run_config(evolving(tmp_path, records_per_label=None, guide=True, embedding_cache_gb=0)))
+    monkeypatch.setattr("understudy.models.vectors.CACHE_GB", 0)
+    running.release(run_config(evolving(tmp_path, records_per_label=None, guide=True)))
     assert often(counting, tmp_path) == {2}
     assert PrivateEmbeddings.__module__ != GuideSums.__module__
 

@@ -71,7 +71,7 @@ def test_a_guide_is_released_beside_what_the_method_releases(tmp_path: Path) -> 
     assert again.arrays["guide"].shape == SIZE
     assert again.arrays["guide"].dtype == np.float64
     assert again.arrays.keys() == {"counts", "density", "guide"}
-    assert {name: again.parameters[name] for name in ("guide", "guide_share")} == {"guide": True, "guide_share": 0.3}
+    assert again.parameters["guide"] is True
     statement = again.statement
     assert [charge.name for charge in statement.charges] == ["vocabulary", "density", "guide"]
     assert all(isinstance(charge.event, GaussianEvent) for charge in statement.charges)
@@ -94,9 +94,7 @@ def test_a_release_without_a_guide_is_what_it_was(tmp_path: Path) -> None:
     assert run(settings(tmp_path, output=None, guide=False), **SEEDED).release.digest == plain.digest
 
 
-@pytest.mark.parametrize(
-    "other", [{"guide_share": 0.7}, {"guide_candidates": 9}, {"guide_moves": True}, {"ignore_guide": True}]
-)
+@pytest.mark.parametrize("other", [{"guide_candidates": 9}, {"guide_moves": True}, {"ignore_guide": True}])
 def test_a_run_without_a_guide_is_asked_nothing_of_one(tmp_path: Path, other: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         run(settings(tmp_path, **other), **SEEDED)
@@ -160,7 +158,6 @@ WRONG: dict[str, Callable[[Release], Release]] = {
         made, parameters={name: each for name, each in made.parameters.items() if "guide" not in name}
     ),
     "no embedder": lambda made: replace(made, statement=replace(made.statement, public_inputs={})),
-    "a share above 1": lambda made: replace(made, parameters={**made.parameters, "guide_share": 1.5}),
     "what is no answer": lambda made: replace(made, parameters={**made.parameters, "guide": "perhaps"}),
 }
 
@@ -181,7 +178,7 @@ def test_a_file_whose_guide_is_not_as_it_says_is_refused(tmp_path: Path, made: R
 
 def test_a_file_that_claims_a_guide_that_is_not_there_is_refused(tmp_path: Path) -> None:
     good = dp_kps()
-    replace(good, parameters={**good.parameters, "guide": True, "guide_share": 0.3}).save(tmp_path / "f.release")
+    replace(good, parameters={**good.parameters, "guide": True}).save(tmp_path / "f.release")
     with pytest.raises(ReleaseError):
         us.load_release(tmp_path / "f.release")
 
@@ -203,7 +200,7 @@ def test_a_release_of_an_unchecked_method_that_claims_a_guide_is_refused_when_it
 
     monkeypatch.setattr(DPKPS, "contents", lambda method, release: None)
     good = dp_kps()
-    claims = replace(good, parameters={**good.parameters, "guide": True, "guide_share": 0.3})
+    claims = replace(good, parameters={**good.parameters, "guide": True})
     claims.save(tmp_path / "f.release")
     with pytest.raises(ReleaseError):
         us.generate(us.load_release(tmp_path / "f.release"), llm="none", records=3)
@@ -447,7 +444,6 @@ def test_who_is_trusted_with_texts_stands_in_the_statement(tmp_path: Path, monke
     ("changes", "match"),
     [
         ({"delta": "0", "noise": "laplace"}, "needs a delta"),
-        ({"guide_share": 1 - 1e-15}, "guide|grid|noise"),
         ({"method": "guided-evolution", "llm": "fake"}, "releases a guide by itself"),
     ],
 )

@@ -20,8 +20,11 @@ from understudy.ledger.store.database import Database
 from understudy.methods.registry import load_release
 from understudy.models.types import Completion
 
-COMMAND = [sys.executable, "-c", "from understudy.cli import main; main()", "run"]
 AT_ONCE = 2
+PROGRAM = (
+    f"from understudy.cli import main; from understudy.run import generating; generating.AT_ONCE = {AT_ONCE}; main()"
+)
+COMMAND = [sys.executable, "-c", PROGRAM, "run"]
 PROBE = "Say ok."
 
 
@@ -75,7 +78,7 @@ def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(tmp_path: 
         return answer(f"Text on {seen.prompt}", delay=0.0 if seen.prompt == PROBE else 0.1)
 
     with FakeEndpoint(reply) as endpoint:
-        endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url, "max_concurrency": AT_ONCE}
+        endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url}
         # All terms in every prompt, in some order: no two prompts are alike.
         everything = {"top_terms": 16, "length": 16, "records_per_label": 10}
         words = flags(settings(tmp_path, **endpoint_flags, **everything))

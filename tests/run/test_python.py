@@ -370,7 +370,7 @@ OPTIONS: dict[type, set[type[Parameters]]] = {
     api.PlanOptions: {RunConfig},
 }
 _BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
-_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "on_bad_row", "max_bad_rows", "max_cell_bytes"}
+_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "on_bad_row", "max_bad_rows"}
 ELSEWHERE = {
     api.RunOptions: {"data", *_BUDGET},
     api.AuditOptions: {"data", *_BUDGET},

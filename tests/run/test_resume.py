@@ -20,6 +20,7 @@ from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import generating
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
 from understudy.run.settings import run_config
@@ -117,7 +118,7 @@ def test_operational_settings_may_change(tmp_path: Path, use_chat: Callable[[Fak
     values = settings(tmp_path, llm="fake")
     run(values)
     (tmp_path / "notes.csv").rename(tmp_path / "moved.csv")
-    changes: dict[str, Any] = {"token_cap": 10_000, "max_concurrency": 3, "price_input": 1.0, "expected_records": 9}
+    changes: dict[str, Any] = {"token_cap": 10_000, "price_input": 1.0, "expected_records": 9}
     run(values, **changes, data=str(tmp_path / "moved.csv"), dataset="notes", api_key_env="A_KEY")
     assert runs_charged(values["ledger"]) == 1
 
@@ -256,7 +257,10 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
     assert (len(result.records), result.missing) == (8, 0)
 
 
-def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(tmp_path: Path) -> None:
+def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generating, "AT_ONCE", 1)
     minded: set[str] = set()
 
     def gateway(number: int, seen: Any) -> Any:
@@ -267,7 +271,7 @@ def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(tmp_p
     with FakeEndpoint(gateway) as endpoint:
         values = settings(tmp_path, llm="openai:test", base_url=endpoint.base_url, examples_per_prompt=0)
         for _ in range(2):
-            result = run(values, max_concurrency=1)
+            result = run(values)
             assert (len(result.records), result.missing) == (5, 3)
             assert (tmp_path / "out" / "release" / "synthetic.parquet").exists()
     assert runs_charged(values["ledger"]) == 1
@@ -320,10 +324,11 @@ def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[
 
 
 def test_a_run_that_reached_its_token_cap_goes_on_with_a_larger_one(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(generating, "AT_ONCE", 1)
     with FakeEndpoint(lambda number, seen: answer("A note.", usage=(50, 50))) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "max_concurrency": 1, "max_tokens": 50}
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "max_tokens": 50}
         values = settings(tmp_path, **changes, examples_per_prompt=0)
         said = understudy("run", *flags({**values, "token_cap": 700}))
         assert said.code == 6, said.err

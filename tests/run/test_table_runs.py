@@ -484,7 +484,6 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"columns": "provenance=A|B"}, "also the text"),
         ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
         ({"column_pairs": "ward*wing"}, "no pair"),
-        ({"columns_share": 0.9999999999}, "nothing is left|out of range|does not fit"),
         ({"guide": True, "guide_moves": True}, "row's other columns"),
     ],
     ids=lambda each: str(each)[:40],

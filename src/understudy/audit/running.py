@@ -127,7 +127,7 @@ def audit_run(
         embedder = load_embedder(job.embedder.embedder)
         require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)  # canaries begin like private records
         of_the_run = OutputFolder(private / FOLDER / RUN).private
-        embedder = remembering(embedder, of_the_run, gigabytes=job.embedder.embedding_cache_gb)
+        embedder = remembering(embedder, of_the_run)
     from understudy.ledger import Ledger
 
     with _locked(output) as folder:

@@ -83,7 +83,7 @@ def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple
         if value is None:
             raise ConfigError(
                 f"The declared label {canonical(label)!r} is not of the label column's type ({label_type}).",
-                "Declare labels as the column holds them, or set the label type.",
+                "Declare labels as the column holds them.",
             )
         typed.append(value)
     return _distinct(typed)

@@ -122,7 +122,10 @@ def _check_columns(
                 log.note(file.path, None, UNREADABLE)
             raise
     if len({types.label for types in looks}) > 1 and schema.label_type is None:
-        raise ConfigError("The label column has different types in different files.", "Set the label type.")
+        raise ConfigError(
+            "The label column has different types in different files.",
+            "Write it with one type in all files, or give read_corpus (in Python) a label_type.",
+        )
     if len({types.owner for types in looks}) > 1:
         raise ConfigError(
             "The owner column has different types in different files, so that one owner could count as two.",

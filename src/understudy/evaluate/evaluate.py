@@ -444,7 +444,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
     private = None if folder is None else folder.make_private()
-    embedder = embedder_of_workers(config, remembering(embedder, private, gigabytes=config.embedding_cache_gb))
+    embedder = embedder_of_workers(config, remembering(embedder, private))
     if engine is not None:
         require_alike(engine, embedder)
     return embedder

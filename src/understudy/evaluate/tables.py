@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import Label
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import GoneOnes, Parameters
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, canonical, read_corpus
 from understudy.corpus.bad_rows import BadCell
@@ -27,7 +27,7 @@ from understudy.release.statement import Statement
 from understudy.release.statement.form import load_statement
 from understudy.run.generating import Result
 from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
-from understudy.run.settings import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
+from understudy.run.settings import NO_CACHE_SIZE, EngineParameters, LedgerParameters, TableParameters
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
@@ -141,10 +141,10 @@ class ResultParameters(Parameters):
 
     output: str | None = None
     """Folder for the results. Default: the output folder that is evaluated."""
-    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
-    """Most gigabytes of vectors kept in its ``private/embeddings``, so that no text is embedded twice. 0: none."""
     fresh: bool = False
     """Release metrics anew in a folder that holds some; charges again."""
+
+    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
 
 
 class EvaluationConfig(

@@ -74,7 +74,8 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
 
 def own_parameters(release: Release) -> dict[str, Any]:
     """The parameters of a Release that are its method's own: neither its seed nor its guide's nor its columns'."""
-    others = {"seed", *GuideParameters.model_fields, *TablesParameters.model_fields}
+    groups = (GuideParameters, TablesParameters)
+    others = {"seed", *(name for group in groups for name in (*group.model_fields, *group.all_gone()))}
     known: type[Parameters] = method_class(release.method).parameters
     return known.stored({name: value for name, value in release.parameters.items() if name not in others})
 

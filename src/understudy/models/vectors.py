@@ -25,6 +25,8 @@ from understudy.models.types import Embedder
 
 FOLDER = "embeddings"
 """In ``private/``."""
+CACHE_GB = 4.0
+"""Most gigabytes of vectors that a folder keeps."""
 
 _FORMAT = 1
 _KEY, _KEY_BYTES = "key", 32
@@ -42,12 +44,14 @@ _TRIED = tuple(" ".join(["the public text of a note is"] * times) for times in (
 Vectors = NDArray[np.float32]
 
 
-def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float) -> Embedder:
+def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | None = None) -> Embedder:
     """``embedder``, with its vectors kept in the folder ``embeddings`` of ``private``; itself where none are kept.
 
     None are kept without a folder, with 0 gigabytes, and of an embedder that is not local: whoever runs an endpoint
     may put another model behind its name at any time, and then a text's vector would depend on when it was asked for.
+    Where ``gigabytes`` is not given, 4 are kept at most.
     """
+    gigabytes = CACHE_GB if gigabytes is None else gigabytes
     if private is None or not gigabytes or getattr(embedder, "local", None) is not True:
         return embedder
     return CachedEmbedder(embedder, private / FOLDER, most_bytes=int(gigabytes * 1e9))

@@ -86,7 +86,7 @@ def plan_beside(
     if best is None:
         raise ConfigError(
             f"With this share for the {what} nothing is left for the method.",
-            f"Lower --{what}-share, or leave --{what} out.",
+            f"Give a larger --epsilon, or leave --{what} out.",
         )
     return replace(
         best,

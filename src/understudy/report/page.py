@@ -32,7 +32,6 @@ from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
 from understudy.run.outputs import OutputFolder
-from understudy.run.settings import EMBEDDING_CACHE_GB
 
 
 def render(template: str, **values: Any) -> str:
@@ -187,7 +186,7 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
 
 def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int) -> ReportPaths:
     if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
-        embedder = remembering(embedder, folder.private, gigabytes=EMBEDDING_CACHE_GB)
+        embedder = remembering(embedder, folder.private)
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
     write_page(folder.report_file, page(public, seed=seed), private=False)
     inside = internal(public, folder.shareable, folder.private)

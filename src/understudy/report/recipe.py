@@ -17,6 +17,7 @@ from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
+from understudy.run.settings import RunConfig
 
 
 def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
@@ -76,7 +77,7 @@ def _parameters(release: Release) -> dict[str, Any]:
     defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     return {
         name: value
-        for name, value in known.stored(release.parameters).items()
+        for name, value in RunConfig.stored(known.stored(release.parameters)).items()
         if value is not None and (name not in defaults or value != _plain(defaults[name]))
     }
 

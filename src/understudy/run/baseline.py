@@ -59,7 +59,9 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             "The output folder holds texts with a privacy statement, which does not hold for these.",
             "Use another --output.",
         )
-    with open_session(place, {**job.lasting, "zero-shot": True}, SystemNoise(), free=True) as session:
+    with open_session(
+        place, {**job.lasting, "zero-shot": True}, SystemNoise(), stored=job.stored, free=True
+    ) as session:
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         evolution = _evolution(job.method)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
@@ -80,9 +82,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         ]
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
-            path = session.visible_folder.write_records(
-                records, schema, place.output_format, keep_formulas=place.keep_formulas
-            )
+            path = session.visible_folder.write_records(records, schema, place.output_format)
             listener.say(f"Wrote {in_texts(len(records))} to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"The language model did not write {missing} of the texts.")

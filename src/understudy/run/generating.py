@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from understudy.models.types import ChatModel
 
 
+AT_ONCE = 64
+"""Most requests to an endpoint at once."""
 _SEEDS_IN_BATCHES = 200_000
 """Of a language model that is asked through batches: whatever is asked later waits for another day."""
 
@@ -388,9 +390,7 @@ def write_texts(
             "(--unfinished keep).",
         )
     if session.visible_folder is not None:
-        path = session.visible_folder.write_records(
-            written, made.schema, job.place.output_format, keep_formulas=job.place.keep_formulas
-        )
+        path = session.visible_folder.write_records(written, made.schema, job.place.output_format)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
         if method.needs.holds_texts:
@@ -449,7 +449,7 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {
-            "max_concurrency": named.max_concurrency,
+            "max_concurrency": AT_ONCE,
             "token_cap": named.token_cap,
             "spending_cap": named.spending_cap,
             "price_per_million_input": named.price_input,

@@ -66,7 +66,7 @@ def load_embedder_of(named: EmbedderParameters, private: Path, form: TextForm = 
     """
     from understudy.models.catalog import load_embedder
 
-    found = remembering(load_embedder(named.embedder), private, gigabytes=named.embedding_cache_gb)
+    found = remembering(load_embedder(named.embedder), private)
     return ContentsEmbedder(found, form) if form else found
 
 

@@ -21,7 +21,7 @@ from understudy.corpus.labels import undeclared
 from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
-from understudy.methods.registry import make_method, method_class
+from understudy.methods.registry import make_method
 from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
 from understudy.methods.shared.tables.variables import Variables
@@ -72,7 +72,7 @@ class FreeJob:
         self.dataset = config.dataset
         self.lasting: Mapping[str, Any] = config.lasting
         self.changeable = config.changeable
-        self.stored = method_class(config.method).parameters.stored
+        self.stored = config.without_gone
         _require_utf8({**self.lasting, "dataset": self.dataset})
 
 
@@ -288,8 +288,6 @@ class Promise(
                 "It is not said what the secrets are.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
-        if not promise.guide and promise.guide_share != GuideParameters().guide_share:
-            raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
         if charges and name is None:
             raise ConfigError(
                 "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."

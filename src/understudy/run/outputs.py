@@ -203,14 +203,12 @@ class OutputFolder:
         records: Sequence[SyntheticRecord],
         schema: PublicSchema,
         output_format: str,
-        *,
-        keep_formulas: bool = False,
     ) -> Path:
         """The synthetic table, and beside it what its columns are, for those who have it without its Release."""
         with atomic_file(self.schema_file) as stream:
             stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
         path = self.synthetic_file(output_format)
-        write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas, types=types_of(schema))
+        write_table(path, synthetic_columns(records, schema), types=types_of(schema))
         return path
 
 

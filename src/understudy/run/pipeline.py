@@ -82,7 +82,8 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     made = made if isinstance(made, Release) else load_release(Path(made))
     method = method_class(made.method)
     free = set(method.generation_parameters.model_fields)
-    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name != "seed"}
+    older = {"seed", *RunConfig.all_gone()}  # shares of the budget, which is spent
+    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name not in older}
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
+from understudy.methods.shared.guide.parameters import GUIDE_SHARE
 from understudy.methods.shared.guide.plan import plan_with_guide
-from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.parameters import COLUMNS_SHARE, TablesParameters
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -31,7 +32,7 @@ def make_plan(method: Method, promise: Promise, table: Table, *, labels: LabelSe
         return plan_with_guide(
             lambda left: method.plan(left, facts),
             rest,
-            share=promise.guide_share,
+            share=GUIDE_SHARE,
             labels=facts.labels.size,
             expected_records=facts.expected_records,
         )
@@ -44,6 +45,7 @@ def make_plan(method: Method, promise: Promise, table: Table, *, labels: LabelSe
             promise.budget,
             variables=variables,
             parameters=promise.part(TablesParameters),
+            share=COLUMNS_SHARE,
             expected_records=facts.expected_records,
         )
     require_readable_charges(plan.charges)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
@@ -17,7 +17,7 @@ from understudy.base.columns import Column, cross_labels, crossed_columns, decla
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical
-from understudy.base.parameters import CommaSeparated, OneOrSeveral, Parameters
+from understudy.base.parameters import CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.corpus import MAX_BAD_ROWS
@@ -42,8 +42,7 @@ T = TypeVar("T")
 _OPERATIONAL = object()
 Operational = Annotated[T, _OPERATIONAL]
 """A setting that a resumed run may change: it alters neither what is released nor what is written."""
-EMBEDDING_CACHE_GB = 4.0
-Gigabytes = Annotated[float, Field(ge=0, le=1_000_000)]
+NO_CACHE_SIZE = Gone(4.0, "at most 4 GB of vectors are kept in private/embeddings, which may be deleted at any time")
 
 
 def _exactly_typed(value: object) -> object:
@@ -94,8 +93,6 @@ class TableParameters(Parameters):
     """The declared label set: a list, ``A,B,C``, or ``@FILE``."""
     labels_from_data: bool = False
     """Read the label set from the data (it is then not protected)."""
-    label_type: Literal["string", "int", "float", "bool"] | None = None
-    """Type of the labels, where the file does not say."""
     columns: str | dict[str, Any] | None = None
     """Typed columns beside the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
     opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
@@ -115,8 +112,11 @@ class TableParameters(Parameters):
     """What to do with a row that cannot be used."""
     max_bad_rows: Operational[float] = Field(MAX_BAD_ROWS, ge=0, le=1)
     """Share of the rows that may be skipped: where more cannot be used, the run is refused before its charge."""
-    max_cell_bytes: int = Field(1_048_576, ge=1)
-    """A row with a longer cell is bad."""
+
+    gone: ClassVar[GoneOnes] = {
+        "label_type": Gone(None, "labels have the type of the file's column, or that in which they are declared"),
+        "max_cell_bytes": Gone(1_048_576, "a row with a cell of more than 1 MiB is bad"),
+    }
 
     @model_validator(mode="before")
     @classmethod
@@ -300,8 +300,8 @@ class EmbedderParameters(Parameters):
     """``builtin`` or ``hf:ORG/NAME``."""
     trust_endpoint: bool = False
     """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
-    embedding_cache_gb: Operational[Gigabytes] = EMBEDDING_CACHE_GB
-    """Most gigabytes of vectors kept in ``private/embeddings``, so that no text is embedded twice. 0: none."""
+
+    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
 
 
 class PrivateModelParameters(Parameters):
@@ -331,12 +331,14 @@ class ModelParameters(Parameters):
     """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
     llm_batch: Operational[bool] = False
     """Ask through batches (OpenAI's): half the price, answers within a day."""
-    max_concurrency: Operational[int] = Field(64, ge=1, le=10_000)
-    """Most requests at once."""
     token_cap: Operational[int | None] = Field(None, ge=1)
     """Stop before this many tokens are used."""
     spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
+
+    gone: ClassVar[GoneOnes] = {
+        "max_concurrency": Gone(64, "at most 64 requests are made at once, and fewer where an endpoint refuses some"),
+    }
 
     @field_validator("llm_extra_body")
     @classmethod
@@ -382,10 +384,7 @@ class OutputParameters(Parameters):
     output: Operational[str | None] = None
     """Folder for the results."""
     output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
-    """Format of the synthetic table."""
-    keep_formulas: bool = False
-    """Write CSV cells that begin with ``=``, ``+``, ``-`` or ``@`` as they are; otherwise an apostrophe is put before
-    them, so that no spreadsheet runs them."""
+    """Format of the synthetic table; in CSV an apostrophe is put before cells that a spreadsheet would run."""
     records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records per label."""
     records: int | None = Field(None, ge=1, le=MOST_RECORDS)
@@ -395,6 +394,10 @@ class OutputParameters(Parameters):
     """Steers public randomness and the language model's sampling; never the noise."""
     fresh: Operational[bool] = False
     """Start anew in a used output folder; charges again."""
+
+    gone: ClassVar[GoneOnes] = {
+        "keep_formulas": Gone(False, "cells that a spreadsheet would run are escaped; Result.save can leave them"),
+    }
 
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
@@ -435,6 +438,10 @@ class RunConfig(
             some = {"examples_per_prompt", "prompt_terms", "label_in_prompt"}
             found |= some if needs.candidates else WritingParameters.model_fields.keys()
         return frozenset(found)
+
+    def without_gone(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Stored settings, without those that are gone and had the value that always holds now."""
+        return self.stored(method_class(self.method).parameters.stored(values))
 
     @property
     def lasting(self) -> dict[str, Any]:

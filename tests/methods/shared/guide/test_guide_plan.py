@@ -14,12 +14,14 @@ from understudy.base.labels import LabelSet
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.guide.form import VECTOR_WEIGHT
-from understudy.methods.shared.guide.plan import GUIDE, RECOMMENDED, guide_charge, plan_with_guide, recommendation
+from understudy.methods.shared.guide.parameters import GUIDE_SHARE
+from understudy.methods.shared.guide.plan import GUIDE, guide_charge, plan_with_guide, recommendation
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+from understudy.run import planning
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.job import Job
 from understudy.run.planning import make_plan
@@ -89,8 +91,11 @@ def test_method_and_guide_together_are_within_the_budget(name: str, budget: Budg
 @pytest.mark.parametrize("name", GAUSSIAN)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
-def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(name: str, budget: Budget, share: float) -> None:
-    plan = planned(name, budget, guide_share=share)
+def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(
+    monkeypatch: pytest.MonkeyPatch, name: str, budget: Budget, share: float
+) -> None:
+    monkeypatch.setattr(planning, "GUIDE_SHARE", share)
+    plan = planned(name, budget)
     events = [charge.event for charge in plan.charges]
     multipliers = [event.noise_multiplier for event in events if isinstance(event, GaussianEvent)]
     assert len(multipliers) == len(events)
@@ -134,9 +139,12 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
 
 @pytest.mark.parametrize("share", [1e-6, 1e-3, 0.999, 1 - 1e-6, 1 - 1e-12, math.nextafter(1, 0)])
 @pytest.mark.parametrize("name", ["dp-kps gaussian", "dp-kps laplace", "private-prediction"])
-def test_shares_at_the_edges_are_planned_or_refused_clearly(share: float, name: str) -> None:
+def test_shares_at_the_edges_are_planned_or_refused_clearly(
+    monkeypatch: pytest.MonkeyPatch, share: float, name: str
+) -> None:
+    monkeypatch.setattr(planning, "GUIDE_SHARE", share)
     try:
-        plan = planned(name, BUDGETS[0], guide_share=share)
+        plan = planned(name, BUDGETS[0])
     except ConfigError as error:
         assert error.cure  # noqa: PT017 - either is right
         assert share > 0.99 or share < 1e-2
@@ -144,16 +152,11 @@ def test_shares_at_the_edges_are_planned_or_refused_clearly(share: float, name: 
         assert plan.total <= 3
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])
-def test_shares_outside_are_no_shares(share: float) -> None:
-    with pytest.raises(ConfigError, match="guide_share"):
-        planned("dp-kps gaussian", BUDGETS[0], guide_share=share)
-
-
-def test_where_nothing_is_left_for_the_method_it_says_so() -> None:
+def test_where_nothing_is_left_for_the_method_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "GUIDE_SHARE", 1 - 1e-14)
     with pytest.raises(ConfigError, match="nothing is left for the method") as caught:
-        planned("dp-kps gaussian", Budget("0.01", "1e-6"), guide_share=1 - 1e-14)
-    assert "--guide-share" in caught.value.cure
+        planned("dp-kps gaussian", Budget("0.01", "1e-6"))
+    assert "--epsilon" in caught.value.cure
 
 
 def test_a_method_whose_plan_never_fits_is_given_up() -> None:
@@ -200,9 +203,9 @@ def test_a_guide_is_recommended_where_its_sums_would_stand_above_the_noise() -> 
             recommendation(Budget(epsilon, "1e-6"), labels=labels, expected_records=records), "recommended_guide_share"
         )
 
-    assert share(10_000, 5, 3) == RECOMMENDED
+    assert share(10_000, 5, 3) == GUIDE_SHARE
     assert share(100, 5, 3) == 0
-    assert share(2_000, 1, 3) == RECOMMENDED
+    assert share(2_000, 1, 3) == GUIDE_SHARE
     assert share(2_000, 100, 3) == 0
 
 
@@ -215,7 +218,7 @@ def test_plans_without_a_guide_recommend_a_share_and_others_do_not() -> None:
         made = foretold("dp-kps laplace" if "delta" in changes else "dp-kps gaussian", BUDGETS[0], **changes)
         return value(made.plan.forecast, "recommended_guide_share")
 
-    assert said(guide=False, expected_records=100_000) == RECOMMENDED
+    assert said(guide=False, expected_records=100_000) == GUIDE_SHARE
     assert said(guide=False) is None
     assert said(expected_records=100_000) is None
     assert said(guide=False, expected_records=100_000, delta="0") is None
@@ -231,7 +234,7 @@ def test_no_budget_that_a_method_can_plan_with_is_refused_by_the_recommendation(
         plan_of(values)
     except ConfigError:
         pytest.skip("the method has no such plan")
-    assert value(forecast(run_config(values)).plan.forecast, "recommended_guide_share") in (0, RECOMMENDED)
+    assert value(forecast(run_config(values)).plan.forecast, "recommended_guide_share") in (0, GUIDE_SHARE)
 
 
 def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:

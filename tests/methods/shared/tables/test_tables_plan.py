@@ -15,6 +15,7 @@ from understudy.methods.shared.tables.variables import Variables
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.run import planning
 from understudy.run.job import Job
 from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
@@ -53,8 +54,11 @@ def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
-def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(share: float) -> None:
-    plan = planned(columns_share=share, guide=True)
+def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(
+    monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setattr(planning, "COLUMNS_SHARE", share)
+    plan = planned(guide=True)
     events = [charge.event for charge in plan.charges]
     weights = [1 / event.noise_multiplier**2 for event in events if isinstance(event, GaussianEvent)]
     assert len(weights) == len(events) == 7
@@ -99,9 +103,8 @@ def test_what_is_no_pair_is_one_error(pairs: str) -> None:
         ({"columns": "a=1..1000/999;b=1..1000/999; " + ";".join(f"c{n}=1..900/900" for n in range(7))}, "cells"),
         ({"columns": ";".join(f"c{n}" for n in range(65))}, "More than 64"),
         ({"columns": ";".join(f"c{n}=0..99/99" for n in range(6)), "column_pairs": "all"}, "too wide"),
-        ({"columns": None, "columns_share": 0.5}, "no columns"),
+        ({"columns": None, "column_pairs": "tree"}, "no columns"),
         ({"delta": "0"}, "needs a delta"),
-        ({"columns_share": 1}, "columns_share"),
         ({"label": "stars"}, "declared a second time"),
         ({"text": "stars"}, "typed column"),
     ],

@@ -97,7 +97,7 @@ class Guide:
 _KNOWN = 0.5
 _WARNING = (
     "The sums of some labels are mostly noise: the guide says little of what their texts mean. More records, fewer "
-    "labels, a larger epsilon or a higher --guide-share would help."
+    "labels or a larger epsilon would help."
 )
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Gone, GoneOnes, Parameters
+
+GUIDE_SHARE = 0.3
+"""Of the budget (of mu^2): what the guide gets."""
 
 
 class GuideParameters(Parameters):
     """The guide: noisy sums of the private texts' embeddings, by which texts are chosen."""
 
     guide: bool = False
-    """Release a guide beside what the method releases; it takes a share of the budget, and the embedder reads the
-    private texts."""
-    guide_share: float = Field(0.3, gt=0, lt=1)
-    """Share of the budget (of mu^2) that the guide gets; ``plan`` says what it buys."""
+    """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
+    the private texts. ``plan`` says what that buys."""
+
+    gone: ClassVar[GoneOnes] = {"guide_share": Gone(GUIDE_SHARE, "the guide gets 30 % of the budget (of mu^2)")}
 
 
 class ChoosingParameters(Parameters):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from understudy.methods.shared.guide.form import VECTOR_WEIGHT, guide_sensitivity
-from understudy.methods.shared.guide.parameters import GuideParameters
+from understudy.methods.shared.guide.parameters import GUIDE_SHARE
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -73,20 +73,19 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
 
 def recommendation(budget: Budget, *, labels: int, expected_records: int) -> Facts:
     """The share of the budget that a guide should get: 0 where it would be mostly noise and only cost."""
-    share = RECOMMENDED
+    share = GUIDE_SHARE
     multiplier = gaussian_split(budget, (share, 1 - share))[0]
     if _signal_to_noise(multiplier, expected_records / labels) < _LEAST:
         share = 0.0
-    return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide --guide-share)"),))
+    return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide)"),))
 
 
-RECOMMENDED = GuideParameters().guide_share
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
 _LEAST = 0.5
 _MOSTLY_NOISE = (
-    "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels, a larger "
-    "epsilon or a higher --guide-share."
+    "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels or a "
+    "larger epsilon."
 )
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Gone, GoneOnes, Parameters
 
 SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
+COLUMNS_SHARE = 0.3
+"""Of the budget (of mu^2): what the columns get."""
 
 
 class TablesParameters(Parameters):
     """The typed columns beside the text (--columns): released as noisy marginals."""
 
-    columns_share: float = Field(0.3, gt=0, lt=1)
-    """Share of the budget (of mu^2) that the columns get; ``plan`` says what it buys."""
     column_pairs: str = SELECTED
     """Pairs of columns whose joint histograms are measured: ``selected`` (those of which more is to be learnt than
     their noise costs, selected under privacy), ``tree`` (as few of them as connect all columns), ``all``, ``none``, or
     ``A*B,B*C``, which is public."""
+
+    gone: ClassVar[GoneOnes] = {"columns_share": Gone(COLUMNS_SHARE, "columns get 30 % of the budget (of mu^2)")}
 
 
 class RowsParameters(Parameters):

@@ -42,6 +42,7 @@ def plan_with_columns(
     *,
     variables: Variables,
     parameters: TablesParameters,
+    share: float,
     expected_records: int | None,
 ) -> Plan:
     """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own.
@@ -56,7 +57,7 @@ def plan_with_columns(
         charges = _charges(multipliers, variables, parameters)
         return Addition(charges, _forecast(charges, variables, expected_records))
 
-    shares = [parameters.columns_share * part for part in parts(variables, parameters).values()]
+    shares = [share * part for part in parts(variables, parameters).values()]
     return plan_beside(plan_method, budget, plan_columns, shares=shares, what="columns")
 
 
@@ -132,7 +133,7 @@ def _forecast(charges: Sequence[Charge], variables: Variables, expected_records:
         if error > _MOSTLY_NOISE:
             warnings = (
                 "The histograms of the columns would be mostly noise: declare fewer values or bins, or give them more "
-                "records, a larger epsilon or a higher --columns-share.",
+                "records or a larger epsilon.",
             )
     return Facts(tuple(entries), warnings)
 
