@@ -75,20 +75,12 @@ def test_a_release_of_an_older_version_is_read_where_its_values_hold_today(tmp_p
     older = replace(made, parameters={**gone(made.method), **shares, **made.parameters})
     older.save(tmp_path / "older.release")
     assert load_release(tmp_path / "older.release").parameters == older.parameters
-<<<<<<< HEAD
-    assert not gone(made.method).keys() & _parameters(older).keys(), "nor does a recipe name them"
+    assert not {*gone(made.method), *shares} & _parameters(older).keys(), "nor does a recipe name them"
     every = sorted(method_class(made.method).parameters.all_gone().items())
     free = {name: 7 for name, each in every if each.free}  # no released value rests on them
     replace(made, parameters={**made.parameters, **free}).save(tmp_path / "free.release")
     assert not free.keys() & _parameters(load_release(tmp_path / "free.release")).keys()
     name = next(name for name, each in every if not each.free)
-||||||| 0bc5cdd
-    assert not gone(made.method).keys() & _parameters(older).keys(), "nor does a recipe name them"
-    name = sorted(gone(made.method))[0]
-=======
-    assert not {*gone(made.method), *shares} & _parameters(older).keys(), "nor does a recipe name them"
-    name = sorted(gone(made.method))[0]
->>>>>>> opts
     replace(made, parameters={**made.parameters, name: 7}).save(tmp_path / "other.release")
     with pytest.raises(ReleaseError, match=f"older version. There is no parameter '{name}' any more"):
         load_release(tmp_path / "other.release")
@@ -107,49 +99,23 @@ def test_an_older_release_writes_the_texts_that_it_wrote(tmp_path: Path) -> None
         running.generate(tmp_path / "older.release", llm="none", records=8, shrinkage=True)
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
-    ("name", "value", "goes_on"),
-    [("vocabulary_share", 0.2, True), ("vocabulary_share", 0.3, False), ("shrinkage", False, True)],
+    ("other", "goes_on"),
+    [({}, True), ({"vocabulary_share": 0.3}, False), ({"keep_formulas": True}, False), ({"shrinkage": False}, True)],
 )
-||||||| 0bc5cdd
-@pytest.mark.parametrize(("value", "goes_on"), [(True, True), (False, False)])
-=======
-@pytest.mark.parametrize(
-    ("other", "goes_on"), [({}, True), ({"shrinkage": False}, False), ({"keep_formulas": True}, False)]
-)
->>>>>>> opts
 def test_a_run_of_an_older_version_goes_on_where_its_values_hold_today(
-<<<<<<< HEAD
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object, goes_on: bool
-||||||| 0bc5cdd
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: bool, goes_on: bool
-=======
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], goes_on: bool
->>>>>>> opts
 ) -> None:
     values, today = run_config(settings(tmp_path)), RunConfig.lasting.fget
     assert today is not None
     with monkeypatch.context() as patch:
-<<<<<<< HEAD
-        older = property(lambda config: {**today(config), **gone("dp-kps"), name: value})
-||||||| 0bc5cdd
-        older = property(lambda config: {**today(config), **gone("dp-kps"), "shrinkage": value})
-=======
         were = {name: each.was for name, each in OF_RUN.items()} | gone("dp-kps") | other
         older = property(lambda config: {**today(config), **were})
->>>>>>> opts
         patch.setattr(RunConfig, "lasting", older)
         first = running.run(values)
     if goes_on:
         assert running.run(values).columns == first.columns
     else:
-<<<<<<< HEAD
-        with pytest.raises(ResumeError, match=name):
-||||||| 0bc5cdd
-        with pytest.raises(ResumeError, match="shrinkage"):
-=======
         with pytest.raises(ResumeError, match="|".join(other)):
->>>>>>> opts
             running.run(values)
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
