@@ -163,8 +163,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
 
     def load_causal(*_: Any, **__: Any) -> Any:
-        config = sys._getframe(1).f_locals["config"]
-        trains = getattr(config, "method", "") in ("dp-finetune", "seq-pate")
+        job = sys._getframe(2).f_locals.get("job")  # of whoever needs the private model
+        trains = job is not None and job.method.name in ("dp-finetune", "seq-pate")
         return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
