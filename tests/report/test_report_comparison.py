@@ -16,7 +16,7 @@ from understudy.evaluate.synthetic import MOST_BYTES
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.report import comparison, grids, page, write_comparison, write_reports
+from understudy.report import grids, page, write_comparison, write_reports
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare, read_runs, together
 from understudy.run.outputs import OutputFolder
@@ -133,7 +133,7 @@ def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grids, "MOST_VALUES", 3)
-    monkeypatch.setattr(comparison, "MOST_VALUES", 3)
+    monkeypatch.setattr(page, "MOST_VALUES", 3)
     text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
     assert "30 more values are not shown: the page has the first 3 of each run." in text
     page = write_reports(OutputFolder(runs[0]), embedder=None).internal
@@ -148,7 +148,6 @@ def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
         raise ZeroDivisionError(PLANTED)
 
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
-    monkeypatch.setattr(comparison, "render", fail)
     monkeypatch.setattr(page, "render", fail)
     for write in (
         lambda: write_comparison(runs[:1], tmp_path / "c.html"),

@@ -405,7 +405,7 @@ def test_noisy_label_sizes_are_charged_drawn_once_and_never_leave_a_label_empty(
         return pay(receipt, name)
 
     monkeypatch.setattr(Receipt, "pay", counting)
-    made = run(tmp_path, label_sizes="noisy", label_share=0.3).release
+    made = run(tmp_path, label_sizes="noisy").release
     assert draws == ["labels", "votes-1", "votes-2"]
     assert all(sum(sizes) == 8 and min(sizes) >= 1 for sizes in chosen_by_label(made))
     noise = {charge["name"]: charge for charge in made.statement.to_json()["charges"]}

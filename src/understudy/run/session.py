@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.base.errors import ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
 from understudy.run.outputs import PROGRESS, OutputFolder
@@ -86,9 +87,12 @@ class Session:
     def as_begun(self, plan: Plan) -> Plan:
         """The plan with the charges that the folder's run began with, which are those that the ledger booked: another
         version or processor may compute the last digits of their noise otherwise."""
-        began = tuple(Charge.from_json(each) for each in self.store.charges) if self.begun else ()
-        same = [each.name for each in began] == [each.name for each in plan.charges]
-        return replace(plan, charges=began) if same else plan
+        began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
+        if [each.name for each in began] != [each.name for each in plan.charges]:
+            return plan
+        pairs = zip(plan.charges, began, strict=True)  # what a third party samples by itself has no other form
+        charges = tuple(own if isinstance(other.mechanism, Declared) else other for own, other in pairs)
+        return replace(plan, charges=charges)
 
     def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:

@@ -183,7 +183,8 @@ def test_gradients_are_those_of_ordinary_autograd_on_the_whole_model(
         block = faculty.block([row])
         expected = faculty.lora.gradient(lambda block=block: row_losses(causal, causal.network, block).sum())
         assert bool(expected.any()) is bool(shard)
-        assert float((found[number] - expected).norm()) <= 1e-6 * float(expected.norm())
+        # rounding of float32: one reads the last token too, so its rows have another length
+        assert float((found[number] - expected).norm()) <= 4e-6 * float(expected.norm())
 
 
 def test_a_teacher_goes_through_its_shard_again_and_again(llama: CausalModel) -> None:
