@@ -136,9 +136,9 @@ def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
     monkeypatch.setattr(page, "MOST_VALUES", 3)
     text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
     assert "30 more values are not shown: the page has the first 3 of each run." in text
-    page = write_reports(OutputFolder(runs[0]), embedder=None).internal
-    assert page is not None
-    assert "5 more values are not shown" in page.read_text("utf-8")
+    shown = write_reports(OutputFolder(runs[0]), embedder=None).internal
+    assert shown is not None
+    assert "5 more values are not shown" in shown.read_text("utf-8")
 
 
 def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
