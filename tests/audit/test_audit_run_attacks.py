@@ -95,6 +95,7 @@ def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, l
     labels = LabelSet(("a", "b"))
     plan = make_plan(parameters, Budget(2, "1e-6"), PublicFacts(Unit(), labels), vocabulary_size=1000)
     return SimpleNamespace(
+        method="dp-kps",
         parameters={**parameters.model_dump(), "seed": 0},
         statement=SimpleNamespace(charges=plan.charges),
         schema=SimpleNamespace(labels=labels.names, label_set=labels),

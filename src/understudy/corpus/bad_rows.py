@@ -104,7 +104,7 @@ _ELSE = {
     BadRow.TOOL_CALL: "; a call has a function with a name and its arguments as JSON, and all calls of a turn are "
     "answered right behind it by turns of the role tool, unless the dialogue ends",
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
-    BadRow.LONG_CELL: "; cells have at most 1 MiB, unless read_corpus (in Python) is given other max_cell_bytes",
+    BadRow.LONG_CELL: "; cells have at most a mebibyte, unless read_corpus (in Python) is given other max_cell_bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
     BadRow.QUOTES: "; if quotes are characters like others, choose --quotes none",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",

@@ -21,8 +21,7 @@ _RUNS = (
 )
 _SECRETS = ("12-", "1 ", "a@", "a.", "::", "www.a,", "2000-01-01/", "4111 1111 ", "GB29", "(1) ")
 _READERS = {
-    "a shown text": "predicting._shown(text, 'text', (), ('\\n\\n',))",
-    "a shown record": "predicting._shown(text, 'lines', ('a', 'b'), ('\\n\\n',))",
+    "a shown text": "predicting._shown(text, ('\\n\\n',))",
     "a pattern of a prompt": "predicting._fill(text, {'a': 'b'})",
     "a clause of a prompt": "fill_in(text, {'a': 'b'})",
     "an answer": "tidy(Completion(text, 'length', 1, 1))",
@@ -33,7 +32,6 @@ _READERS = {
     "words": "split_words(text)",
     "words of any script": "split_words('\\u00e9' + text)",
     "pieces": "pieces(fold(text))",
-    "lines of a record": "RecordCheck(('a', 'b'), None, 'lines')(text)",
     "a record": "RecordCheck(('a', 'b'))(text)",
     "secrets": "SecretFinder(detectors=make_detectors(BUILT_IN)).find(text)",
 }
@@ -41,11 +39,6 @@ _IMPORTS = """
 import numpy as np
 from understudy.corpus.secrets.detectors import BUILT_IN, make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.text import fold, pieces
-from understudy.methods.shared.evolution.variation import with_blanks
-from understudy.text.prompts import predicting
-from understudy.text.prompts.evolving import fill_in
-from understudy.text.writing.answers import tidy
 from understudy.corpus.spelling import fold, pieces
 from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.text.prompts import predicting
