@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from local_fixtures import make_bert, make_llama
 
 from understudy.base.errors import ConfigError, ModelError
-from understudy.cli.manage import models
+from understudy.cli import cli
 from understudy.models.catalog import language_note, load_chat, load_embedder
 
 
@@ -137,7 +137,7 @@ def test_naming_models_imports_no_heavy_package() -> None:
 
 
 def test_the_list_shows_licence_language_and_what_is_here(empty_cache: Path) -> None:
-    shown = CliRunner().invoke(models, ["list", "--verify"])
+    shown = CliRunner().invoke(cli, ["models", "list", "--verify"])
     assert shown.exit_code == 0
     assert shown.output.count("Apache-2.0") == 2
     assert "smollm2-135m-instruct" in shown.output
@@ -147,24 +147,24 @@ def test_the_list_shows_licence_language_and_what_is_here(empty_cache: Path) -> 
 
 
 def test_the_list_names_third_parties(provider: None) -> None:
-    assert "acme:NAME comes from acme_models:provider" in CliRunner().invoke(models, ["list"]).output
+    assert "acme:NAME comes from acme_models:provider" in CliRunner().invoke(cli, ["models", "list"]).output
 
 
 def test_pull_takes_a_folder(tmp_path: Path, empty_cache: Path) -> None:
-    done = CliRunner().invoke(models, ["pull", "builtin", "--from", str(tmp_path)])
+    done = CliRunner().invoke(cli, ["models", "pull", "builtin", "--from", str(tmp_path)])
     assert isinstance(done.exception, ModelError)
     assert "holds no" in str(done.exception)
 
 
 def test_check_says_what_a_local_model_can_do(tmp_path: Path) -> None:
-    done = CliRunner().invoke(models, ["check", f"hf:{make_llama(tmp_path)}"])
+    done = CliRunner().invoke(cli, ["models", "check", f"hf:{make_llama(tmp_path)}"])
     assert done.exception is None
     assert "answers: yes" in done.output
     assert "honours max tokens: yes" in done.output
 
 
 def test_check_of_an_endpoint_where_nobody_is_ends_in_an_error() -> None:
-    done = CliRunner().invoke(models, ["check", "openai:small", "--base-url", "http://127.0.0.1:9/v1"])
+    done = CliRunner().invoke(cli, ["models", "check", "openai:small", "--base-url", "http://127.0.0.1:9/v1"])
     assert done.output == ""  # the error says it
     assert isinstance(done.exception, ModelError)
     assert done.exception.problem == "The endpoint does not answer: no connection could be made."
