@@ -234,13 +234,13 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
         Composition((*others, SubsampledGaussianEvent(found, rate, tokens))).epsilon(float(budget.delta))
         > budget.epsilon
     ):
-        found *= TOLERANCE_UP
+        found *= _ONE_MORE_TOLERANCE
     return found
 
 
 _MORE = 2.0**20
 """Noise may take so many times as much, beside other events or where the losses of a step are finer than their grid."""
-TOLERANCE_UP = 1 + TOLERANCE
+_ONE_MORE_TOLERANCE = 1 + TOLERANCE
 
 
 def coarse_excess(budget: Budget, event: SubsampledGaussianEvent, others: tuple[GaussianEvent, ...]) -> float:
@@ -276,7 +276,7 @@ def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
     if budget.delta > 0:
         each = edge(excess, near=each, safe=each * (1 - TOLERANCE), unsafe=most) or each
     while excess(each) > 0:
-        each /= TOLERANCE_UP
+        each /= _ONE_MORE_TOLERANCE
     return _before_sampling(each, rate)
 
 
