@@ -26,7 +26,7 @@ from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import load_template
 from understudy.text.writing.writer import Writer

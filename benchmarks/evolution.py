@@ -36,7 +36,7 @@ from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_l
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.cached import CachedChat
 from understudy.models.types import ChatModel
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import load_template
 from understudy.text.writing.writer import Writer

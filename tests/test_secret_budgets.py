@@ -11,10 +11,9 @@ from understudy.base.errors import ConfigError
 from understudy.cli.make import _forecast
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run.forecast import Forecast
 from understudy.run.settings import RunConfig, run_config

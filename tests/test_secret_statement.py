@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from understudy.privacy.events import GaussianEvent, MixtureEvent
-from understudy.privacy.guarantee import normal_quantile, phi_bar
+from understudy.privacy.exact import round_up
+from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release.statement import NOT_PRIVATE, PRIORS, Sealed, SecretPromise, Statement
-from understudy.release.statement.rounding import round_up
 
 BUDGET = SecretBudget("1e-4", "1e-3")
 ALL_DRAWN = MixtureEvent(5 * 1.5905, (((1.0, 5),),))

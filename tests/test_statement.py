@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, PureEvent
+from understudy.privacy.exact import round_up
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
@@ -23,7 +24,6 @@ from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
 from understudy.release.statement import DELTAS, NOT_PRIVATE, EpsilonPromise, Sealed, Statement
 from understudy.release.statement.form import StatementForm, load_statement
-from understudy.release.statement.rounding import round_up
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 

@@ -35,8 +35,7 @@ _PUBLIC = {
         "understudy.methods.guided_evolution.method": "GuidedEvolution",
         "understudy.methods.sec_pe.method": "SecPE",
         "understudy.evaluate.metrics.results": "Evaluation",
-        "understudy.privacy.guarantee": "Budget",
-        "understudy.privacy.secrets.budget": "SecretBudget",
+        "understudy.privacy.guarantee": "Budget SecretBudget",
         "understudy.release": "Release",
         "understudy.report": "ReportPaths",
         "understudy.run.forecast": "Forecast",
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
     from understudy.methods.sec_pe.method import SecPE as SecPE
     from understudy.methods.seq_pate.method import SeqPATE as SeqPATE
     from understudy.privacy.guarantee import Budget as Budget
-    from understudy.privacy.secrets.budget import SecretBudget as SecretBudget
+    from understudy.privacy.guarantee import SecretBudget as SecretBudget
     from understudy.release import Release as Release
     from understudy.release.statement import Statement as Statement
     from understudy.report.page import ReportPaths as ReportPaths

@@ -23,8 +23,7 @@ from understudy.corpus import Corpus, Label, OnBadRow, TableSource, is_frame, re
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
 from understudy.privacy.exact import Number
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
 from understudy.run.baseline import write_baseline

@@ -5,11 +5,10 @@ from __future__ import annotations
 from understudy.ledger import Ledger, rows
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_from_json
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Seal
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 RECORD = Unit("record")

@@ -18,7 +18,7 @@ from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
-from understudy.ledger.schema import metadata
+from understudy.ledger.rows import metadata
 from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9")

@@ -11,8 +11,7 @@ from ledger_plans import CAP, RECORD, SECRET, SECRET_CAP, pure_plan, secret_plan
 from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import Ledger
 from understudy.privacy.events import event_from_json
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit
 
 

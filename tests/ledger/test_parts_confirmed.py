@@ -14,7 +14,7 @@ from ledger_plans import CAP, RECORD, pure_plan
 
 from understudy.base.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
-from understudy.ledger.schema import draws
+from understudy.ledger.rows import draws
 from understudy.ledger.store import RunStore
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.plan import Receipt

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from understudy.base.errors import PrivacyError
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending, gaussian_split, renyi_epsilon
 from understudy.privacy.events import GaussianEvent, MixtureEvent, ZCDPEvent
-from understudy.privacy.guarantee import ZCDP, Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import ZCDP, Budget, SecretBudget
 
 
 def run(epsilon: object, delta: object = 0) -> Spending:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.exact import as_typed, exact
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.run.settings import RunConfig, read_config
 
 NO_NUMBERS = [

@@ -9,10 +9,9 @@ import pytest
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_to_json
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan, Receipt
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(2, "1e-6")

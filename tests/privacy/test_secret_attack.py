@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.privacy.events import Inclusion
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.secrets.bounds import poisson_binomial
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 
 BUDGET = SecretBudget("0.01", "0.1")

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.guarantee import normal_quantile, phi_bar
+from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import (
     LEAST_NOISE,
     blow_up,
     poisson_binomial,
     smallest,
 )
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate, posterior
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")

@@ -15,11 +15,9 @@ from scipy import stats
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent, ZCDPEvent
-from understudy.privacy.guarantee import normal_quantile, phi_bar
-from understudy.privacy.secrets.bounds import poisson_binomial
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
+from understudy.privacy.secrets.bounds import Draws, best_test, poisson_binomial
 from understudy.privacy.secrets.composition import calibrate, posterior, secret_split
-from understudy.privacy.secrets.losses import Draws, best_test
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 ALWAYS: Inclusion = ((1.0, 1),)

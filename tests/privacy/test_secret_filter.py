@@ -16,9 +16,8 @@ from scipy.special import logsumexp
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Spending
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent, ZCDPEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.secrets.bounds import poisson_binomial
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import (
     ORDERS,
     SecretFilter,

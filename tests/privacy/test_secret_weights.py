@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, csr_array
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.events import MixtureEvent
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.secrets.composition import calibrate, posterior
 from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
 

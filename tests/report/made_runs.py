@@ -19,10 +19,9 @@ from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
 from understudy.evaluate.synthetic import table_sha256
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement

@@ -42,7 +42,7 @@ class Moment:
 
 _STORE, _LEDGER = "understudy.ledger.store.database:Database.transaction", "understudy.ledger.database:Database.write"
 _PUT = "understudy.ledger.store.database:AnswerStore.put_many"
-_KEEP, _CONFIRM = "understudy.ledger.store.run_store:RunStore.keep", "understudy.ledger.ledger:Ledger.confirm"
+_KEEP, _CONFIRM = "understudy.ledger.store:RunStore.keep", "understudy.ledger.ledger:Ledger.confirm"
 MOMENTS = {
     # values that are paid for
     "a value is drawn": Moment(_KEEP, "before", 1),

@@ -20,10 +20,9 @@ from understudy.privacy.events import (
     ZCDPEvent,
 )
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement

@@ -20,12 +20,11 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.methods.shared.queries.counts import LabelCounts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan, Receipt
 from understudy.privacy.sealed import NoiseOrigin, SealedValue
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.unit import Unit
 from understudy.run.measuring import Measurements

@@ -64,7 +64,7 @@ def crash_before_and_after(monkeypatch: pytest.MonkeyPatch, moment: int) -> None
 
     for name in STEPS[:2]:
         monkeypatch.setattr(aside, name, stepping(getattr(aside, name)))
-    monkeypatch.setattr("understudy.ledger.store.run_store.remove_orphans", stepping(aside.remove_orphans))
+    monkeypatch.setattr("understudy.ledger.store.remove_orphans", stepping(aside.remove_orphans))
     for name in STEPS[3:]:
         monkeypatch.setattr(Path, name, stepping(getattr(Path, name)))
 

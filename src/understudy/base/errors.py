@@ -93,3 +93,8 @@ class PrivacyError(UnderstudyError):
     """A privacy rule would be broken: a mechanism without its charge, say."""
 
     exit_code = 9
+
+
+def bug(problem: str, rule: str = "", kind: type[UnderstudyError] = PrivacyError) -> UnderstudyError:
+    """The error for what only a mistake in a method's code can cause; ``rule`` is what the code should keep to."""
+    return kind(problem, f"This is a bug in the method{': ' * bool(rule)}{rule}.")

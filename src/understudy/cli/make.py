@@ -30,8 +30,8 @@ from understudy.corpus.header import read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.parameters import ChoosingParameters
 from understudy.methods.shared.tables.parameters import RowsParameters
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.baseline import BaselineParameters, write_baseline

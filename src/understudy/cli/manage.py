@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from understudy.ledger import Dataset, Ledger
     from understudy.models.probe import ProbeReport
     from understudy.privacy.accountant import CrossRunRule
-    from understudy.privacy.guarantee import Budget
-    from understudy.privacy.secrets.budget import SecretBudget
+    from understudy.privacy.guarantee import Budget, SecretBudget
     from understudy.run.job import Table
     from understudy.run.settings import Groups
 
@@ -136,7 +135,7 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
 @_location_option
 def history(name: str, *, as_json: bool, location: str | None) -> None:
     """The runs that the dataset NAME was charged for, and the raises of its cap."""
-    from understudy.ledger.words import both
+    from understudy.ledger.values import both
 
     with _ledger(location) as book:
         entries = book.history(name)
@@ -197,7 +196,7 @@ def _state_json(dataset: Dataset, spent: Budget | SecretBudget | None, remaining
 def _summary(
     dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None
 ) -> tuple[str, ...]:
-    from understudy.ledger.words import both, unit_words, what_remains
+    from understudy.ledger.values import both, unit_words, what_remains
 
     return (
         dataset.name,

@@ -392,8 +392,7 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
 
 def _ledger_of_run(folder: OutputFolder) -> str | None:
     """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
-    from understudy.ledger.store import RunStore
-    from understudy.ledger.store.run_store import FILE
+    from understudy.ledger.store import FILE, RunStore
 
     if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
         return None

@@ -13,9 +13,8 @@ from understudy.ledger import rows
 from understudy.ledger.values import Balance, Dataset, canonical, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan, require_budget_of
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import sqlalchemy as sa
 
 from understudy.base.errors import LedgerError, PrivacyError
-from understudy.ledger import admission, rows, schema
+from understudy.ledger import admission, rows
 from understudy.ledger.database import Database
 from understudy.ledger.location import (
     begins_by_itself,
@@ -23,14 +23,13 @@ from understudy.ledger.location import (
     parse_location,
     require_one_name,
 )
-from understudy.ledger.schema import datasets, draws, entries
+from understudy.ledger.rows import datasets, draws, entries
 from understudy.ledger.values import Balance, Dataset, Entry, Sketch, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.events import event_from_json
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Seal, charge_of
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 BEGINNING_SECONDS = 3  # which beginning a ledger does not take
@@ -71,9 +70,9 @@ class Ledger:
             else:
                 _begin(self._database, strict=False)
             settings = self._settings()
-        if settings is not None and settings.version < schema.VERSION:
+        if settings is not None and settings.version < rows.VERSION:
             with self._database.write() as connection:
-                schema.upgrade(connection)
+                rows.upgrade(connection)
             settings = self._settings()
         if settings is None:
             raise LedgerError(
@@ -104,7 +103,7 @@ class Ledger:
         ledger = cls(location)
         if strict is not None and strict != ledger.strict:
             with ledger._write() as connection:
-                schema.set_strict(connection, strict=strict)
+                rows.set_strict(connection, strict=strict)
         return ledger
 
     def __enter__(self) -> Ledger:
@@ -126,13 +125,13 @@ class Ledger:
     def strict(self) -> bool:
         """Whether a run on a dataset that is not open is refused, and does not open it with its own budget."""
         with self._read() as connection:
-            return schema.is_strict(connection)
+            return rows.is_strict(connection)
 
     @property
     def strict_changes(self) -> tuple[tuple[datetime, bool], ...]:
         """When the ledger was made strict (True), or no longer (False), in order."""
         with self._read() as connection:
-            settings = schema.read_meta(connection)
+            settings = rows.read_meta(connection)
         return () if settings is None else settings.strict_changes
 
     def open_dataset(
@@ -171,7 +170,7 @@ class Ledger:
                         f"Keep these values; a cap can be raised with: {admission.raising(known)}",
                     )
                 return known
-            if not by_hand and schema.is_strict(connection):
+            if not by_hand and rows.is_strict(connection):
                 raise admission.not_opened(name, unit)
             connection.execute(
                 sa.insert(datasets).values(
@@ -379,7 +378,7 @@ class Ledger:
             rows.add_sketch(connection, name, sketch)
             return rows.similar(connection, name, sketch)
 
-    def _settings(self) -> schema.Meta | None:
+    def _settings(self) -> rows.Meta | None:
         """The ledger's own settings, None where there is no ledger."""
         file = self._database.file
         if file is not None:
@@ -387,7 +386,7 @@ class Ledger:
                 return None
             require_one_name(file)
         with self._database.read() as connection:
-            return schema.read_meta(connection)
+            return rows.read_meta(connection)
 
     @contextmanager
     def _read(self) -> Iterator[sa.Connection]:
@@ -405,7 +404,7 @@ class Ledger:
 
     def _require_same(self, connection: sa.Connection) -> None:
         """See that no other ledger took this one's place since it was opened."""
-        if schema.read_id(connection) != self.id:
+        if rows.read_id(connection) != self.id:
             raise LedgerError(
                 f"At {self.location} is another ledger than the one that was opened.",
                 f"Put the one with the id {self.id} back (is its drive mounted?), then run the same command again.",
@@ -427,8 +426,8 @@ def _begin(database: Database, *, strict: bool) -> None:
         require_one_name(database.file)
         if database.file.exists():
             with database.read() as connection:
-                if schema.read_meta(connection) is not None:  # else an empty file; another program's is an error
+                if rows.read_meta(connection) is not None:  # else an empty file; another program's is an error
                     return
     with database.write(create=True) as connection:
-        if schema.read_meta(connection) is None:
-            schema.create(connection, strict=strict)
+        if rows.read_meta(connection) is None:
+            rows.create(connection, strict=strict)

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from understudy.base.columns import Column
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, bug
 from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import Prompts, PromptTemplate
@@ -48,7 +47,7 @@ def needed(value: T | None) -> T:
     Raises ConfigError if it is not there, as the method did not say so.
     """
     if value is None:
-        raise ConfigError("The method uses what its needs do not name.", "This is a fault of the method: add it there.")
+        raise bug("The method uses what its needs do not name.", "add it there", ConfigError)
     return value
 
 
@@ -223,7 +222,7 @@ class Method(ABC):
     private: ClassVar[bool] = True
     """False for a yardstick without privacy: it runs only where the user says that there is no noise."""
     protects_secrets: ClassVar[bool] = False
-    """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; a method that cannot is
+    """Whether it can be run with a :class:`~understudy.privacy.guarantee.SecretBudget`; a method that cannot is
     never given one."""
 
     @property

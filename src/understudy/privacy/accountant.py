@@ -32,12 +32,12 @@ from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
     Budget,
+    SecretBudget,
     gaussian_noise_multiplier,
     normal_quantile,
     phi_bar,
 )
 from understudy.privacy.search import to_the_last_bit
-from understudy.privacy.secrets.budget import SecretBudget
 
 CrossRunRule = Literal["basic", "rdp"]
 

@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 from collections.abc import Mapping
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 from understudy.base.errors import ConfigError
@@ -88,6 +88,16 @@ def as_typed(number: Fraction) -> str:
     if Fraction(found) != number:
         found = Context(prec=17).plus(found)
     return str(found.normalize(whole)).lower()
+
+
+def round_up(value: float) -> str:
+    """Four digits, never less than the value."""
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
+
+
+def in_a_hundred(rate: float) -> str:
+    """A rate in percent, never less than it is."""
+    return round_up(min(100 * rate, 100.0))
 
 
 def _within(

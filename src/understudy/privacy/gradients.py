@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget
@@ -136,9 +136,9 @@ class Steps:
         Raises PrivacyError if the last sample has not been summed, or no step is left.
         """
         if self._sampled or self.left < 1:
-            raise PrivacyError(
+            raise bug(
                 "A sample was asked for, but no step is left or the last sample was not summed.",
-                "This is a fault of the method: each step has one sample of its own.",
+                "each step has one sample of its own",
             )
         self._sampled = True
         return self._source.include(np.full(units, self._mechanism.rate))
@@ -153,9 +153,9 @@ class Steps:
         Raises PrivacyError where the run has noise, and so a promise.
         """
         if self._source.origin != "none" or not self._sampled:
-            raise PrivacyError(
+            raise bug(
                 "A step was to be taken without noise in a run that has noise.",
-                "This is a fault of the method: only a run that is stamped NOT PRIVATE may do so.",
+                "only a run that is stamped NOT PRIVATE may do so",
             )
         self._sampled = False
         self.left -= 1
@@ -166,15 +166,12 @@ class Steps:
         Raises PrivacyError if nothing was sampled for this step, or the query may move further than was charged.
         """
         if not self._sampled:
-            raise PrivacyError(
-                "A noisy sum was asked for without a sample of its own.",
-                "This is a fault of the method: each step has one sample, taken anew.",
-            )
+            raise bug("A noisy sum was asked for without a sample of its own.", "each step has one sample, taken anew")
         paid = self._mechanism.sensitivity
         if not query.sensitivity.within(paid, "gaussian"):
-            raise PrivacyError(
+            raise bug(
                 "A gradient query is not the one that was planned: its sensitivity or grid is another.",
-                "This is a fault of the method: clip to the clipping norm of the mechanism.",
+                "clip to the clipping norm of the mechanism",
             )
         exact = exact_sum(query, data)
         self._sampled = False

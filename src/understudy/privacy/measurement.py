@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import PrivacyError
+from understudy.base.errors import PrivacyError, bug
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import NoiseSource
 
@@ -135,14 +135,14 @@ def measure(
         size in (None, found) for size, found in zip(mechanism.shape, query.shape, strict=True)
     )
     if not planned or not moved.within(mechanism.sensitivity, mechanism.noise):
-        raise PrivacyError(
+        raise bug(
             "A query is not the one that was planned: its sensitivity, grid or shape is another.",
-            "This is a fault of the method: plan each sum with the sensitivity that its query states.",
+            "plan each sum with the sensitivity that its query states",
         )
     if isinstance(mechanism, SampledSum) != (rates is not None):
-        raise PrivacyError(
+        raise bug(
             "Only a sum over sampled records has rates, and it needs them.",
-            "This is a fault of the method: give the rates to the sums that were planned with some.",
+            "give the rates to the sums that were planned with some",
         )
     if isinstance(mechanism, SampledSum):
         assert rates is not None
@@ -176,18 +176,17 @@ def _added(total: NDArray[np.int64], sums: NDArray[np.int64]) -> NDArray[np.int6
     """Their sum, in which nothing is broadcast and nothing wraps."""
     added = np.add(total, _checked(sums, total.shape), out=np.empty_like(total))
     if (((total ^ added) & (sums ^ added)) < 0).any():  # both have another sign than what they add up to
-        raise PrivacyError(
-            "A sum does not fit into 64-bit integers.",
-            "This is a fault of the method: a query states entries that fit, whatever the data holds.",
+        raise bug(
+            "A sum does not fit into 64-bit integers.", "a query states entries that fit, whatever the data holds"
         )
     return added
 
 
 def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
     if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.shape != shape:
-        raise PrivacyError(
+        raise bug(
             "A query answered with the wrong type or shape.",
-            "This is a fault of the method: a query returns int64 sums of its stated shape whatever the data holds.",
+            "a query returns int64 sums of its stated shape whatever the data holds",
         )
     return sums
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, bug
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.noise import NoiseKind, NoiseSource
@@ -113,7 +113,7 @@ class Sensitivity:
         if noise == "gaussian":
             return self.l2
         if self.l1 is None:
-            raise PrivacyError("A sum without an L1 sensitivity has Laplace noise.", "This is a fault of the method.")
+            raise bug("A sum without an L1 sensitivity has Laplace noise.")
         return self.l1
 
     def within(self, paid: Sensitivity, noise: NoiseKind) -> bool:
@@ -236,19 +236,16 @@ class SampledSum:
             PrivacyError: if a rate is no probability, or one rate for all is not that of ``inclusion``.
         """
         if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
-            raise PrivacyError(
-                "Records would be sampled with a rate that is no probability.",
-                "This is a fault of the method: its rates must lie in [0, 1].",
-            )
+            raise bug("Records would be sampled with a rate that is no probability.", "its rates must lie in [0, 1]")
         if not isinstance(rates, float) and self.incidence is None:
-            raise PrivacyError(
+            raise bug(
                 "Records would be sampled with rates of their own, and the plan states one for all.",
-                "This is a fault of the method: rates per record follow from an incidence that the plan names.",
+                "rates per record follow from an incidence that the plan names",
             )
         if isinstance(rates, float) and {rate for secret in self.inclusion for rate, _ in secret} != {rates}:
-            raise PrivacyError(
+            raise bug(
                 "Records would be sampled with another rate than the event states.",
-                "This is a fault of the method: its sampler and its event disagree.",
+                "its sampler and its event disagree",
             )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import PrivacyError
+from understudy.base.errors import bug
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin
 
 M = TypeVar("M")
@@ -76,10 +76,7 @@ class PaidInParts(Generic[M]):
     def _once(self, part: str) -> None:
         with self._lock:
             if part in self._opened:
-                raise PrivacyError(
-                    f"The charge for {part} is counted twice.",
-                    "This is a fault of the method: all of a part comes from one counter.",
-                )
+                raise bug(f"The charge for {part} is counted twice.", "all of a part comes from one counter")
             self._opened.add(part)
 
 
@@ -179,9 +176,9 @@ class InsecureNoNoise(_SystemCoins):
 def require_utilities(utilities: NDArray[np.int64]) -> None:
     """See that there is a vector of 64-bit integers to choose from. Raises PrivacyError if there is not."""
     if utilities.dtype != np.int64 or utilities.ndim != 1 or not utilities.size:
-        raise PrivacyError(
+        raise bug(
             "There is nothing to choose from, or its utilities are no vector of 64-bit integers.",
-            "This is a fault of the method: it sums integers over one candidate or more.",
+            "it sums integers over one candidate or more",
         )
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, pure_split
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.exact import require_positive
@@ -162,9 +162,9 @@ class LabelTokens:
         Raises PrivacyError if the last sample has not chosen its token, or no token is left.
         """
         if self._sampled or self.left < 1:
-            raise PrivacyError(
+            raise bug(
                 "A sample was asked for, but no token is left or the last sample has not chosen one.",
-                "This is a fault of the method: each token has one sample of its own.",
+                "each token has one sample of its own",
             )
         self._sampled = True
         included = self._source.include(np.full(units, self._mechanism.rate))
@@ -185,17 +185,14 @@ class LabelTokens:
             PrivacyError: if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
         """
         if not self._sampled:
-            raise PrivacyError(
-                "A token was asked for without a sample of its own.",
-                "This is a fault of the method: each token has a sample of its own.",
-            )
+            raise bug("A token was asked for without a sample of its own.", "each token has a sample of its own")
         require_utilities(sums)
         gaussian = self._mechanism.noise == "gaussian"
         most = self._mechanism.subsets * (self._mechanism.grid if gaussian else 1)
         if sums.min() < 0 or sum(sums.tolist()) > most:
-            raise PrivacyError(
+            raise bug(
                 "The subsets say more than they may: their sum is not within its grid.",
-                "This is a fault of the method: a subset's integers are 0 or more and sum to its grid at most.",
+                "a subset's integers are 0 or more and sum to its grid at most",
             )
         self._sampled = False
         self.spent += 1

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.exact import require_nonnegative, require_positive
@@ -310,10 +310,7 @@ class BatchTokens:
         """
         if not self._is_open:
             if self._vector is None or self.runs_left < 1:
-                raise PrivacyError(
-                    "No run of the test is left to this batch.",
-                    "This is a fault of the method: it asks whether it can test first.",
-                )
+                raise bug("No run of the test is left to this batch.", "it asks whether it can test first")
             self.runs_spent += 1
             self._run = self._vector.begin(self._source)
         assert self._run is not None
@@ -329,9 +326,7 @@ class BatchTokens:
             PrivacyError: if no private token is left, or the utilities are no such vector.
         """
         if self.left < 1:
-            raise PrivacyError(
-                "No private token is left to this batch.", "This is a fault of the method: it counts before each token."
-            )
+            raise bug("No private token is left to this batch.", "it counts before each token")
         self.tokens_spent += 1
         return self._source.choose(utilities, scale=self._mechanism.scale)
 

@@ -16,8 +16,8 @@ from understudy.privacy.events import (
     SubsampledPureEvent,
     ZCDPEvent,
 )
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Charge
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release.statement import Statement
 
 MOST_SECONDS = 60.0

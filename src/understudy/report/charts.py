@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from understudy.evaluate.metrics.overview import Point, Profile
 from understudy.evaluate.metrics.value import REAL, REAL_ALL, SYNTHETIC, MetricValue
-from understudy.release.statement.rounding import in_a_hundred
+from understudy.privacy.exact import in_a_hundred
 from understudy.report.comparison import Comparison
 from understudy.report.grids import FLOORS, REFERENCES, Grid, table_words, training_words
 from understudy.report.numbers import cut, percent, short, span

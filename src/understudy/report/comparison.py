@@ -15,8 +15,7 @@ from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.evaluate.synthetic import read_evaluation, read_released, release_named_in
 from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release.statement import Statement
 from understudy.report.contents import read_statement
 from understudy.report.grids import (

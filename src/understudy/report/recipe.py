@@ -14,7 +14,7 @@ from understudy.evaluate.synthetic import SyntheticText
 from understudy.methods.base import Needs
 from understudy.methods.registry import method_class
 from understudy.privacy.exact import as_typed
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.run.settings import RunConfig

@@ -16,10 +16,9 @@ from understudy.evaluate.metrics.overview import Overview
 from understudy.evaluate.metrics.value import HOLDOUT, MAJORITY, REAL_ALL, MetricValue
 from understudy.evaluate.synthetic import SyntheticText
 from understudy.privacy.accountant import Composition
-from understudy.privacy.exact import as_typed
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.exact import as_typed, in_a_hundred, round_up
+from understudy.privacy.guarantee import SecretBudget
 from understudy.release.statement import FALSE_ALARMS, Statement
-from understudy.release.statement.rounding import in_a_hundred, round_up
 from understudy.report.budget import MOST_SECONDS, seconds_of_losses, spending, tradeoff
 from understudy.report.charts import (
     bars,

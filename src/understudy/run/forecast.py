@@ -11,8 +11,8 @@ from understudy.methods.base import Method
 from understudy.methods.shared.guide.plan import GUIDE, recommendation
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.run.generating import template_of
 from understudy.run.job import Chat, Job, Promise, Texts, Wanted
 from understudy.run.planning import make_plan

@@ -27,7 +27,7 @@ from understudy.methods.shared.tables.parameters import ALL, RowsParameters, Tab
 from understudy.methods.shared.tables.variables import Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.privacy.exact import as_typed
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig

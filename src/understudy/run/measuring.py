@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
+from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning, bug
 from understudy.corpus import Corpus
 from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
@@ -95,9 +95,9 @@ class Measurements:
             LedgerError: if another value of this name was used before, by a copy of the run's folder.
         """
         if charge_of(name) == name or charge_of(name) not in self.opened:
-            raise PrivacyError(
+            raise bug(
                 f"{name!r} is no part of a charge that was opened.",
-                "This is a fault of the method: sums are measured, and parts are sealed after their charge is opened.",
+                "sums are measured, and parts are sealed after their charge is opened",
             )
         return self._sealed(name, make)
 
@@ -125,9 +125,9 @@ class Measurements:
         Raises PrivacyError if a charge pays for values of this name: they are sealed.
         """
         if charge_of(name) in {charge.name for charge in self.plan.charges} | _OF_THE_RUN:
-            raise PrivacyError(
+            raise bug(
                 f"{name!r} is a value that a charge pays for, or one of the run's own.",
-                "This is a fault of the method: what is paid for is sealed, and the run's own names are not taken.",
+                "what is paid for is sealed, and the run's own names are not taken",
             )
         if self.ledger is None:
             return self.store.keep_once(name, make)

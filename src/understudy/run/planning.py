@@ -9,9 +9,8 @@ from understudy.methods.shared.guide.parameters import GUIDE_SHARE
 from understudy.methods.shared.guide.plan import plan_with_guide
 from understudy.methods.shared.tables.parameters import COLUMNS_SHARE, TablesParameters
 from understudy.methods.shared.tables.plan import plan_with_columns
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release.statement.form import require_readable_charges
 from understudy.run.job import Promise, Table
 

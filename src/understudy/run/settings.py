@@ -27,9 +27,8 @@ from understudy.methods.shared.guide.parameters import ChoosingParameters, Guide
 from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.text.prompts.parameters import WritingParameters
 

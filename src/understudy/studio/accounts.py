@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from understudy.base.errors import LedgerError
 from understudy.ledger import Balance, Dataset, Ledger, default_location
-from understudy.ledger.words import both, numbers, unit_words, what_remains
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.ledger.values import both, numbers, unit_words, what_remains
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.studio.curves import Step, account_chart
 
 

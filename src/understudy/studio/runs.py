@@ -20,8 +20,7 @@ from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
 from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release.statement import Statement
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare as epsilon_comparisons

@@ -12,9 +12,16 @@ import numpy as np
 from understudy.audit.mechanisms.bounds import ErrorLimits, Floats
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
-from understudy.privacy.guarantee import GDP, ZCDP, Budget, gaussian_noise_multiplier, normal_quantile, phi_bar
+from understudy.privacy.guarantee import (
+    GDP,
+    ZCDP,
+    Budget,
+    SecretBudget,
+    gaussian_noise_multiplier,
+    normal_quantile,
+    phi_bar,
+)
 from understudy.privacy.search import to_the_last_bit
-from understudy.privacy.secrets.budget import SecretBudget
 
 Curve = Literal["Gaussian", "sampled Gaussian", "zCDP"]
 

@@ -40,12 +40,11 @@ from understudy.methods.shared.tables.plan import column_charges
 from understudy.methods.shared.tables.selection import shares
 from understudy.methods.shared.tables.variables import Variables
 from understudy.privacy.accountant import Composition, gaussian_split
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum, SampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.secrets.bounds import poisson_binomial
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher

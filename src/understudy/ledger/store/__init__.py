@@ -1,7 +1,402 @@
-"""The run store: one run's plan, its noisy values and the answers it paid for, durable, in ``private/``."""
+"""The durable state of one run: what makes a resumed run spend, sample and pay nothing twice.
 
-from understudy.ledger.store.database import AnswerStore
-from understudy.ledger.store.folder import is_in_use
-from understudy.ledger.store.run_store import RunStore
+What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
+language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
+them again. It says nothing to whoever lacks the ledger's key, and stays in ``private/``.
+
+A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
+from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run
+with a promise can take their values up (``docs/decisions/021``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from understudy.base.errors import PrivacyError, ResumeError
+from understudy.base.files import private_folder, storage_error
+from understudy.ledger.store.database import RESTORE, AnswerStore, Database, JobStore
+from understudy.ledger.store.folder import FolderLock, discard, is_in_use, remove_orphans, set_aside, take_place
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["AnswerStore", "RunStore", "is_in_use"]
+
+_log = logging.getLogger(__name__)
+
+FILE = "run.sqlite"
+INSECURE_FILE = "insecure.sqlite"
+_NEW = "new.sqlite"
+"""Of a new run in a used folder, until it begins."""
+_RUN = "run"  # the setting that a run begins with
+_Settings = Mapping[str, Any]
+
+
+class RunStore:
+    """Use :meth:`open`.
+
+    Every method that writes is one transaction, on disk when it returns. Every method raises ResumeError if
+    the file is damaged, and StorageError if it cannot be read or written now.
+    """
+
+    run_id: str
+    """32 hexadecimal digits, made with the store: the name of the run in the ledger."""
+
+    answers: AnswerStore
+
+    jobs: JobStore
+
+    noise: NoiseOrigin
+    """Of every value that is kept or read here."""
+
+    def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin, folder: Path, fresh: bool) -> None:
+        self._database = database
+        self._lock = lock
+        self._folder = folder
+        self._fresh = fresh  # and not begun
+        self._forgotten = False
+        self.noise = noise
+        self.answers = AnswerStore(database)
+        self.jobs = JobStore(database)
+        self._require_own_values()
+        self.run_id = self._setting_once("run_id", uuid.uuid4().hex)
+
+    @classmethod
+    def open(cls, folder: Path, *, noise: NoiseOrigin, fresh: bool = False) -> RunStore:
+        """Open, or make, the store of an output's private folder (mode 0700), and keep others out of it.
+
+        Args:
+            noise: where the noise of this run comes from. Runs without noise or with a seed have another file.
+            fresh: begin a new run. The old stores stay as they are until :meth:`begin`, and are kept under other names
+                then; what is stored before that is lost if the process ends before it.
+
+        Raises:
+            ResumeError: if another process uses the folder, its store is damaged, another program's or another
+                version's, or the run has no noise (or a seed) where one with a promise began (the last four only
+                without ``fresh``).
+            StorageError: if it cannot be written.
+            PrivacyError: if it holds values without a promise where the run makes one, or the other way round.
+        """
+        try:
+            private_folder(folder).chmod(0o700)
+            lock = FolderLock(folder)
+        except OSError as error:
+            raise storage_error(folder, error) from None
+        path = folder / (_NEW if fresh else _file(noise))
+        try:
+            discard(folder / _NEW)
+            if noise != SYSTEM and not fresh:
+                _require_no_promise(folder)
+            remove_orphans(path)
+            database = Database(path)
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            return cls(database, lock, noise, folder, fresh)
+        except BaseException:
+            database.close()
+            lock.release()
+            raise
+
+    def __enter__(self) -> RunStore:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._database.close()
+        try:
+            if self._fresh:
+                discard(self._folder / _NEW)
+            if self._forgotten and not self._fresh:
+                discard(self._folder / _file(self.noise))
+        finally:
+            self._lock.release(remove=self._forgotten)
+
+    def forget(self) -> None:
+        """Remove the store and the folder's lock on closing, if no run began: then nothing is in it.
+
+        For a folder that this process made.
+        """
+        self._forgotten = self._began is None
+
+    @property
+    def charged(self) -> bool:
+        """Whether a run began that pays for what it releases."""
+        return self.noise == SYSTEM and bool(self.charges)
+
+    @property
+    def charges(self) -> list[dict[str, Any]]:
+        """Those of the plan that the run began with; none before."""
+        return [] if self._began is None else list(self._began["plan"].get("charges", ()))
+
+    @property
+    def _began(self) -> dict[str, Any] | None:
+        """What the run began with; None before."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
+        return None if found is None else _beginning(found[0])
+
+    def begin(
+        self,
+        *,
+        config_digest: str,
+        config: _Settings,
+        plan: _Settings,
+        changeable: Collection[str] = (),
+        stored: Callable[[_Settings], dict[str, Any]] = dict,
+    ) -> str:
+        """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
+
+        A fresh run's store now takes the place of the old ones. A crash leaves the old run or the new one.
+
+        Args:
+            config_digest: of everything that a resumed run must share with the first, and of what is ``changeable``.
+            stored: takes out of the stored settings what an older version had and what always holds now.
+
+        Raises:
+            ResumeError: if the digest is another; it names the settings that changed.
+            StorageError: if an old store cannot be kept under another name; it stays where it is then.
+        """
+        kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
+        before = _beginning(self._setting_once(_RUN, kept))
+        found = stored(before["config"]), json.loads(kept)["config"]
+        fixed = [_without(each, changeable) for each in found]
+        if before["digest"] != config_digest and (fixed[0] != fixed[1] or before["config"] == found[1]):
+            changed = _changes(*fixed)
+            again = " (which charges the budget again)" if self.charged else ""
+            raise ResumeError(
+                f"The output folder holds a run with other settings ({changed}).",
+                f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
+            )
+        if self._fresh:
+            self._database.move(self._folder / _file(self.noise), take_place)
+            self._fresh = False
+            set_aside(self._folder / (INSECURE_FILE if self.noise == SYSTEM else FILE))
+        return "" if found[0] == found[1] else _changes(*found)
+
+    @property
+    def private(self) -> bool:
+        """Whether all noisy values of the run are private, and there are some: a property of theirs, not of the process
+        that reads them."""
+        seals = self.seals()
+        return bool(seals) and all(seal.private for seal in seals)
+
+    def seals(self) -> list[Seal]:
+        """Those of all noisy values, by name."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT seal FROM value WHERE seal IS NOT NULL ORDER BY name").fetchall()
+        return [_seal(text) for (text,) in found]
+
+    def value(self, name: str) -> dict[str, NDArray[Any]] | None:
+        """The arrays kept under a name, None if there are none.
+
+        Raises PrivacyError if their noise has another origin than this run's.
+        """
+        found = self._row(name)
+        return None if found is None else _decode(found[0])
+
+    def names(self) -> list[str]:
+        """What values are kept."""
+        with self._database.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
+
+    def digest(self, name: str, *, key: bytes) -> str | None:
+        """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal, None if there is none of this name.
+
+        Raises PrivacyError: as of :meth:`value`.
+        """
+        encoded, seal = self._row(name) or (b"", None)
+        if seal is None:
+            return None
+        return hmac.new(key, hashlib.sha256(encoded).digest() + seal.encode(), hashlib.sha256).hexdigest()
+
+    def sealed(self, name: str) -> SealedValue | None:
+        """The noisy value kept under a name with its seal, None if there is none.
+
+        Raises PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
+        """
+        found = self._row(name)
+        if found is None:
+            return None
+        encoded, text = found
+        seal = None if text is None else _seal(text)
+        if seal is None or seal.name != name:
+            raise PrivacyError(
+                f"The value {name!r} of this run has no seal of its own.",
+                "Put back the private folder as the run left it: stores are not moved between runs.",
+            )
+        return SealedValue(_decode(encoded), seal)
+
+    def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
+        """Store a value before anything is done with it.
+
+        Args:
+            seal: of a noisy value that is paid for; None for what is public, or made from such values.
+
+        Raises:
+            PrivacyError: if the name is taken (a release is made once), or the seal is of noise of another origin.
+        """
+        if seal is not None and seal.noise != self.noise:
+            raise self._foreign(seal.noise)
+        encoded = _encode(arrays)
+        text = None if seal is None else json.dumps(seal.to_json(), sort_keys=True)
+        with self._database.transaction() as connection:
+            if connection.execute("SELECT 1 FROM value WHERE name = ?", (name,)).fetchone():
+                raise PrivacyError(
+                    f"The values {name!r} of this run are stored already.",
+                    "Use the stored ones: a release is made once.",
+                )
+            connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
+
+    def keep_once(self, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        """The arrays kept under a name; if there are none, make them and keep them first. They have no seal."""
+        found = self.value(name)
+        if found is None:
+            self.keep(name, make())
+            found = self.value(name)
+        assert found is not None
+        return found
+
+    def mark(self, stage: str) -> None:
+        """Note that a stage is done; marking it again changes nothing."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO stage (name) VALUES (?)", (stage,))
+        _log.debug("Stage reached: %s.", stage)
+
+    def stages(self) -> list[str]:
+        """The stages that are done, in order."""
+        with self._database.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM stage ORDER BY number")]
+
+    def _row(self, name: str) -> tuple[bytes, str | None] | None:
+        """What is kept under a name: arrays in bytes, and the seal."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT arrays, noise, seal FROM value WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        encoded, noise, seal = row
+        if noise != self.noise:
+            raise self._foreign(noise)
+        return bytes(encoded), seal
+
+    def _require_own_values(self) -> None:
+        with self._database.reading() as connection:
+            found = [noise for (noise,) in connection.execute("SELECT DISTINCT noise FROM value")]
+        for noise in found:
+            if (noise == SYSTEM) != (self.noise == SYSTEM):
+                raise self._foreign(noise)
+
+    def _foreign(self, noise: str) -> PrivacyError:
+        return PrivacyError(
+            f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise}).",
+            "Put back the private folder as the run left it: stores are not moved between runs.",
+        )
+
+    def _setting_once(self, name: str, value: str) -> str:
+        """The stored setting; ``value`` is stored if there is none."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO setting VALUES (?, ?)", (name, value))
+            (stored,) = connection.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+        return str(stored)
+
+
+def _file(noise: NoiseOrigin) -> str:
+    return FILE if noise == SYSTEM else INSECURE_FILE
+
+
+def _require_no_promise(folder: Path) -> None:
+    """That results without a promise do not take the place of some with one. Raises ResumeError if they would."""
+    if not (folder / FILE).exists():
+        return
+    database = Database(folder / FILE)
+    try:
+        with database.reading() as connection:
+            begun = connection.execute("SELECT 1 FROM setting WHERE name = ?", (_RUN,)).fetchone()
+    finally:
+        database.close()
+    if begun:
+        raise ResumeError(
+            "The output folder holds a run with a promise, and results that are NOT PRIVATE must not replace its own.",
+            "Use another --output for a run without noise or with a seed.",
+        )
+
+
+def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    import numpy as np
+    from safetensors.numpy import save
+
+    # safetensors takes an array's memory as it lies: a view with strides would come back wrong.
+    return bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
+
+
+def _seal(text: str) -> Seal:
+    try:
+        return Seal.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _beginning(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+        return {"digest": found["digest"], "config": dict(found["config"]), "plan": dict(found["plan"])}
+    except (ValueError, TypeError, KeyError):
+        raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(encoded))
+    except SafetensorError:
+        raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The settings but those of these names, also within a group."""
+    kept = {key: value for key, value in settings.items() if key not in names}
+    return {key: _without(value, names) if isinstance(value, dict) else value for key, value in kept.items()}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The settings that differ, with their values where these are short; of those in a group, their names."""
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return (
+        "; ".join(_change(key, before.get(key), after.get(key)) for key in changed)
+        or "its inputs or its version changed, its options did not"
+    )
+
+
+def _change(key: str, before: object, after: object) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        return f"{key}: {', '.join(names)}"
+    if _are_named(before) and _are_named(after):
+        found = [{each["name"]: each for each in entries} for entries in (before, after)]
+        return _change(key, *found) if found[0] != found[1] else f"{key}: their order"
+    return f"{key}: {_short(before)} became {_short(after)}"
+
+
+def _are_named(entries: object) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether these are entries with names, such as typed columns."""
+    return isinstance(entries, list) and all(isinstance(each, dict) and "name" in each for each in entries)
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else "(long)"

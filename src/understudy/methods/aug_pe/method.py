@@ -30,9 +30,8 @@ from understudy.methods.shared.evolution.harvest import (
 from understudy.methods.shared.evolution.loop import candidates_per_round, population_sizes, require_room_for
 from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.privacy.events import GaussianEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.prompts.parameters import WritingParameters

@@ -22,10 +22,9 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.terms import BUILT_IN

@@ -31,9 +31,8 @@ from understudy.methods.tuned.model import (
 from understudy.models.causal import CausalModel
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.gradients import DPSGD
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.writing.records import SyntheticRecord
 

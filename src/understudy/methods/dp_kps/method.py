@@ -28,9 +28,8 @@ from understudy.methods.dp_kps.rows import SequenceRows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.shared.tables.released import has_columns, variables_of
 from understudy.privacy.events import GaussianEvent, PureEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate

@@ -22,9 +22,8 @@ from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate

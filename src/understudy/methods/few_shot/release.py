@@ -29,7 +29,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import PrivacyError
+from understudy.base.errors import bug
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.few_shot.plan import SCHEMA, TOKENS, FewShotParameters, part_name
@@ -148,9 +148,9 @@ def read_private_texts(
         PrivacyError: if an owner may have more than one record, which would be sampled as if they were strangers.
     """
     if corpus.unit.max_records != 1:
-        raise PrivacyError(
+        raise bug(
             f"One {corpus.unit.name} may have {corpus.unit.max_records} records in the sample.",
-            "This is a fault of the method: it plans with one record each.",
+            "it plans with one record each",
         )
     read = PrivateTexts([[] for _ in range(labels)])
     for batch in corpus.batches():

@@ -13,9 +13,8 @@ from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParame
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
 from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.prompts.parameters import WritingParameters

@@ -20,9 +20,8 @@ from understudy.methods.private_prediction.plan import (
 from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.shared.decoding.prompting import build_prompts
 from understudy.privacy.events import ZCDPEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.text.writing.records import SyntheticRecord
 

@@ -28,10 +28,9 @@ from understudy.methods.sec_pe.plan import (
 from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
 from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.privacy.events import MixtureEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionPrompts

@@ -33,9 +33,9 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.mechanisms import SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
 from understudy.privacy.unit import Unit

@@ -21,13 +21,12 @@ from understudy.methods.tuned.model import DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import GaussianEvent
-from understudy.privacy.exact import as_typed
+from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
-from understudy.release.statement.rounding import round_up
 
 NAME = "seq-pate"
 LABELS = "labels"

@@ -25,10 +25,16 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent
 from understudy.privacy.exact import Number
-from understudy.privacy.guarantee import normal_quantile, phi_bar
-from understudy.privacy.secrets.bounds import DISCRETE_EXCESS, DISCRETE_LOSS, blow_up, poisson_binomial, smallest
-from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.losses import Draws, best_test
+from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
+from understudy.privacy.secrets.bounds import (
+    DISCRETE_EXCESS,
+    DISCRETE_LOSS,
+    Draws,
+    best_test,
+    blow_up,
+    poisson_binomial,
+    smallest,
+)
 
 if TYPE_CHECKING:
     from understudy.privacy.accountant import Spending

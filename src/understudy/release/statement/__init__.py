@@ -10,14 +10,12 @@ from typing import Any, ClassVar
 
 from understudy.base.errors import PrivacyError
 from understudy.base.notebook import from_markdown
-from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.exact import as_typed, in_a_hundred, round_up
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.release.statement.rounding import in_a_hundred, round_up
 
 FALSE_ALARMS = 0.01
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)

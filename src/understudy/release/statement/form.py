@@ -14,9 +14,8 @@ from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.untrusted import Form, parse_json, read_json
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, ZCDPEvent
-from understudy.privacy.guarantee import Budget, normal_quantile, phi_bar
+from understudy.privacy.guarantee import Budget, SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.plan import Charge
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release.statement import FALSE_ALARMS, Sealed, Statement
 
 _DIGITS = 300  # a float holds a number of so many

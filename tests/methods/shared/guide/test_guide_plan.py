@@ -17,9 +17,8 @@ from understudy.methods.shared.guide.form import VECTOR_WEIGHT
 from understudy.methods.shared.guide.parameters import GUIDE_SHARE
 from understudy.methods.shared.guide.plan import GUIDE, guide_charge, plan_with_guide, recommendation
 from understudy.privacy.events import GaussianEvent
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run import planning
 from understudy.run.forecast import Forecast, forecast

@@ -10,11 +10,9 @@ from understudy.methods.shared.guide.parameters import GUIDE_SHARE
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, require_releasable
-from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.splitting import Addition, plan_beside
+from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 
 GUIDE = "guide"
 """The charge, and the array of the Release."""
@@ -47,7 +45,7 @@ def plan_with_guide(
 ) -> Plan:
     """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
 
-    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.splitting.plan_beside` splits it.
+    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it.
 
     Raises:
         ConfigError: as there.

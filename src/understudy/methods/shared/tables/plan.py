@@ -12,11 +12,9 @@ from understudy.methods.shared.tables.variables import Variables
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape, require_releasable
-from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.splitting import Addition, plan_beside
+from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
 """The charges, and arrays of the Release."""
@@ -48,7 +46,7 @@ def plan_with_columns(
     """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own.
 
     Raises:
-        ConfigError: as :func:`~understudy.privacy.splitting.plan_beside`; or a pair is none, or there are too many
+        ConfigError: as :func:`~understudy.privacy.plan.plan_beside`; or a pair is none, or there are too many
             cells.
     """
     require_measurable(variables, parameters)
