@@ -21,7 +21,6 @@ from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
-from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
@@ -208,7 +207,11 @@ class Released:
 
 
 class Method(ABC):
-    """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`."""
+    """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`.
+
+    A function that has a module to itself takes the parameters first, and is assigned in the class:
+    ``release = releasing.release``.
+    """
 
     name: ClassVar[str]
     """As the command line has it."""
@@ -237,9 +240,11 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+    def plan(self, budget: Any, facts: PublicFacts) -> Plan:
         """All charges, before a private record is read.
 
+        ``budget`` is a :class:`~understudy.privacy.guarantee.Budget`; or, if the method
+        ``protects_secrets``, may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
         Raises ConfigError if the budget or the parameters cannot be planned with.
         """
 

@@ -77,7 +77,7 @@ class AugPE(Method, AugPEParameters):
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:
         vocabulary = self._vocabulary()
         keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
-        return longest_prompts(self, writer, keywords=keywords)
+        return longest_prompts(self, release, writer, keywords=keywords)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

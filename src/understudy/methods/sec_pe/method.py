@@ -9,9 +9,9 @@ import numpy as np
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
-from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe.plan import (
     NAME,
@@ -25,8 +25,8 @@ from understudy.methods.sec_pe.plan import (
     release_names,
     require_planned,
 )
-from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
-from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
+from understudy.methods.shared.evolution import harvest, variation
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import require_releasable
@@ -34,10 +34,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionPrompts
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate
 from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -98,14 +95,8 @@ class SecPE(Method, SecPEParameters):
         require_planned(sampling.sha256, plan)
         return release(self, corpus, plan, sampling=sampling, tools=tools)
 
-    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
-        return longest_prompts(self, writer)
-
-    def estimate_calls(
-        self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
-    ) -> CallEstimate:
-        calls = calls_within(self, counts, kind=self.harvest)
-        return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
+    longest_prompts = variation.longest_prompts
+    estimate_calls = harvest.estimate_calls
 
     def contents(self, release: Release) -> Contents:
         """Per label K public clusters, the noisy sums of what private records say about them, and their centres."""

@@ -27,9 +27,8 @@ from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, read_lines
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.harvest import HarvestParameters
+from understudy.methods.shared.evolution.harvest import EvolvingParameters
 from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
-from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
 from understudy.privacy.facts import Fact, Facts
@@ -54,7 +53,7 @@ _OF_INCIDENCE = {
 }
 
 
-class FreeParameters(EvolutionParameters, HarvestParameters):
+class FreeParameters(EvolvingParameters):
     """How texts evolve against the released centres: post-processing, free, changeable at every ``generate``."""
 
     distance: Distance = "centred"

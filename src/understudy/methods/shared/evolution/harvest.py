@@ -9,9 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.base.parameters import Parameters
+from understudy.methods.public import CallEstimate
 from understudy.methods.shared.evolution.loop import Round, candidates_of, sizes_within
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI
+from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import public_name
@@ -128,10 +130,17 @@ def harvest_calls(counts: Sequence[int], population: Sequence[int], *, kind: str
     return sum(max(0, count - size) for count, size in zip(counts, population, strict=True))
 
 
-def calls_within(parameters: EvolutionParameters, counts: Sequence[int], *, kind: str) -> int:
-    """Calls for ``counts`` records of an evolution that makes no larger populations, if none fails."""
+class EvolvingParameters(EvolutionParameters, HarvestParameters):
+    """Of a method that evolves texts when it generates."""
+
+
+def estimate_calls(
+    parameters: EvolvingParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+) -> CallEstimate:
+    """Of an evolution that makes no larger populations than ``counts``, if no call fails."""
     sizes = sizes_within(parameters, counts)
-    return evolution_calls(parameters, sizes) + harvest_calls(counts, sizes[-1], kind=kind)
+    calls = evolution_calls(parameters, sizes) + harvest_calls(counts, sizes[-1], kind=parameters.harvest)
+    return CallEstimate(calls, variation_characters(parameters, template, writing.examples_per_prompt))
 
 
 def variation_characters(parameters: EvolutionParameters, template: PromptTemplate, examples: int) -> int:

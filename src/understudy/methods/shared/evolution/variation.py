@@ -17,6 +17,7 @@ from understudy.base.errors import ConfigError, ModelError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.models.types import ChatRequest, Completion, Message
+from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.text.prompts.template import as_evolution_examples
 from understudy.text.writing.answers import Asker, NoText, tidy
@@ -225,7 +226,11 @@ class TextAPI:
 
 
 def longest_prompts(
-    parameters: EvolutionParameters, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
+    parameters: EvolutionParameters,
+    release: Release,  # noqa: ARG001 - as of every method
+    writer: Writer,
+    *,
+    keywords: Sequence[Sequence[str]] = (),
 ) -> Iterator[tuple[Message, ...]]:
     """The longest for each label and its keywords (none given: the public ones); varied are texts as long as asked."""
     writing, template = writer.parameters, writer.template
