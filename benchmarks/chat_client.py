@@ -21,9 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from understudy.ledger.store.database import AnswerStore, Database
-from understudy.models.cached import CachedChat
-from understudy.models.collect import collect
-from understudy.models.dialect import Dialect
+from understudy.models.collect import CachedChat, collect
+from understudy.models.connection import Dialect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatModel, ChatRequest, Message
 

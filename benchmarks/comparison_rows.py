@@ -27,8 +27,7 @@ from understudy.methods.few_shot.method import FewShot
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
 from understudy.privacy.guarantee import SecretBudget
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import load_template
+from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing.writer import Writer
 
 DELTA = "1e-6"

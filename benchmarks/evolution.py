@@ -34,11 +34,10 @@ from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, in
 from understudy.methods.shared.evolution.loop import Round, evolve
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
 from understudy.methods.shared.evolution.voting import nearest
-from understudy.models.cached import CachedChat
+from understudy.models.collect import CachedChat
 from understudy.models.types import ChatModel
 from understudy.privacy.guarantee import SecretBudget
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import load_template
+from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing.writer import Writer
 
 TYPES = {"yelp_augpe": "review", "pubmed": "medical abstract"}

@@ -27,7 +27,7 @@ from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.language import PERPLEXITY, measure_language_model
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
-from understudy.models.cached import CachedChat
+from understudy.models.collect import CachedChat
 
 _SAMPLING = {"seed": 0, "resamples": 2}
 

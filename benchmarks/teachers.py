@@ -13,10 +13,9 @@ from understudy.methods.seq_pate.teachers import Faculty, Recipe
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.catalog import load_causal
+from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow
-from understudy.models.trunk import Trunk
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import Prompts, load_template
+from understudy.text.prompts.template import Prompts, WritingParameters, load_template
 
 TOKENS = 64
 TEXTS = 4

@@ -35,8 +35,8 @@ from understudy.methods.seq_pate.teachers import (
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models import causal as causal_module
 from understudy.models.causal import CausalModel
+from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow
-from understudy.models.trunk import Trunk
 from understudy.privacy.measurement import exact_sum
 from understudy.run import pipeline as running
 from understudy.run.engine.calls import Call

@@ -18,8 +18,7 @@ from understudy.base.errors import ConfigError, ModelError
 from understudy.ledger.store.database import AnswerStore, Database, JobStore
 from understudy.models import batches
 from understudy.models.batches import BatchChat
-from understudy.models.cached import CachedChat
-from understudy.models.collect import collect
+from understudy.models.collect import CachedChat, collect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatRequest, Completion
 

@@ -13,8 +13,7 @@ from contextlib import aclosing
 import pytest
 
 from understudy.base.errors import ModelError
-from understudy.models.cached import CachedChat
-from understudy.models.collect import collect
+from understudy.models.collect import CachedChat, collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, FinishReason, Message
 
 

@@ -9,7 +9,7 @@ from endpoint_fixtures import ask, chat, clean_environment_fixture, endpoint_fix
 from server import FakeEndpoint, Reply, answer, error
 
 from understudy.models.collect import collect
-from understudy.models.dialect import read_answer
+from understudy.models.connection import read_answer
 
 
 def test_an_answer_cut_at_max_tokens_says_so(endpoint: FakeEndpoint) -> None:

@@ -8,8 +8,7 @@ from server import FakeEndpoint, answer, error
 from test_cached import MemoryStore
 
 from understudy.base.errors import ModelError
-from understudy.models.cached import CachedChat
-from understudy.models.collect import collect
+from understudy.models.collect import CachedChat, collect
 
 
 @pytest.mark.parametrize("at_once", [1, 16])

@@ -10,8 +10,7 @@ from endpoint_fixtures import chat, clean_environment_fixture, endpoint_fixture 
 from server import FakeEndpoint, Reply, answer, error, models
 from test_cached import FakeChat
 
-from understudy.models.endpoint import EndpointChat
-from understudy.models.probe import probe
+from understudy.models.endpoint import EndpointChat, probe
 
 
 def good(number: int, seen: Any) -> Reply:

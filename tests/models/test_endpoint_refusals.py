@@ -11,8 +11,7 @@ from server import FakeEndpoint, Reply, answer, error
 from test_cached import MemoryStore
 
 from understudy.base.errors import ModelError
-from understudy.models.cached import CachedChat
-from understudy.models.collect import collect
+from understudy.models.collect import CachedChat, collect
 from understudy.models.endpoint import PLAIN
 
 PLAIN_PROMPT = PLAIN.messages[-1].content

@@ -22,9 +22,8 @@ from understudy.models.types import Completion
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config
-from understudy.text.writing.answers import NoText
 from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import MOST_TRIES
+from understudy.text.writing.writer import MOST_TRIES, NoText
 
 LABELS = "router,phone"
 ROLES = ("customer", "agent")

@@ -22,8 +22,7 @@ from understudy.methods.shared.guide.released import guide_of
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import load_template
+from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing.writer import Writer
 
 pytestmark = pytest.mark.usefixtures("embedder")

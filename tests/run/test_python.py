@@ -37,7 +37,7 @@ from understudy.run.settings import (
     PlanParameters,
     RunConfig,
 )
-from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import WritingParameters
 
 BUDGET = us.Budget(3, "1e-6")
 

@@ -19,7 +19,7 @@ from understudy.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from understudy.ledger import Dataset, Ledger
-    from understudy.models.probe import ProbeReport
+    from understudy.models.endpoint import ProbeReport
     from understudy.privacy.accountant import CrossRunRule
     from understudy.privacy.guarantee import Budget, SecretBudget
     from understudy.run.job import Table
@@ -293,7 +293,7 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
-    from understudy.models.probe import probe
+    from understudy.models.endpoint import probe
     from understudy.models.trials import require_text_invariance
     from understudy.run.settings import ModelParameters
 

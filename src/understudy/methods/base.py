@@ -25,8 +25,7 @@ from understudy.privacy.measurement import Batches, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import Prompts, PromptTemplate
+from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
 from understudy.text.writing.records import Rows, SyntheticRecord
 from understudy.text.writing.writer import Writer
 

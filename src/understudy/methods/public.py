@@ -11,8 +11,7 @@ from understudy.base.labels import LabelSet
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing.writer import MOST_TRIES, Writer
 
 if TYPE_CHECKING:

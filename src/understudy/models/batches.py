@@ -18,8 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from understudy.base.errors import ConfigError, ModelError
-from understudy.models.connection import Failure, tried
-from understudy.models.dialect import Answer, Dialect, read_answer
+from understudy.models.connection import Answer, Dialect, Failure, read_answer, tried
 from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, bytes_of, completion_of
 from understudy.models.limits import BREAKER, Usage, backoff, most_characters
 from understudy.models.presets import BATCH_HOURS
@@ -101,7 +100,7 @@ class BatchChat:
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` as batches are done, each index once.
 
-        The requests must differ, as those of :class:`~understudy.models.cached.CachedChat` do.
+        The requests must differ, as those of :class:`~understudy.models.collect.CachedChat` do.
 
         Raises:
             ModelError: nothing else would work either, or a cap is reached; what was answered has been yielded.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from understudy.base.errors import ModelError
 from understudy.models.types import ChatModel, ChatRequest, Completion
@@ -99,3 +101,144 @@ def run_to_end(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def _wait(outcome: Future[Any]) -> None:
     while not wait([outcome], timeout=0.2).done:  # Ctrl-C does not interrupt a wait without a timeout on Windows
         pass
+
+
+_log = logging.getLogger(__name__)
+
+LOOK_UP = 1000
+"""Keys in one question to the store."""
+
+BATCH_SECONDS = 0.05
+"""The longest that an answer waits for others to be stored with it. It waits as long as storing took the last time: a
+kill loses what waits, and a run should spend no more than half of its time on writing to the disk."""
+
+
+class AnswerStore(Protocol):
+    """Texts under names, kept. All methods are called from the thread that runs the event loop."""
+
+    def get_many(self, keys: Sequence[str], /) -> dict[str, str]:
+        """The stored ones among ``keys``."""
+        ...
+
+    def put_many(self, items: Mapping[str, str], /) -> None:
+        """Store all of ``items``, durably when it returns."""
+        ...
+
+    def put_blank(self, items: Mapping[str, str], /) -> None:
+        """Count one more answer without text to each, durably; after a few, :meth:`get_many` has the last one."""
+        ...
+
+
+class CachedChat:
+    """A chat model that asks ``model`` only for what ``answers`` does not hold.
+
+    Stored answers are yielded first. A fresh one is stored before it is yielded, ``failed`` ones never;
+    identical requests of one call are sent once (``sample`` makes requests differ). Answers that came in
+    are stored also when the iterator is closed early or the model raises.
+
+    An answer without text (``empty``, ``filtered``) is not final: it is yielded with an ``error`` and counted, and
+    another run asks again, until the store has counted enough of them.
+    """
+
+    def __init__(self, model: ChatModel, answers: AnswerStore) -> None:
+        self._model = model
+        self._answers = answers
+        self.model_id = model.model_id
+        self.room = getattr(model, "room", None)  # of a local model
+
+    async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield ``(index into requests, Completion)``, stored ones first, each index once."""
+        places: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            places.setdefault(request.key(self.model_id), []).append(index)
+        keys = list(places)
+        missing: list[str] = []
+        for start in range(0, len(keys), LOOK_UP):
+            some = keys[start : start + LOOK_UP]
+            stored = self._answers.get_many(some)
+            older = {requests[places[key][0]].key(self.model_id, address=True): key for key in some}
+            stored = {older[key]: text for key, text in self._answers.get_many(list(older)).items()} | stored
+            missing += [key for key in some if key not in stored]
+            for key, text in stored.items():
+                completion = Completion.from_json(text)
+                for index in places[key]:
+                    yield index, completion
+        _log.debug("Of %d requests, %d have stored answers.", len(keys), len(keys) - len(missing))
+        if not missing:
+            return
+        batches = _Batches(self._model.complete([requests[places[key][0]] for key in missing]))
+        blank: dict[str, str] = {}
+        try:
+            wait = 0.0
+            while batch := await batches.take(wait):
+                before = time.perf_counter()
+                blank |= self._store(missing, batch)
+                wait = min(time.perf_counter() - before, BATCH_SECONDS)
+                for position, completion in batch:
+                    for index in places[missing[position]]:
+                        yield index, _not_final(completion)
+        finally:
+            async for batch in batches.rest():
+                blank |= self._store(missing, batch)
+            if blank:  # last: they count only in a run whose model wrote something
+                self._answers.put_blank(blank)
+
+    def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> dict[str, str]:
+        """Store the answers with a text; return those without, but for failures."""
+        items: dict[str, str] = {}
+        blank: dict[str, str] = {}
+        for position, completion in batch:
+            if completion.finish_reason != "failed":
+                (blank if completion.blank else items)[keys[position]] = completion.to_json()
+        if items:
+            self._answers.put_many(items)
+        return blank
+
+
+def _not_final(completion: Completion) -> Completion:
+    if completion.finish_reason == "failed" or not completion.blank:
+        return completion
+    filtered = completion.finish_reason == "filtered"
+    return replace(completion, error="a content filter withheld the answers" if filtered else "the answers were empty")
+
+
+class _Batches:
+    """The items of a stream in lists."""
+
+    def __init__(self, stream: AsyncIterator[tuple[int, Completion]]) -> None:
+        self._stream = stream
+        self._items: list[tuple[int, Completion]] = []
+        self._arrived = asyncio.Event()
+        self._pump = asyncio.create_task(self._fill())
+
+    async def _fill(self) -> None:
+        try:
+            async with closing(self._stream):
+                async for item in self._stream:
+                    self._items.append(item)
+                    self._arrived.set()
+        finally:
+            self._arrived.set()
+
+    async def take(self, wait: float) -> list[tuple[int, Completion]]:
+        """The next items, the first held back for ``wait`` seconds; none at the end of the stream, or its error."""
+        await self._arrived.wait()
+        await asyncio.wait([self._pump], timeout=wait)
+        if not self._items:
+            await self._pump
+        if not self._pump.done():
+            self._arrived.clear()
+        return self._hand_over()
+
+    async def rest(self) -> AsyncIterator[list[tuple[int, Completion]]]:
+        """End the stream; what it gave and nobody took, and what it still gives, soon after it comes."""
+        self._pump.cancel()
+        while not self._pump.done():
+            await asyncio.wait([self._pump], timeout=BATCH_SECONDS)
+            yield self._hand_over()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        yield self._hand_over()
+
+    def _hand_over(self) -> list[tuple[int, Completion]]:
+        items, self._items = self._items, []
+        return items

@@ -1,7 +1,7 @@
 """What products that speak OpenAI's chat completions differ in, as data.
 
 Each entry follows the product's own documentation or source, as docs/endpoints.md cites them; none was tried against
-the real service here. What a server refuses besides is learnt from its refusals (:mod:`understudy.models.dialect`).
+the real service here. What a server refuses besides is learnt from its refusals (:mod:`understudy.models.connection`).
 """
 
 from __future__ import annotations

@@ -29,18 +29,17 @@ from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_co
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters, PrivateModelParameters
 from understudy.run.tabling import TableRows
-from understudy.text.prompts.parts import in_form
 from understudy.text.prompts.template import (
     Example,
     Prompts,
     PromptTemplate,
+    in_form,
     load_template,
     read_examples,
     with_phrases,
 )
-from understudy.text.writing.answers import NoText
 from understudy.text.writing.records import Rows, SyntheticRecord, Value
-from understudy.text.writing.writer import Form, Writer
+from understudy.text.writing.writer import Form, NoText, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -237,8 +236,8 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
     prompts = Prompts(parameters, template_of(texts), _examples(texts, method), texts.form)
     chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
-        from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
+        from understudy.models.collect import CachedChat
         from understudy.models.presets import preset_of
 
         if preset_of(named.llm) is not None and not session.begun:

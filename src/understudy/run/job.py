@@ -31,7 +31,7 @@ from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
-from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import WritingParameters
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder

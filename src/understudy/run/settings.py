@@ -30,7 +30,7 @@ from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.unit import Unit, recognised_by
-from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import WritingParameters
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000

@@ -21,8 +21,7 @@ from understudy.methods.tuned import texts
 from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.types import Completion
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import load_template
+from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing import records
 from understudy.text.writing.writer import Writer
 

@@ -20,7 +20,7 @@ from understudy.methods.registry import GROUP, load_release
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
-from understudy.text.writing.answers import NoText
+from understudy.text.writing.writer import NoText
 
 PLANT = "zqxvplanted"
 

@@ -15,8 +15,8 @@ from understudy.methods.few_shot.plan import SCHEMA
 from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.release import PublicSchema
-from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.predicting import PredictionExample
+from understudy.text.prompts.template import WritingParameters
 from understudy.text.writing.records import Row, Rows, SyntheticRecord
 from understudy.text.writing.writer import Writer
 

@@ -22,9 +22,8 @@ from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
-from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
-from understudy.text.prompts.template import Prompts, PromptTemplate
+from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
 
 BUDGET = Budget(100, "1e-6")
 TEMPLATE = PromptTemplate(

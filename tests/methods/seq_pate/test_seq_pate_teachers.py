@@ -34,8 +34,8 @@ from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, Teacher
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import hidden_states
+from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow, row_losses
-from understudy.models.trunk import Trunk
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from understudy.privacy.noise import NoiseKind
-from understudy.text.vocabulary.shrinkage import KnownNoise
-from understudy.text.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, terms_above_noise, top_terms
+from understudy.text.vocabulary.shrinkage import (
+    FEWEST_TERMS,
+    MOST_TERMS,
+    KnownNoise,
+    noise_floor,
+    terms_above_noise,
+    top_terms,
+)
 
 
 def test_the_largest_counts_come_first_and_ties_by_index() -> None:

@@ -43,8 +43,8 @@ from understudy.corpus.spelling import fold, pieces
 from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.text.prompts import predicting
 from understudy.text.prompts.evolving import fill_in
-from understudy.text.writing.answers import tidy
-from understudy.models.dialect import read_answer
+from understudy.text.writing.writer import tidy
+from understudy.models.connection import read_answer
 from understudy.models.types import Completion
 from understudy.methods.shared.decoding.structured import RecordCheck
 from understudy.text.vocabulary.words import split_words

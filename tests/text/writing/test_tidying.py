@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.models.types import Completion
-from understudy.text.writing.answers import tidy
+from understudy.text.writing.writer import tidy
 
 
 @pytest.mark.parametrize(

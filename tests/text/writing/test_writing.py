@@ -9,12 +9,10 @@ import pytest
 from clinic import FakeChat, prompt_of
 
 from understudy.models.types import ChatRequest, Completion
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import Example, load_template
+from understudy.text.prompts.template import Example, WritingParameters, load_template
 from understudy.text.vocabulary.words import kept_phrases
-from understudy.text.writing.answers import NoText, rank
 from understudy.text.writing.records import Seed, SyntheticRecord
-from understudy.text.writing.writer import Writer
+from understudy.text.writing.writer import NoText, Writer, rank
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 

@@ -27,8 +27,8 @@ from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Sha
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
+from understudy.text.vocabulary.shrinkage import require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN
-from understudy.text.vocabulary.top_terms import require_enough_terms
 
 
 class VotingParameters(Parameters):

@@ -51,8 +51,8 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.shrinkage import top_terms
 from understudy.text.vocabulary.terms import Vocabulary
-from understudy.text.vocabulary.top_terms import top_terms
 from understudy.text.writing.writer import Writer, public_name
 
 

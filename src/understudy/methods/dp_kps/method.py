@@ -31,8 +31,7 @@ from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.text.writing.records import Seed, SyntheticRecord
 from understudy.text.writing.writer import Writer

@@ -29,9 +29,8 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasa
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin
-from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN
-from understudy.text.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, require_enough_terms
 
 SMALLEST_BANDWIDTH = 0.001
 

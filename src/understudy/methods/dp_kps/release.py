@@ -53,9 +53,8 @@ from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.text.vocabulary.matcher import TermMatcher
-from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.shrinkage import KnownNoise, noise_floor, terms_above_noise, top_terms
 from understudy.text.vocabulary.terms import Vocabulary
-from understudy.text.vocabulary.top_terms import noise_floor, terms_above_noise, top_terms
 
 
 def release(

@@ -15,9 +15,8 @@ from understudy.methods.shared.decoding.structured import Fault, JSONSchema, Rec
 from understudy.models.types import ChatRequest, Completion
 from understudy.release import PublicSchema, Release
 from understudy.text.prompts.predicting import Shape, shown_examples
-from understudy.text.writing.answers import Asker, tidy
 from understudy.text.writing.records import Row, SyntheticRecord
-from understudy.text.writing.writer import Writer, public_name
+from understudy.text.writing.writer import Asker, Writer, public_name, tidy
 
 _SAMPLES = 1_000_000
 

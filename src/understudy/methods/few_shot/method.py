@@ -25,8 +25,7 @@ from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEve
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import Writer
 

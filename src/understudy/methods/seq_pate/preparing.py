@@ -29,9 +29,9 @@ from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
+from understudy.models.lora import Trunk
 from understudy.models.machine import halved_to_fit, one_core, worker_count
 from understudy.models.training import LoRA, random_rows
-from understudy.models.trunk import Trunk
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Engine
 from understudy.text.prompts.template import Prompts

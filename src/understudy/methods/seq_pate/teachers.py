@@ -29,9 +29,9 @@ from understudy.base.errors import PrivacyError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.models.lora import Trunk
 from understudy.models.machine import one_core, single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, LoRA, Shapes, TokenRow, logits_of, losses_of
-from understudy.models.trunk import Trunk
 from understudy.privacy.measurement import Engine
 
 R = TypeVar("R")

@@ -13,8 +13,7 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.evolving import EvolutionPrompts
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate, load_template
+from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
 from understudy.text.writing.writer import Writer
 
 FAILED = Completion("", "failed", error="no answer")

@@ -13,8 +13,7 @@ from understudy.methods.public import CallEstimate
 from understudy.methods.shared.evolution.loop import Round, candidates_of, sizes_within
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI
-from understudy.text.prompts.parameters import WritingParameters
-from understudy.text.prompts.template import PromptTemplate
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import public_name
 

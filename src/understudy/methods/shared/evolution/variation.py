@@ -20,8 +20,7 @@ from understudy.models.types import ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.text.prompts.template import as_evolution_examples
-from understudy.text.writing.answers import Asker, NoText, tidy
-from understudy.text.writing.writer import Writer
+from understudy.text.writing.writer import Asker, NoText, Writer, tidy
 
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")
