@@ -61,13 +61,13 @@ class Ways:
         held: bytes that the last one held for its sum, once the backward pass was done.
     """
 
-    def __init__(self, model: CausalModel, *, both: bool) -> None:
-        self.lora = LoRA(model, rank=RANK, targets=[ALL], layers=None, both=both)
+    def __init__(self, model: CausalModel) -> None:
+        self.lora = LoRA(model, rank=RANK, targets=[ALL], layers=None)
         generator = torch.Generator().manual_seed(SEED)
         named = self.lora.named(torch.randn(self.lora.size, generator=generator).mul(0.02).numpy())
         self.lora.load(self.lora.joined(named))
         self.matrices = self.lora.adapters.tensors(named)
-        self.learning = [number for number, name in enumerate(named) if both or UP in name]
+        self.learning = [number for number, name in enumerate(named) if UP in name]
         shapes = Shapes(PROMPT, TARGET, ROWS)
         rows = random_rows(model, shapes, targets=[TARGET] * ROWS, prompts=[shapes.prompt] * ROWS, seed=SEED)
         rows = [TokenRow(row.prompt, row.target[number:]) for number, row in enumerate(rows)]
@@ -210,10 +210,10 @@ def kept_bytes(ways: Ways, name: str) -> tuple[int, Any]:
     return sum(storage.nbytes() for place, storage in kept.items() if place not in known), found
 
 
-def measure(name: str, *, both: bool, model: str, device: str, dtype: str | None, repetitions: int) -> Row:
+def measure(name: str, *, model: str, device: str, dtype: str | None, repetitions: int) -> Row:
     """One way beside a plain step, and what either keeps in memory."""
     torch.set_num_threads(1)
-    ways = Ways(load_causal(model, device=device, dtype=dtype), both=both)
+    ways = Ways(load_causal(model, device=device, dtype=dtype))
     plain, true = kept_bytes(ways, "plain")[0], ways.loop()
     kept, found = kept_bytes(ways, name)
 
@@ -224,7 +224,6 @@ def measure(name: str, *, both: bool, model: str, device: str, dtype: str | None
 
     return {
         "way": name,
-        "matrices": "A and B" if both else "B",
         "numbers": ways.lora.size,
         **by_turns(partial(work, name), partial(work, "plain"), repetitions=repetitions),
         "floor": "a plain step: one adapter, nothing clipped",
@@ -237,23 +236,20 @@ def measure(name: str, *, both: bool, model: str, device: str, dtype: str | None
 
 
 def run(options: Namespace) -> Iterator[Row]:
-    for matrices in options.matrices:
-        for name in options.ways:
-            say(f"{name}, {matrices}")
-            yield in_own_process(
-                measure,
-                name,
-                both=matrices == "both",
-                model=options.model,
-                device=options.device,
-                dtype=options.dtype,
-                repetitions=options.repetitions,
-            )
+    for name in options.ways:
+        say(name)
+        yield in_own_process(
+            measure,
+            name,
+            model=options.model,
+            device=options.device,
+            dtype=options.dtype,
+            repetitions=options.repetitions,
+        )
 
 
 def options(parser: ArgumentParser) -> None:
     parser.add_argument("--ways", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--matrices", nargs="+", choices=["both", "B"], default=["B"])
     parser.add_argument("--model", default="builtin")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="default: as a release takes it")

@@ -140,7 +140,7 @@ def _teachers(teachers: int, repetitions: int) -> Turns:
 def _gradients(_rows: int, repetitions: int) -> Turns:
     from benchmarks.gradients import measure
 
-    found = measure("ours", both=False, model="builtin", device="cpu", dtype=None, repetitions=repetitions)
+    found = measure("ours", model="builtin", device="cpu", dtype=None, repetitions=repetitions)
     return {name: found[name] for name in ("seconds", "floor_seconds", "ratio")}
 
 

@@ -14,7 +14,7 @@ from local_fixtures import make_llama
 from understudy.base.errors import ModelError, PrivacyError
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts, _Block
+from understudy.models.contexts import Contexts, _ContextBlock
 
 WIDTH = 12
 
@@ -161,13 +161,13 @@ def test_public_logits_that_are_not_finite_are_one_clear_error(folder: Path) -> 
 
 def test_a_model_whose_rows_touch_each_other_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: a forward pass that depends, in the last bits, on what else is in the block."""
-    forward = _Block._forward
+    forward = _ContextBlock._forward
 
-    def leaky(self: _Block, model: CausalModel, tokens: Any, position: Any) -> Any:
-        hidden = forward(self, model, tokens, position)
+    def leaky(self: _ContextBlock, model: CausalModel) -> Any:
+        hidden = forward(self, model)
         return hidden + hidden.mean() * 1e-6
 
-    monkeypatch.setattr(_Block, "_forward", leaky)
+    monkeypatch.setattr(_ContextBlock, "_forward", leaky)
     model = load(f"hf:{folder}", "float32")
     with pytest.raises(PrivacyError, match="change with the texts beside it"):
         contexts_of(model, [[5, 6], [7]])

@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.gradients import NAMES, ROWS, Ways
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["A and B learn", "B alone learns"])
-def ways(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ways:
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
     folder = make_llama(tmp_path_factory.mktemp("llama"))
-    return Ways(load_causal(f"hf:{folder}", device="cpu", dtype="float32"), both=request.param)
+    return Ways(load_causal(f"hf:{folder}", device="cpu", dtype="float32"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -335,11 +335,12 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
 def _record_shapes(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The shapes of the tokens in every pass of the model from now on."""
     shapes: list[tuple[int, int]] = []
-    original = chat._decoder._forward
+    decoder = chat._decoder._model.get_decoder()
+    original = decoder.forward
 
-    def record(tokens: Any, *rest: Any) -> Any:
-        shapes.append(tuple(tokens.shape))
-        return original(tokens, *rest)
+    def record(*args: Any, input_ids: Any, **named: Any) -> Any:
+        shapes.append(tuple(input_ids.shape))
+        return original(*args, input_ids=input_ids, **named)
 
-    monkeypatch.setattr(chat._decoder, "_forward", record)
+    monkeypatch.setattr(decoder, "forward", record)
     return shapes

@@ -219,7 +219,7 @@ def test_an_extra_body_sets_nothing_that_is_ours(name: str) -> None:
 
 
 def test_an_extra_body_names_nothing_that_the_product_drops_in_silence() -> None:
-    with pytest.raises(ConfigError, match="Ollama ignores 'top_k'"):
+    with pytest.raises(ConfigError, match="Ollama silently ignores 'top_k'"):
         load_chat("ollama:small", extra_body={"top_k": 4})
 
 

@@ -17,7 +17,7 @@ from local_fixtures import make_llama
 
 from understudy.base.errors import PrivacyError
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts, Head, _Block
+from understudy.models.contexts import Contexts, Head, _ContextBlock
 from understudy.models.kv_cache import columns
 from understudy.models.row_invariance import Shape, require_row_invariance
 
@@ -109,25 +109,25 @@ def test_more_candidates_than_asked_for_that_mix_rows_are_caught(
 def test_a_cache_that_mixes_rows_once_it_has_grown_is_caught(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = _Block._forward
+    forward = _ContextBlock._forward
     start = columns(SHAPE.prefix + 1 + SHAPE.width + SHAPE.suffix)
 
-    def mixing(self: _Block, model: CausalModel, tokens: Any, position: Any) -> Any:
-        hidden = forward(self, model, tokens, position)
-        return hidden + hidden.mean() * TINY if columns(self._length) > start else hidden
+    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
+        hidden = forward(self, model)
+        return hidden + hidden.mean() * TINY if columns(self.length) > start else hidden
 
-    monkeypatch.setattr(_Block, "_forward", mixing)
+    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
     check_caught_now_and_not_before(model)
 
 
 def test_going_back_that_mixes_rows_is_caught(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewind = _Block.rewind
+    rewind = _ContextBlock.rewind
 
-    def mixing(self: _Block, steps: int) -> None:
+    def mixing(self: _ContextBlock, steps: int) -> None:
         rewind(self, steps)
         self.hidden = self.hidden + self.hidden.mean() * TINY
 
-    monkeypatch.setattr(_Block, "rewind", mixing)
+    monkeypatch.setattr(_ContextBlock, "rewind", mixing)
     check_caught_now_and_not_before(model)
 
 
@@ -135,46 +135,46 @@ def test_going_back_that_mixes_rows_is_caught(model: CausalModel, monkeypatch: p
 def test_rows_of_every_length_are_tried(model: CausalModel, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
     """The twin lets rows of some lengths see the block; before they were 1, 2, ..., R long, full ones unlooked at."""
     chosen = {"longer than there are rows": range(9, 30), "as long as can be": [30], "empty": [0]}[length]
-    forward = _Block._forward
+    forward = _ContextBlock._forward
 
-    def mixing(self: _Block, model: CausalModel, tokens: Any, position: Any) -> Any:
-        hidden = forward(self, model, tokens, position)
-        own = self._mask[:, : self._length].sum(1) - SHAPE.prefix - SHAPE.suffix - int(tokens.shape[1] == 1)
+    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
+        hidden = forward(self, model)
+        own = self._mask[:, : self.length].sum(1) - SHAPE.prefix - SHAPE.suffix - int(self.last.shape[1] == 1)
         return torch.where(torch.isin(own, torch.tensor(list(chosen)))[:, None], hidden + hidden.mean() * TINY, hidden)
 
-    monkeypatch.setattr(_Block, "_forward", mixing)
+    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
     check_caught_now_and_not_before(model)
 
 
 def test_every_place_of_a_block_is_tried(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin shows place 5 in a block whose rows are all as long: copies of one, of which there were none."""
-    forward = _Block._forward
+    forward = _ContextBlock._forward
 
-    def mixing(self: _Block, model: CausalModel, tokens: Any, position: Any) -> Any:
-        hidden = forward(self, model, tokens, position)
-        lengths = self._mask[:, : self._length].sum(1)
+    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
+        hidden = forward(self, model)
+        lengths = self._mask[:, : self.length].sum(1)
         hidden[5] += TINY if len(lengths.unique()) == 1 else 0.0
         return hidden
 
-    monkeypatch.setattr(_Block, "_forward", mixing)
+    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
     check_caught_now_and_not_before(model)
 
 
 def test_batches_in_flight_that_change_one_another_are_caught(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward, counting, running = _Block._forward, threading.Lock(), [0]
+    forward, counting, running = _ContextBlock._forward, threading.Lock(), [0]
 
-    def mixing(self: _Block, model: CausalModel, tokens: Any, position: Any) -> Any:
+    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
         with counting:
             running[0] += 1
         time.sleep(0.01)
-        hidden = forward(self, model, tokens, position) * (1.0 + TINY * (running[0] - 1))
+        hidden = forward(self, model) * (1.0 + TINY * (running[0] - 1))
         with counting:
             running[0] -= 1
         return hidden
 
-    monkeypatch.setattr(_Block, "_forward", mixing)
+    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
     require_row_invariance(model, SHAPE, in_flight=1)
     check_caught_now_and_not_before(model, in_flight=2)
 

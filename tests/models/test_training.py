@@ -72,8 +72,7 @@ def moved(trainable: Any, *, seed: int = 0) -> Any:
 
 def trainables(causal: CausalModel) -> dict[str, Any]:
     return {
-        "LoRA": moved(LoRA(causal, rank=2, targets=["all"], layers=None, both=True)),
-        "B alone": moved(LoRA(causal, rank=2, targets=["all"], layers=None)),
+        "LoRA": moved(LoRA(causal, rank=2, targets=["all"], layers=None)),
         "one block": moved(Weights(causal, blocks=1)),
         "all": moved(Weights(causal, blocks=None)),
     }
@@ -126,7 +125,7 @@ def test_what_is_in_the_padding_changes_nothing(causal: CausalModel) -> None:
     assert not lora.gradients(block)[len(rows) :].any()
 
 
-@pytest.mark.parametrize("name", ["LoRA", "B alone", "one block", "all"])
+@pytest.mark.parametrize("name", ["LoRA", "one block", "all"])
 def test_gradients_are_those_of_ordinary_autograd(causal: CausalModel, name: str) -> None:
     trainable = trainables(causal)[name]
     rows = some_rows(causal)
@@ -134,12 +133,11 @@ def test_gradients_are_those_of_ordinary_autograd(causal: CausalModel, name: str
     assert found.shape == (SHAPES.rows, trainable.size)
     assert found.dtype == torch.float32
     for number, row in enumerate(rows):
-        if name in ("LoRA", "B alone"):
+        if name == "LoRA":
             leaves = [each.clone().requires_grad_() for each in trainable._tensors]
             with trainable.adapters.active(leaves):
                 loss = own_loss(trainable, row)
-            learning = leaves if name == "LoRA" else leaves[1::2]
-            expected = torch.cat([each.flatten() for each in torch.autograd.grad(loss, learning)])
+            expected = torch.cat([each.flatten() for each in torch.autograd.grad(loss, leaves[1::2])])
         else:
             expected = trainable.gradient(partial(own_loss, trainable, row))
         assert torch.allclose(found[number], expected, atol=1e-5 * float(expected.abs().max()), rtol=1e-4)
@@ -255,7 +253,7 @@ def logits(network: Any) -> Any:
 def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_change_of_the_weights(
     causal: CausalModel,
 ) -> None:
-    lora = LoRA(causal, rank=2, targets=["all"], layers=1, both=True)
+    lora = LoRA(causal, rank=2, targets=["all"], layers=1)
     plain = logits(causal.network)
     lora.load(lora.start())
     with lora.active():
@@ -276,7 +274,7 @@ def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_ch
 
 
 def test_a_batch_may_have_an_adapter_for_each_row(llama: CausalModel) -> None:
-    lora = LoRA(llama, rank=2, targets=["q_proj", "o_proj"], layers=None, both=True)
+    lora = LoRA(llama, rank=2, targets=["q_proj", "o_proj"], layers=None)
     tokens, alone, stacks = torch.arange(3, 13)[None], [], []
     for seed in (1, 2):
         moved(lora, seed=seed)
@@ -289,7 +287,7 @@ def test_a_batch_may_have_an_adapter_for_each_row(llama: CausalModel) -> None:
 
 
 def test_adapters_are_active_in_their_own_thread_only_and_until_they_end(llama: CausalModel) -> None:
-    lora = moved(LoRA(llama, rank=2, targets=["all"], layers=None, both=True))
+    lora = moved(LoRA(llama, rank=2, targets=["all"], layers=None))
     plain, seen = logits(lora.network), []
     with lora.active():
         thread = threading.Thread(target=lambda: seen.append(logits(lora.network)))
@@ -319,7 +317,7 @@ def test_sites_are_the_layers_that_are_named_in_the_last_blocks(causal: CausalMo
 
 
 def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None:
-    lora = LoRA(llama, rank=3, targets=["q_proj"], layers=1, both=True)
+    lora = LoRA(llama, rank=3, targets=["q_proj"], layers=1)
     weights = np.arange(lora.size, dtype=np.float32)
     named = lora.named(weights)
     stem = "base_model.model.model.layers.1.self_attn.q_proj.lora_"
@@ -339,7 +337,7 @@ def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None
 def test_peft_gives_the_same_names_and_the_same_logits(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     llama = loaded(make_llama(tmp_path))
-    lora = moved(LoRA(llama, rank=2, targets=["q_proj", "down_proj"], layers=None, both=True))
+    lora = moved(LoRA(llama, rank=2, targets=["q_proj", "down_proj"], layers=None))
     with lora.active():
         expected = logits(lora.network)
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
@@ -409,7 +407,7 @@ def test_the_learning_rate_rises_and_then_falls() -> None:
 
 
 def test_one_network_may_have_adapters_beside_others_that_are_not_active(llama: CausalModel) -> None:
-    first = moved(LoRA(llama, rank=2, targets=["q_proj"], layers=None, both=True))
+    first = moved(LoRA(llama, rank=2, targets=["q_proj"], layers=None))
     plain = first.gradients(SHAPES.block(some_rows(llama), device="cpu"))
     Adapters(llama.network, find_sites(llama.network, targets=["q_proj"], layers=None), rank=4)
     assert torch.equal(first.gradients(SHAPES.block(some_rows(llama), device="cpu")), plain)

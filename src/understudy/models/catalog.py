@@ -35,10 +35,8 @@ def load_chat(
         spec: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
             speaks OpenAI's chat completions), another product of :data:`understudy.models.presets.PRESETS`, or a third
             party's ``PREFIX:NAME``.
-        base_url: the endpoint's address, where it is not the product's own; not for local models.
-        api_key_env: the environment variable that holds the endpoint's key, where it is not the product's own.
         seed: steers the sampling of local models.
-        endpoint: further options of :class:`understudy.models.endpoint.EndpointChat`.
+        base_url, api_key_env, endpoint: options of :class:`understudy.models.endpoint.EndpointChat`.
 
     Raises:
         ConfigError: an address is given for a local model.
@@ -121,7 +119,6 @@ def providers() -> dict[str, EntryPoint]:
 
 
 def _third_party(spec: str, method: str, *, chat: bool) -> Any:
-    """The provider's function that loads ``spec``."""
     found = providers()
     provider, colon, _ = spec.partition(":")
     if not colon or provider not in found:
@@ -145,8 +142,7 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # no pickle
 def model_folder(name: str) -> Path:
     """The folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
 
-    A hub id is looked up on the hub, and in the hub's local cache where the hub cannot be reached; ModelError if in
-    neither.
+    A hub id is looked up on the hub, and in its local cache where the hub cannot be reached; ModelError if in neither.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -160,7 +156,7 @@ def model_folder(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=_FILES))
     except Exception as error:  # the hub's client raises dozens of kinds, of httpx among others
         raise ModelError(
-            f"The model {name} cannot be had from the Hugging Face hub ({type(error).__name__}).",
+            f"The model {name} cannot be downloaded from the Hugging Face hub ({type(error).__name__}).",
             "Check its name and the network (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE are honoured), or fetch it "
             "elsewhere and give its folder: hf:./FOLDER",
         ) from error

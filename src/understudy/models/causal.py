@@ -7,18 +7,16 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.base.errors import ModelError
 from understudy.models.builtin import CHAT, builtin_path, is_builtin
 from understudy.models.contexts import Contexts, find_head
+from understudy.models.local import Decoder
 from understudy.models.machine import best_device, require_device, require_local, worker_count
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
-
-if TYPE_CHECKING:
-    from understudy.models.local import Decoder
 
 _REGISTER = 8
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
@@ -39,14 +37,10 @@ class CausalModel:
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
     Attributes:
-        model_id: its name and the beginning of its fingerprint.
-        fingerprint: SHA-256 over weights and tokenizer.
-        device: ``"cpu"`` or ``"cuda"``.
         network: the transformers model.
         vocabulary: V, the number of tokens that the tokenizer knows and the model can give.
         head: from hidden states to logits; None where only the whole model can do that.
         window: most tokens of a prompt and its continuation together; no more than its narrowest layer sees.
-        ends: the tokens that end an answer.
 
     Raises:
         ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
@@ -79,7 +73,6 @@ class CausalModel:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str, str]]:
-        """A copy in another process is loaded from the same folder there, once."""
         dtype = str(self.network.dtype).removeprefix("torch.")
         return _again, (self._folder, self._name, self.device, dtype, self.fingerprint)
 
@@ -95,22 +88,18 @@ class CausalModel:
 
     def encode(self, text: str) -> list[int]:
         """The text in tokens, without special ones around it."""
-        found: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return found
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of the tokens, without special ones."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The messages in the model's own chat form, or as lines ``role: content`` where it has none."""
         return render(self._tokenizer, messages)
 
-    def decoder(self, network: Any | None = None) -> Decoder:
-        """What samples texts from the model, or from a ``network`` made of it."""
-        from understudy.models.local import Decoder
-
-        return Decoder(self.network if network is None else network, self._tokenizer)
+    def decoder(self, network: Any) -> Decoder:
+        """What samples texts from a ``network`` made of the model."""
+        return Decoder(network, self._tokenizer)
 
     @property
     def end(self) -> int | None:
@@ -136,16 +125,13 @@ class CausalModel:
 
         Args:
             rows: each row's own tokens, row 0 the public one; at most ``width`` each, none empty where the suffix is.
-            prefix: what all rows begin with.
             width: tokens to which own tokens are padded; like all numbers here a function of public parameters.
-            suffix: what all prompts end with.
             tokens: most tokens that :meth:`Contexts.step` will append before it goes back.
             rows_at_once: R, the rows of a block.
             candidates: about how many tokens' logits will be looked at; None for the whole vocabulary.
             check: called before each block; it raises where the run is being stopped.
 
         Raises:
-            ValueError: a row does not fit, or no row is given.
             ModelError: the whole does not fit the model's window.
             PrivacyError: a row's logits change with the rows beside it.
         """
@@ -172,11 +158,8 @@ class CausalModel:
         )
 
     def rows_at_once(self, batch_size: int) -> int:
-        """R for batches of ``batch_size`` expected rows and the public one: equal blocks with a little room.
-
-        A batch may hold more rows than expected: room for one standard deviation more. A function of public numbers
-        alone.
-        """
+        """R for batches of ``batch_size`` expected rows and the public one: equal blocks with room for one standard
+        deviation more. A function of public numbers alone."""
         expected = batch_size + 1 + math.isqrt(batch_size)
         return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self.device])))
 

@@ -37,7 +37,7 @@ def collect(
 ) -> list[Completion]:
     """Answer all requests and return their completions in the order of the requests.
 
-    Inside a running event loop (a notebook) the work is done in a thread of its own; Ctrl-C ends it in both cases.
+    Inside a running event loop (a notebook) the work is done in another thread; Ctrl-C ends it in both cases.
     ``progress`` is called with the number of texts so far, after each completion, in that thread.
 
     Raises:
@@ -63,7 +63,7 @@ def collect(
 
 
 def run_to_end(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function to its end, in a thread of its own where an event loop is already running."""
+    """Run a coroutine function to its end, in another thread where an event loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -105,9 +105,7 @@ def _wait(outcome: Future[Any]) -> None:
 
 _log = logging.getLogger(__name__)
 
-LOOK_UP = 1000
-"""Keys in one question to the store."""
-
+LOOK_UP = 1000  # keys in one query of the store
 BATCH_SECONDS = 0.05
 """The longest that an answer waits for others to be stored with it. It waits as long as storing took the last time: a
 kill loses what waits, and a run should spend no more than half of its time on writing to the disk."""
@@ -118,15 +116,12 @@ class AnswerStore(Protocol):
 
     def get_many(self, keys: Sequence[str], /) -> dict[str, str]:
         """The stored ones among ``keys``."""
-        ...
 
     def put_many(self, items: Mapping[str, str], /) -> None:
         """Store all of ``items``, durably when it returns."""
-        ...
 
     def put_blank(self, items: Mapping[str, str], /) -> None:
         """Count one more answer without text to each, durably; after a few, :meth:`get_many` has the last one."""
-        ...
 
 
 class CachedChat:

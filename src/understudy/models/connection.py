@@ -1,4 +1,4 @@
-"""The connection to an endpoint: which key goes to which address, and what can come of one request."""
+"""The connection to an endpoint: which key goes to which address, what can come of one request, and how it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from understudy.base.errors import ConfigError, ModelError, UnderstudyError
 from understudy.models.limits import Usage, retry_after
-from understudy.models.presets import Preset, address_of
+from understudy.models.presets import Preset
 from understudy.models.types import ChatRequest, FinishReason
 
 if TYPE_CHECKING:
@@ -32,10 +32,13 @@ environment variables, an organisation, a project and custom headers, which are 
 
 
 def clean_base_url(base_url: str | None, preset: Preset) -> str:
-    """The base URL without its last slash; the product's own for None. ConfigError where it is no plain http(s)
-    address.
-    """
-    base_url = address_of(preset, base_url)
+    """The base URL without its last slash; the product's own for None. ConfigError if it is no http(s) address."""
+    if base_url is None and preset.base_url is None:
+        raise ConfigError(
+            f"{preset.title} has an address for each customer, and no base URL is given.",
+            f"Give yours: --base-url {preset.address}",
+        )
+    base_url = base_url or preset.address
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("The base URL is not an http or https address.", "Give one like http://localhost:8000/v1.")
@@ -48,11 +51,7 @@ def clean_base_url(base_url: str | None, preset: Preset) -> str:
 
 
 def find_key(base_url: str, api_key_env: str | None, preset: Preset) -> str | None:
-    """The key for ``base_url``, or None to send none. A product's own variable is read for its own hosts only.
-
-    Raises:
-        ModelError: the environment variable is not set, or holds nothing that could be a key.
-    """
+    """The key for ``base_url``, or None to send none. A product's own variable is read for its own hosts only."""
     variable = api_key_env or (preset.key if preset.sends_key_to(base_url) else None)
     if variable is None:
         return None
@@ -73,7 +72,7 @@ def find_key(base_url: str, api_key_env: str | None, preset: Preset) -> str | No
 
 
 class BodyTooLong(Exception):
-    """A response is longer than is read, or its length cannot be told before it is unpacked."""
+    """A response is longer than is read, or compressed to an unknown length."""
 
 
 def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpenAI:
@@ -85,7 +84,10 @@ def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpen
     """
     import openai
 
-    _quiet_loggers()
+    for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # which would log prompts
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
     authorization = [] if key is None else [(b"Authorization", b"Bearer " + key.encode("ascii"))]
 
     async def send_only_ours(request: Any) -> None:
@@ -146,14 +148,6 @@ def _certificates() -> ssl.SSLContext | bool:
         ) from error
 
 
-def _quiet_loggers() -> None:
-    """Keep the SDK and its HTTP library from writing prompts, where nobody asked them to write."""
-    for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
-
-
 _NOT_CONNECTED = frozenset(("ConnectError", "ConnectTimeout", "ProxyError"))
 _WORTH_A_RETRY = frozenset((408, 409, 425, 429))
 _CONGESTION = frozenset((429, 503, 529))
@@ -178,40 +172,23 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A try without an answer. ``reason`` quotes nothing of what was sent or came back.
-
-    Attributes:
-        retry: whether another try may do better.
-        congestion: whether it is a sign of too many requests at once.
-        unreachable: whether no connection was made.
-        unknown_usage: whether the endpoint may have worked (and charged) for it.
-        pause: seconds that the endpoint asks to be left alone.
-        status: the HTTP status, where there is one.
-        document: the error document of a refused request.
-        refusal: the error to end with where it is not this text's fault.
-    """
+    """A try without an answer. ``reason`` quotes nothing of what was sent or came back."""
 
     reason: str
-    retry: bool = True
-    congestion: bool = False
+    retry: bool = True  # another try may do better
+    congestion: bool = False  # a sign of too many requests at once
     unreachable: bool = False
-    unknown_usage: bool = False
-    pause: float = 0.0
+    unknown_usage: bool = False  # the endpoint may have worked (and charged) for it
+    pause: float = 0.0  # seconds that the endpoint asks to be left alone
     status: int | None = None
-    document: object = field(default=None, repr=False)
-    refusal: ModelError | None = None
+    document: object = field(default=None, repr=False)  # of a refused request
+    refusal: ModelError | None = None  # the error to end with where the text is not to blame
 
 
 async def attempt(
     client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float, most: int
 ) -> Answer | Failure:
-    """Send ``body`` once and wait at most ``timeout`` seconds for all of the answer, of which ``most`` characters are
-    kept.
-
-    Raises:
-        ModelError: nothing else that is sent there would work either.
-    """
-
+    """Send ``body`` once, as :func:`tried`; ``most`` characters of the answer are kept."""
     unreadable = "the answer was not a chat completion"
 
     async def answer() -> Answer | Failure:
@@ -228,10 +205,7 @@ async def attempt(
 
 
 async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
-    """What came of one request to the endpoint, waited for at most ``timeout`` seconds.
-
-    Args:
-        unreadable: the reason to give where the reply is not what was asked for.
+    """The reply to one request, or why there is none within ``timeout`` seconds: ``unreadable`` if it makes no sense.
 
     Raises:
         ModelError: nothing else that is sent there would work either.
@@ -241,11 +215,9 @@ async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) ->
     try:
         async with asyncio.timeout(timeout):
             return await reply
-    except BodyTooLong as error:
-        return _too_long(error)
     except openai.APIStatusError as error:
         return _refused(error)
-    except openai.APIConnectionError as error:
+    except (BodyTooLong, openai.APIConnectionError) as error:
         return _broken(error)
     except TimeoutError:
         return Failure(f"no answer came within {timeout:g} seconds", congestion=True, unknown_usage=True)
@@ -281,37 +253,27 @@ def _refusal(kind: str, status: int) -> ModelError:
     return ModelError(f"The endpoint {problem} (HTTP {status}).", cure)
 
 
-def _broken(error: APIConnectionError) -> Failure:
-    causes = list(_causes(error))
+def _broken(error: BodyTooLong | APIConnectionError) -> Failure:
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         raise ModelError(
             "The endpoint's certificate is not trusted.",
             "Name the file with your organisation's certificates in SSL_CERT_FILE.",
         )
     if too_long := next((cause for cause in causes if isinstance(cause, BodyTooLong)), None):
-        return _too_long(too_long)
+        return Failure(str(too_long), retry=False, unknown_usage=True)  # another try would cost as much
     if any(type(cause).__name__ in _NOT_CONNECTED for cause in causes):
         return Failure("no connection could be made", unreachable=True)
     return Failure("the connection broke off", unknown_usage=True)
 
 
-def _too_long(error: BodyTooLong) -> Failure:
-    return Failure(str(error), retry=False, unknown_usage=True)  # another try would cost as much
-
-
-def _causes(error: BaseException | None) -> list[BaseException]:
-    causes: list[BaseException] = []
-    while error is not None and error not in causes:
-        causes.append(error)
-        error = error.__cause__ or error.__context__
-    return causes
-
-
 _log = logging.getLogger(__name__)
 
-MOST_STOPS = 4
-"""Stop strings that an endpoint takes; answers are cut at the others here."""
-
+MOST_STOPS = 4  # that an endpoint takes; answers are cut at the others here
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _REJECTED = re.compile(
     r"unsupported|not support|unrecognized|unrecognised|unknown|unexpected|not permitted|not allowed|invalid param",
@@ -337,13 +299,10 @@ class Answer:
 
 @dataclass
 class Dialect:
-    """What a client has learnt about its endpoint; it adapts once and remembers.
-
-    ``left_out`` holds the parameters that the endpoint refused, which are no longer sent.
-    """
+    """What a client has learnt about its endpoint; it adapts once and remembers."""
 
     limit_name: str = "max_tokens"
-    left_out: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)  # parameters that it refused, no longer sent
     reasons: bool = False
     ignores_stop: bool = False
     answered: bool = False
@@ -436,7 +395,7 @@ def _without_thoughts(text: str) -> tuple[str, bool]:
 
 
 def _cut(text: str, stop: Sequence[str]) -> tuple[str, list[str]]:
-    """``text`` up to the first stop string, and the stop strings that stood in it."""
+    """``text`` up to the first stop string, and the stop strings in it."""
     found = [string for string in stop if string and string in text]
     end = min((text.index(string) for string in found), default=len(text))
     return text[:end], found

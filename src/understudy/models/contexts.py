@@ -18,7 +18,7 @@ from understudy.models.machine import single_threaded_inference
 
 
 class LocalNetwork(Protocol):
-    """What contexts and their trials need of a model: see :class:`understudy.models.causal.CausalModel`."""
+    """The part of a :class:`understudy.models.causal.CausalModel` that contexts and their trials need."""
 
     model_id: str
     device: str
@@ -29,14 +29,11 @@ class LocalNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """The next-token logits ``Float[R, K]`` of one block, on the device, in the model's own precision.
+    """The next-token logits of one block."""
 
-    ``first`` is the number of the block's first row, ``real`` how many of its rows are no copies of row 0.
-    """
-
-    first: int
-    real: int
-    logits: Any
+    first: int  # number of the block's first row
+    real: int  # rows that are no copies of row 0
+    logits: Any  # Float[R, K] on the device, in the model's own precision
 
 
 class Contexts:
@@ -69,23 +66,21 @@ class Contexts:
         self._room = tokens
         self.steps = 0
         with single_threaded_inference():
-            start = _prefilled(model, prefix)
-            filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
-            self._blocks: list[_Block] = []
+            start = prefilled(model.network, prefix)
+            filled = [[*row, *suffix] for row in [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]]
+            sizes = {"prefix": len(prefix), "width": self._prompt - len(prefix), "capacity": self._prompt + tokens}
+            self._blocks: list[_ContextBlock] = []
             for first in range(0, len(filled), rows_at_once):
                 check()
-                rows_here = filled[first : first + rows_at_once]
-                self._blocks.append(_Block(model, rows_here, start, prefix, width, suffix, self._prompt + tokens))
+                self._blocks.append(_ContextBlock(model, filled[first : first + rows_at_once], start, **sizes))
 
     def __len__(self) -> int:
         return self._rows
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of all cached tokens."""
-        from understudy.models.kv_cache import cache_bytes
-
-        return sum(cache_bytes(block.cache) for block in self._blocks)
+        layers = [layer for block in self._blocks for layer in block.cache.layers]
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
 
     def step(self, token: int) -> None:
         """Append ``token`` to every row; ModelError where the tokens that there is room for are used up."""
@@ -136,54 +131,101 @@ class Contexts:
         return logits
 
 
-class _Block:
-    """R rows: their cache, and the hidden states of their last tokens."""
+class Block:
+    """Rows in one KV cache: what the ``cache`` holds already, padding, own tokens, and then a token per row and step.
+
+    Args:
+        rows: each row's own tokens.
+        cache: of transformers; holds the first ``prefix`` tokens of every row.
+        width: to which own tokens are padded on the left.
+        capacity: most columns that the cache will have.
+    """
 
     def __init__(
-        self,
-        model: LocalNetwork,
-        rows: Sequence[Sequence[int]],
-        start: Any | None,
-        prefix: Sequence[int],
-        width: int,
-        suffix: Sequence[int],
-        capacity: int,
+        self, rows: Sequence[Sequence[int]], *, cache: Any, prefix: int, width: int, capacity: int, device: Any
     ) -> None:
         import torch
 
+        padding = [width - len(row) for row in rows]
+        tokens = torch.tensor([[0] * pad + [*row] for pad, row in zip(padding, rows, strict=True)])
+        pads = torch.tensor(padding, device=device)[:, None]
+        places = torch.arange(capacity, device=device)
+        self._mask = ((places < prefix) | (places >= prefix + pads)).long()
+        self.cache, self.length = cache, prefix + width
+        self.last = tokens.to(device)
+        self.position = (places - pads)[:, prefix : self.length].clamp(min=0)
+
+    @property
+    def columns(self) -> int:
+        """Of the cache, once it holds the last tokens."""
+        return self.length
+
+    def append(self, tokens: Any) -> None:
+        """Let the model read ``Int64[R, 1]`` next."""
+        self.length += 1
+        self.last, self.position = tokens, self.position[:, -1:] + 1
+
+    def select(self, kept: Any) -> None:
+        """Go on with the rows ``Int64[K]`` alone."""
+        self.cache.batch_select_indices(kept)
+        self._mask, self.last, self.position = self._mask[kept], self.last[kept], self.position[kept]
+
+    def inputs(self) -> dict[str, Any]:
+        """Of the model, for the last tokens."""
+        return {
+            "input_ids": self.last,
+            "position_ids": self.position,
+            "attention_mask": self._mask[:, : self.columns],
+            "past_key_values": self.cache,
+            "use_cache": True,
+        }
+
+
+def prefilled(network: Any, prefix: Sequence[int]) -> Any:
+    """transformers' own cache of one row that holds the prefix."""
+    import torch
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=network.config)
+    if prefix:
+        tokens = torch.tensor([list(prefix)], device=network.device)
+        network.get_decoder()(input_ids=tokens, past_key_values=cache, use_cache=True)
+    return cache
+
+
+class _ContextBlock(Block):
+    """R rows in a cache with room, and the hidden states of their last tokens."""
+
+    def __init__(
+        self, model: LocalNetwork, rows: Sequence[Sequence[int]], start: Any, *, prefix: int, width: int, capacity: int
+    ) -> None:
         from understudy.models.kv_cache import begin_with, columns, roomy_cache
 
-        device = model.device
-        padding = [width + 1 - len(row) for row in rows]
-        tokens = torch.tensor([[0] * pad + [*row, *suffix] for pad, row in zip(padding, rows, strict=True)])
-        pads = torch.tensor(padding, device=device)[:, None]
-        places = torch.arange(columns(capacity), device=device)
-        self._mask = ((places < len(prefix)) | (places >= len(prefix) + pads)).long()
-        self._length = len(prefix) + tokens.shape[1]
-        position = (places - pads)[:, len(prefix) : self._length].clamp(min=0)
-        self._position = position[:, -1:]
-        self.cache = roomy_cache(model.network)
-        if start is not None:
-            begin_with(self.cache, start, rows=len(rows))
-        self._last = tokens[:, -1:].to(device)
-        self.hidden = self._forward(model, tokens.to(device), position)
+        cache = roomy_cache(model.network)
+        if prefix:
+            begin_with(cache, start, rows=len(rows))
+        super().__init__(rows, cache=cache, prefix=prefix, width=width, capacity=columns(capacity), device=model.device)
+        self.hidden = self._forward(model)
         self.whole: Any | None = None  # logits over the whole vocabulary that were computed already
-        self._prompt = (self._last, self.hidden)
+        self._prompt = (self.last[:, -1:], self.position[:, -1:], self.hidden)
+
+    @property
+    def columns(self) -> int:
+        from understudy.models.kv_cache import columns
+
+        return columns(self.length)
 
     def step(self, model: LocalNetwork, token: int) -> None:
         self.whole = None
-        self._length += 1
-        self._position = self._position + 1
-        self._last = self._last.new_full(self._last.shape, token)
-        self.hidden = self._forward(model, self._last, self._position)
+        self.append(self.last.new_full((len(self.last), 1), token))
+        self.hidden = self._forward(model)
 
     def rewind(self, steps: int) -> None:
         if steps:
             self.whole = None
             self.cache.crop(-steps)
-            self._length -= steps
-            self._position = self._position - steps
-            self._last, self.hidden = self._prompt
+            self.length -= steps
+            self.last, self.position, self.hidden = self._prompt
 
     def logits(self, model: LocalNetwork, head: Head | None, candidates: Any | None) -> Any:
         """``[R, K]``; by the whole model once more over the last token where its head is not known."""
@@ -192,37 +234,13 @@ class _Block:
         if head is not None:
             return head(self.hidden)
         self.cache.crop(-1)
-        output = model.network(**self._inputs(self._last, self._position), logits_to_keep=1)
-        logits = output.logits[:, -1, : model.vocabulary]
+        self.last, self.position = self.last[:, -1:], self.position[:, -1:]
+        logits = model.network(**self.inputs(), logits_to_keep=1).logits[:, -1, : model.vocabulary]
         return logits if candidates is None else logits[:, candidates]
 
-    def _forward(self, model: LocalNetwork, tokens: Any, position: Any) -> Any:
-        """Run the model over new tokens ``[R, T]``; the hidden states ``[R, H]`` of the last."""
-        return hidden_states(model.network, **self._inputs(tokens, position))[:, -1].clone()
-
-    def _inputs(self, tokens: Any, position: Any) -> dict[str, Any]:
-        from understudy.models.kv_cache import columns
-
-        return {
-            "input_ids": tokens,
-            "position_ids": position,
-            "attention_mask": self._mask[:, : columns(self._length)],
-            "past_key_values": self.cache,
-            "use_cache": True,
-        }
-
-
-def _prefilled(model: LocalNetwork, prefix: Sequence[int]) -> Any | None:
-    """The cache of one row that holds the prefix; None for an empty one."""
-    import torch
-    from transformers import DynamicCache
-
-    if not prefix:
-        return None
-    cache = DynamicCache(config=model.network.config)
-    tokens = torch.tensor([list(prefix)], device=model.device)
-    hidden_states(model.network, input_ids=tokens, past_key_values=cache, use_cache=True)
-    return cache
+    def _forward(self, model: LocalNetwork) -> Any:
+        """The hidden states ``[R, H]`` of the last tokens."""
+        return hidden_states(model.network, **self.inputs())[:, -1].clone()
 
 
 _VECTOR = 16  # float32 numbers in the widest register

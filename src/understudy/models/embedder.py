@@ -26,11 +26,9 @@ _TEXTS_AT_ONCE = 8192  # tokenised together, so that memory does not grow with t
 
 @dataclass(frozen=True)
 class _Batch:
-    """Which texts (their row numbers), padded to how many tokens, and the tokens, filled up with copies."""
-
-    rows: NDArray[np.intp]
-    width: int
-    tokens: list[dict[str, Any]]
+    rows: NDArray[np.intp]  # numbers of its texts
+    width: int  # to which they are padded
+    tokens: list[dict[str, Any]]  # filled up with copies
 
 
 class SentenceEmbedder:
@@ -72,7 +70,6 @@ class SentenceEmbedder:
         self.model_id = f"{name}@{self.fingerprint[:12]}"
 
     def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str]]:
-        """A copy in another process is loaded from the same folder there, once."""
         return _again, (self._folder, self._name, self._device, self.fingerprint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

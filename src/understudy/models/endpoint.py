@@ -54,20 +54,17 @@ class EndpointChat:
     Args:
         name: the model, as the endpoint calls it.
         provider: the product, a prefix of :data:`understudy.models.presets.PRESETS`.
-        base_url: the endpoint; the product's own for None.
+        base_url: None for the product's own.
         api_key_env: the environment variable with the key; None: the product's own for the product's own hosts, else
             no key.
         extra_body: further fields of every request, as the product documents them.
-        max_concurrency: most requests in flight.
         timeout: seconds for one try.
         max_retries: tries after the first.
         token_cap: most tokens over the life of this object, prompts and answers together. A try whose use is unknown
             (no usage reported, timed out, broken off) counts as the worst it could be.
         spending_cap: most money, in the unit of the two prices, which it needs.
-        price_per_million_input: price of a million prompt tokens.
-        price_per_million_output: price of a million answer tokens.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
-        say: takes a line for the user, such as that no answer has come for a while.
+        say: takes a line for the user.
 
     Raises:
         ConfigError: a parameter out of its range.
@@ -90,12 +87,8 @@ class EndpointChat:
     say: Callable[[str], None] = _log.warning
 
     def __post_init__(self) -> None:
-        if (
-            not self.name
-            or self.max_concurrency < 1
-            or not self.timeout > 0
-            or min(self.max_retries, self.backoff_seconds) < 0
-        ):
+        counts = self.max_concurrency >= 1 and min(self.max_retries, self.backoff_seconds) >= 0
+        if not (self.name and counts and self.timeout > 0):
             raise ConfigError(
                 "The model has no name, or its concurrency, timeout, retries or wait is out of range.",
                 "Concurrency is 1 or more, the timeout is positive, retries and wait are 0 or more.",
@@ -165,6 +158,35 @@ PLAIN = ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0
 
 WORTH_ADAPTING = frozenset((400, 422))
 _NOT_READY = frozenset((503, 529))
+
+
+@dataclass
+class Asked:
+    """A request while it waits for its answer, and the tokens that all its tries used."""
+
+    request: ChatRequest
+    stretched: bool = False
+    used: Usage = field(default_factory=Usage)
+
+    @property
+    def max_tokens(self) -> int:
+        return self.request.max_tokens * (STRETCH if self.stretched else 1)
+
+    @property
+    def prompt_bytes(self) -> int:
+        return sum(len(message.content.encode("utf-8", "replace")) for message in self.request.messages)
+
+    def completion(self, answer: Answer, endpoint: EndpointChat, *, stretch: bool) -> Completion | None:
+        """What ``answer`` is to the caller; None where it ran out of tokens and, with ``stretch``, is to get more."""
+        endpoint.dialect.learn(answer)
+        if answer.usage is not None:
+            endpoint.budget.learn(self.prompt_bytes, answer.usage.prompt_tokens)
+            self.used += answer.usage
+        if answer.ran_out and stretch:
+            self.stretched = True
+            return None
+        finish = answer.finish_reason if answer.text or answer.finish_reason == "filtered" else "empty"
+        return Completion(answer.text, finish, self.used.prompt_tokens, self.used.completion_tokens)
 
 
 class _Session:
@@ -262,22 +284,16 @@ class _Session:
 
     async def _answer(self, request: ChatRequest) -> Completion | None:
         """The completion of one request; None where the run ends before there is one."""
-        endpoint = self._endpoint
-        max_tokens, failures, total = request.max_tokens, 0, Usage()
+        endpoint, asked, failures = self._endpoint, Asked(request), 0
         while self._error is None:
-            outcome, adapted, sent_at = await self._send(request, max_tokens)
+            outcome, adapted, sent_at = await self._send(asked)
             if isinstance(outcome, Answer):
                 self._last_answer = time.monotonic()
                 self._pace.speed_up()
                 self._breaker.answered()
-                endpoint.dialect.learn(outcome)
-                if outcome.usage is not None:
-                    endpoint.budget.learn(bytes_of(request), outcome.usage.prompt_tokens)
-                    total += outcome.usage
-                if outcome.ran_out and max_tokens == request.max_tokens:
-                    max_tokens *= STRETCH
-                    continue
-                return completion_of(outcome, total)
+                if completion := asked.completion(outcome, endpoint, stretch=not asked.stretched):
+                    return completion
+                continue
             if adapted:
                 continue
             if outcome.congestion:
@@ -304,7 +320,7 @@ class _Session:
         async with self._plainly:
             if not self._breaker.suspects(fewest):
                 return
-            outcome, adapted, _ = await self._send(PLAIN, PLAIN.max_tokens)
+            outcome, adapted, _ = await self._send(Asked(PLAIN))
             if isinstance(outcome, Answer):
                 self._breaker.cleared()
             elif not outcome.retry and not adapted and self._breaker.suspects(fewest):
@@ -313,16 +329,19 @@ class _Session:
                     "Check it with `understudy models check`; stored answers are kept, and the same command resumes.",
                 )
 
-    async def _send(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool, float]:
+    async def _send(self, asked: Asked) -> tuple[Answer | Failure, bool, float]:
         """What came of one try, whether the endpoint's dialect was learnt from its refusal, and when it was sent."""
-        endpoint, budget = self._endpoint, self._endpoint.budget
-        worst = used = budget.worst(bytes_of(request), max_tokens)
+        endpoint, budget, request = self._endpoint, self._endpoint.budget, asked.request
+        worst = used = budget.worst(asked.prompt_bytes, asked.max_tokens)
         sent_at = await self._pace.enter(budget, worst)
         self._in_flight.add(task := asyncio.current_task())
         try:
-            body, most = endpoint.body(request, max_tokens=max_tokens), most_characters(max_tokens)
+            body, most = endpoint.body(request, max_tokens=asked.max_tokens), most_characters(asked.max_tokens)
             outcome = await attempt(self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most)
-            used = _used(outcome, worst)
+            if isinstance(outcome, Answer):
+                used = outcome.usage or worst
+            elif not outcome.unknown_usage:
+                used = Usage()
         finally:
             self._in_flight.discard(task)
             budget.settle(worst, used)
@@ -332,34 +351,13 @@ class _Session:
         return outcome, endpoint.dialect.adapt(body, outcome.document), sent_at
 
 
-def bytes_of(request: ChatRequest) -> int:
-    """UTF-8 bytes of a prompt."""
-    return sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
-
-
-def _used(outcome: Answer | Failure, worst: Usage) -> Usage:
-    if isinstance(outcome, Answer):
-        return outcome.usage or worst
-    return worst if outcome.unknown_usage else Usage()
-
-
-def completion_of(answer: Answer, total: Usage) -> Completion:
-    """What ``answer`` is to those who asked, with the tokens of all tries."""
-    return Completion(
-        text=answer.text,
-        finish_reason=answer.finish_reason if answer.text or answer.finish_reason == "filtered" else "empty",
-        prompt_tokens=total.prompt_tokens,
-        completion_tokens=total.completion_tokens,
-    )
-
-
 FEW_TOKENS = 8
 _CURE = "Check the model's name and the server's log."
 
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What was found, in the order of its questions. None stands for "could not be told".
+    """What was found, in the order of the questions; None where that is unknown.
 
     ``problem`` says why it does not answer, ``cure`` what to do about it, ``seconds`` how long its first answer took,
     ``listed`` whether the endpoint lists the model, ``repeatable`` whether temperature 0 gives the same answer twice,
@@ -385,16 +383,15 @@ class ProbeReport:
 
 def probe(model: ChatModel) -> ProbeReport:
     """Ask ``model`` six small questions; a model that does not work is reported, not raised."""
-    listed = _is_listed(model)
+    listed = None
+    if isinstance(model, EndpointChat) and (names := run_to_end(model.list_models)) is not None:
+        listed = model.name in names
     start = time.monotonic()
     try:
         hello = collect(model, [_request("Say hello in one short sentence.", max_tokens=64)])[0]
         seconds = time.monotonic() - start
         if hello.finish_reason == "failed":
-            problem = f"A plain question failed because {hello.error}."
-            return ProbeReport(
-                model.model_id, reachable=True, answers=False, problem=problem, cure=_CURE, listed=listed
-            )
+            raise ModelError(f"A plain question failed because {hello.error}.", _CURE)
         few, stopped, first, second, system = collect(
             model,
             [
@@ -428,20 +425,9 @@ def probe(model: ChatModel) -> ProbeReport:
     )
 
 
-def _request(
-    question: str, *, system: str = "", max_tokens: int = 64, stop: tuple[str, ...] = (), sample: int = 0
-) -> ChatRequest:
+def _request(question: str, *, system: str = "", max_tokens: int = 64, **more: Any) -> ChatRequest:
     instruction = (Message("system", system),) if system else ()
-    return ChatRequest(
-        (*instruction, Message("user", question)), max_tokens=max_tokens, temperature=0.0, stop=stop, sample=sample
-    )
-
-
-def _is_listed(model: ChatModel) -> bool | None:
-    if not isinstance(model, EndpointChat):
-        return None
-    names = run_to_end(model.list_models)
-    return None if names is None else model.name in names
+    return ChatRequest((*instruction, Message("user", question)), max_tokens=max_tokens, temperature=0.0, **more)
 
 
 def _ends_in_time(completion: Completion) -> bool | None:

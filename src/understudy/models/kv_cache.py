@@ -49,7 +49,6 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         self._fit()
 
     def get_seq_length(self) -> int:
-        """Tokens per row."""
         return self._length
 
     def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
@@ -58,16 +57,17 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         return columns(self._length + added), 0
 
     def _fit(self) -> None:
-        self.keys, self.values = self._fitted(self.keys), self._fitted(self.values)
+        """Give keys and values as many columns as the length asks for."""
+        have, need = self.keys.shape[2], columns(self._length)
+        if have != need:
+            self.keys, self.values = _resized(self.keys, need), _resized(self.values, need)
 
-    def _fitted(self, states: Any) -> Any:
-        """The states with as many columns as the length asks for."""
-        have, need = states.shape[2], columns(self._length)
-        if have == need:
-            return states
-        found = states.new_zeros(states.shape[0], states.shape[1], need, states.shape[3])
-        found[:, :, : min(have, need)] = states[:, :, : min(have, need)]
-        return found
+
+def _resized(states: Any, need: int) -> Any:
+    found = states.new_zeros(states.shape[0], states.shape[1], need, states.shape[3])
+    kept = min(states.shape[2], need)
+    found[:, :, :kept] = states[:, :, :kept]
+    return found
 
 
 def roomy_cache(model: Any) -> Any:
@@ -80,11 +80,6 @@ def begin_with(cache: Any, start: Any, *, rows: int) -> None:
     """Let each of ``rows`` rows of an empty ``cache`` begin with the one row of transformers' own ``start``."""
     for number, layer in enumerate(start.layers):
         cache.update(layer.keys.expand(rows, -1, -1, -1), layer.values.expand(rows, -1, -1, -1), number)
-
-
-def cache_bytes(cache: Any) -> int:
-    """Bytes of all columns."""
-    return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
 
 
 def can_go_back(model: Any) -> bool:

@@ -14,38 +14,15 @@ from email.utils import parsedate_to_datetime
 
 from understudy.base.errors import ConfigError, ModelError
 
-LONGEST_WAIT = 60.0
-"""Seconds; no Retry-After and no backoff waits longer."""
-
-BREAKER = 20
-"""Requests in a row without an answer after which the endpoint counts as gone."""
-
-SEVERAL = 3
-"""Refused texts in a row after which an endpoint that has answered may refuse everything."""
-
-STARTING_SECONDS = 30.0
-"""How long an endpoint that never answered may say that it is not ready (HTTP 503, 529): servers load their models."""
-
-SILENT_SECONDS = 15.0
-"""After so long without an answer from an endpoint the user is told, and again each time that it has doubled."""
-
-CHARACTERS_PER_TOKEN = 32
-"""An answer is cut at so many characters for each token that it was allowed (real ones have some 4) ..."""
-
-LEAST_CHARACTERS = 1000
-"""... and no shorter than this."""
-
-BODY_BYTES_PER_TOKEN = 1024
-"""An HTTP body is read up to so many bytes for each token, reasoning and escapes included ..."""
-
-LEAST_BODY_BYTES = 1 << 20
-"""... and no less than this."""
-
-LIST_BYTES = 16 << 20
-"""The body of an endpoint's list of models is read up to here."""
-
-TOKENS_PER_BYTE = 0.5
-"""A generous first guess at a prompt's tokens per UTF-8 byte, until the endpoint reports its usage."""
+LONGEST_WAIT = 60.0  # seconds, of any Retry-After and any backoff
+BREAKER = 20  # requests in a row without an answer after which the endpoint counts as gone
+SEVERAL = 3  # refused texts in a row after which an endpoint that has answered may refuse everything
+STARTING_SECONDS = 30.0  # that an endpoint may say that it is not ready before its first answer (HTTP 503, 529)
+SILENT_SECONDS = 15.0  # without any answer, after which the user gets a line, and again each time that it has doubled
+CHARACTERS_PER_TOKEN, LEAST_CHARACTERS = 32, 1000  # at which an answer is cut (real tokens have some 4) ...
+BODY_BYTES_PER_TOKEN, LEAST_BODY_BYTES = 1024, 1 << 20  # ... and an HTTP body, reasoning and escapes included
+LIST_BYTES = 16 << 20  # of an endpoint's list of models that are read
+TOKENS_PER_BYTE = 0.5  # of a prompt in UTF-8: a generous first guess, until the endpoint reports its usage
 
 
 class Unreachable(ModelError):
@@ -99,43 +76,30 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
 
+@dataclass(kw_only=True)
 class Budget:
-    """What has been used, what is in flight at its worst, and whether one more request fits.
+    """What has been used, what is in flight at its worst, and whether one more request fits. None is no cap."""
 
-    Args:
-        token_cap: most tokens, prompts and answers together; None for no cap.
-        spending_cap: most money, in the unit of the prices; None for no cap. Needs both prices.
-        price_per_million_input, price_per_million_output: of a million prompt or answer tokens.
+    token_cap: int | None
+    spending_cap: float | None
+    price_per_million_input: float | None
+    price_per_million_output: float | None
+    used: Usage = Usage()
+    _in_flight: Usage = Usage()
+    _tokens_per_byte: float | None = None
 
-    Raises:
-        ConfigError: a cap that is not positive, or a spending cap without prices.
-    """
-
-    def __init__(
-        self,
-        *,
-        token_cap: int | None,
-        spending_cap: float | None,
-        price_per_million_input: float | None,
-        price_per_million_output: float | None,
-    ) -> None:
-        if (token_cap is not None and token_cap <= 0) or (spending_cap is not None and not spending_cap > 0):
-            raise ConfigError("A cap must be larger than 0.", "Leave the cap away to have none.")
-        if spending_cap is not None and (price_per_million_input is None or price_per_million_output is None):
+    def __post_init__(self) -> None:
+        if not all(cap is None or cap > 0 for cap in (self.token_cap, self.spending_cap)):
+            raise ConfigError("A cap must be larger than 0.", "Leave the cap out to have none.")
+        if self.spending_cap is not None and None in (self.price_per_million_input, self.price_per_million_output):
             raise ConfigError(
                 "A spending cap needs the model's prices.",
                 "Give the price of a million input tokens and of a million output tokens.",
             )
-        self._token_cap = token_cap
-        self._spending_cap = spending_cap
-        self._input = (price_per_million_input or 0.0) / 1e6
-        self._output = (price_per_million_output or 0.0) / 1e6
-        self._tokens_per_byte: float | None = None
-        self._in_flight = Usage()
-        self.used = Usage()
 
     def cost(self, usage: Usage) -> float:
-        return usage.prompt_tokens * self._input + usage.completion_tokens * self._output
+        prompts = usage.prompt_tokens * (self.price_per_million_input or 0.0)
+        return (prompts + usage.completion_tokens * (self.price_per_million_output or 0.0)) / 1e6
 
     def worst(self, prompt_bytes: int, max_tokens: int) -> Usage:
         """The most that a request can use; its prompt's tokens are estimated from its length."""
@@ -144,10 +108,13 @@ class Budget:
     def cap_reached(self, worst: Usage) -> ModelError | None:
         """The error to raise if ``worst`` on top of everything used and in flight breaks a cap."""
         then = self.used + self._in_flight + worst
-        if self._token_cap is not None and then.tokens > self._token_cap:
-            return _cap_error("token", "--token-cap")
-        if self._spending_cap is not None and self.cost(then) > self._spending_cap:
-            return _cap_error("spending", "--spending-cap")
+        caps = {"token": (then.tokens, self.token_cap), "spending": (self.cost(then), self.spending_cap)}
+        for name, (amount, cap) in caps.items():
+            if cap is not None and amount > cap:
+                return ModelError(
+                    f"The {name} cap is reached.",
+                    f"Raise --{name}-cap; stored answers are kept, and the same command resumes.",
+                )
         return None
 
     def reserve(self, worst: Usage) -> None:
@@ -163,13 +130,6 @@ class Budget:
         self._tokens_per_byte = max(self._tokens_per_byte or 0.0, prompt_tokens / max(prompt_bytes, 1))
 
 
-def _cap_error(name: str, option: str) -> ModelError:
-    return ModelError(
-        f"The {name} cap is reached.",
-        f"Raise {option}; stored answers are kept, and the same command resumes.",
-    )
-
-
 class Pace:
     """Adaptive concurrency: additive increase on success, halved on congestion (AIMD, as TCP does).
 
@@ -181,7 +141,7 @@ class Pace:
         self._limit = float(most)
         self._cut_at = 0.0
         self._resume_at = 0.0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
         self.in_flight = 0
 
     @property
@@ -198,11 +158,11 @@ class Pace:
             if pause > 0:
                 await asyncio.sleep(pause)
             elif self.in_flight >= self.limit:
-                await self._change()
+                await self._changed.wait()
             elif error := budget.cap_reached(worst):
                 if self.in_flight == 0:
                     raise error
-                await self._change()
+                await self._changed.wait()
             else:
                 self.in_flight += 1
                 budget.reserve(worst)
@@ -210,7 +170,8 @@ class Pace:
 
     def leave(self) -> None:
         self.in_flight -= 1
-        self._wake()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def speed_up(self) -> None:
         self._limit = min(self._most, self._limit + 1.0 / self._limit)
@@ -223,28 +184,13 @@ class Pace:
             self._limit = max(1.0, self._limit / 2)
             self._cut_at = now
 
-    async def _change(self) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        await future
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
 
 class Breaker:
     """Stops a run against an endpoint that is gone, instead of failing every request of it.
 
     Before the first answer it is impatient: there is most likely nobody. After it a run waits out what passes.
 
-    Args:
-        requests_at_once: how many requests the run has in flight at most.
-        tries: how often a request is tried.
-        answered: whether the endpoint has ever answered.
-        if_unreachable: what to do where no connection can be made.
+    ``if_unreachable`` says what to do where no connection can be made.
     """
 
     def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False, if_unreachable: str = "") -> None:
@@ -273,8 +219,7 @@ class Breaker:
     def broken(self, reason: str, *, starting: bool) -> None:
         """A try reached something that gave no answer, for this ``reason``.
 
-        Before the first answer three tries of each request raise a ModelError; where it said that it is ``starting``,
-        time.
+        Before the first answer, three tries of each request raise a ModelError, or time where it is ``starting``.
         """
         self._broken += not starting
         waited = starting and time.monotonic() - self._started >= STARTING_SECONDS

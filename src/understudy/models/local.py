@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
@@ -39,25 +40,14 @@ class LocalChat:
     computes in it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
     assistant's.
 
-    Args:
-        folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
-        name: the model's name in ``model_id``.
-        seed: steers sampling.
-        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
-        dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
+    Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling.
 
     Raises:
         ModelError: the extra ``local`` is missing, or the folder holds no such model.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str,
-        seed: int = 0,
-        device: str | None = None,
-        dtype: str | None = None,
+        self, folder: Path, *, name: str, seed: int = 0, device: str | None = None, dtype: str | None = None
     ) -> None:
         require_local()
         self._device = device or best_device()
@@ -68,11 +58,7 @@ class LocalChat:
         self.model_id = f"{name}@{weights[:12]}"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
-        """Yield ``(index into requests, Completion)`` as batches end.
-
-        A prompt that leaves no room in the window is a ``failed`` completion; a longer answer is cut there
-        (``length``).
-        """
+        """Yield ``(index into requests, Completion)`` as batches end; ``failed`` where a prompt fills the window."""
         loop = asyncio.get_running_loop()
         prompts = await asyncio.to_thread(lambda: [self._prompt(request) for request in requests])
         for index, prompt in enumerate(prompts):
@@ -221,15 +207,15 @@ class Decoder:
         """Run the model until every row has ended."""
         import torch
 
-        logits, cache, mask = self._prefill([row.prompt.tokens for row in rows])
-        device = logits.device
-        position = mask.sum(1)
+        longest = max(len(row.prompt.uniforms) for row in rows)
+        block = self._prefill([row.prompt.tokens for row in rows], room=longest)
+        device = block.last.device
         temperature = torch.tensor([row.prompt.temperature for row in rows], device=device)
         top_p = torch.tensor([row.prompt.top_p for row in rows], device=device)
-        longest = max(len(row.prompt.uniforms) for row in rows)
         padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
+            logits = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
             for row, token in zip(rows, tokens.tolist(), strict=True):
                 if row.reason is None:
@@ -240,42 +226,19 @@ class Decoder:
             if len(going) <= len(rows) * 7 // 8:  # not at every end: each time copies the cache
                 kept = torch.tensor(going, device=device)
                 rows = [rows[number] for number in going]
-                cache.batch_select_indices(kept)
-                tokens, position, mask = tokens[kept], position[kept], mask[kept]
-                temperature, top_p, uniforms = temperature[kept], top_p[kept], uniforms[kept]
-            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
-            logits = self._forward(tokens[:, None], position[:, None], mask, cache)
-            position = position + 1
+                block.select(kept)
+                tokens, temperature, top_p, uniforms = tokens[kept], temperature[kept], top_p[kept], uniforms[kept]
+            block.append(tokens[:, None])
 
-    def _prefill(self, prompts: list[list[int]]) -> tuple[Any, Any, Any]:
-        """Logits after each prompt, the cache, and the mask ``Int64[B, L]`` of what in the cache is no padding."""
-        import torch
-        from transformers import DynamicCache
-
-        device = self._model.device
-        cache = DynamicCache(config=self._model.config)
-        shared = _shared_prefix(prompts)
+    def _prefill(self, prompts: list[list[int]], *, room: int) -> Block:
+        """The prompts, what all begin with computed once, and ``room`` for tokens to come."""
+        shared, longest = _shared_prefix(prompts), max(map(len, prompts))
+        cache = prefilled(self._model, prompts[0][:shared])
         if shared:
-            prefix = torch.tensor([prompts[0][:shared]], device=device)
-            self._forward(prefix, torch.arange(shared, device=device)[None], torch.ones_like(prefix), cache)
             cache.batch_repeat_interleave(len(prompts))
-        longest = max(map(len, prompts))
-        padding = [longest - len(prompt) for prompt in prompts]
-        rows = [[0] * pad + prompt[shared:] for pad, prompt in zip(padding, prompts, strict=True)]
-        tokens = torch.tensor(rows, device=device)
-        mask = torch.ones(len(prompts), longest, dtype=torch.long, device=device)
-        mask[:, shared:] = (
-            torch.arange(longest - shared, device=device) >= torch.tensor(padding, device=device)[:, None]
-        )
-        position = (mask.cumsum(1) - 1)[:, shared:].clamp(min=0)
-        return self._forward(tokens, position, mask, cache), cache, mask
-
-    def _forward(self, tokens: Any, position: Any, mask: Any, cache: Any) -> Any:
-        """One pass of the model over new tokens, which the cache keeps; logits ``[B, V]`` after the last."""
-        output = self._model(
-            input_ids=tokens, position_ids=position, attention_mask=mask, past_key_values=cache, logits_to_keep=1
-        )
-        return output.logits[:, -1]
+        rows = [prompt[shared:] for prompt in prompts]
+        sizes = {"prefix": shared, "width": longest - shared, "capacity": longest + room}
+        return Block(rows, cache=cache, device=self._model.device, **sizes)
 
 
 def _shared_prefix(prompts: list[list[int]]) -> int:
@@ -304,7 +267,7 @@ def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) ->
     """The next token ``Int64[B]`` of each row, by inverting the cumulative distribution at ``uniform``.
 
     Args:
-        logits: ``Float[B, V]`` tensor.
+        logits: ``Float[B, V]``.
         temperature: ``Float32[B]``; 0 takes the likeliest token.
         top_p: ``Float32[B]`` in (0, 1]: sample from the smallest set of likeliest tokens with this much mass.
         uniform: ``Float32[B]`` in [0, 1].
@@ -337,17 +300,13 @@ def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
     rows = torch.arange(len(masses), device=masses.device)
     for width in (*_NUCLEI, masses.shape[-1]):
         ordered, tokens = masses[rows].topk(min(width, masses.shape[-1]))
-        places = _invert(_cut(ordered, top_p[rows]), uniform[rows])
+        within = ordered.cumsum(-1) - ordered < top_p[rows, None]
+        places = _invert(ordered.where(within, 0), uniform[rows])
         chosen[rows] = tokens.gather(1, places[:, None])[:, 0]
         rows = rows[ordered.sum(-1) < top_p[rows]]
         if len(rows) == 0:
             break
     return chosen
-
-
-def _cut(ordered: Any, top_p: Any) -> Any:
-    """Masses in descending order, with 0 for what lies beyond the first ``top_p`` of them."""
-    return ordered.where(ordered.cumsum(-1) - ordered < top_p[:, None], 0)
 
 
 def _invert(masses: Any, uniform: Any) -> Any:

@@ -40,7 +40,7 @@ SCALE = 2.0
 
 @dataclass(frozen=True)
 class Site:
-    """A linear layer that is adapted: its name in the network, and the sizes of what it reads and gives."""
+    """A linear layer that is adapted: its name in the network, and the sizes of its input and output."""
 
     name: str
     module: Any
@@ -95,7 +95,7 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
 
 
 def _sizes(module: Any) -> tuple[int, int] | None:
-    """What a linear layer reads and gives; None for any other module."""
+    """The sizes of a linear layer; None for any other module."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -105,12 +105,9 @@ def _sizes(module: Any) -> tuple[int, int] | None:
 
 
 class Adapters:
-    """The adapters of a network's sites, applied within :meth:`active` and in that thread only.
+    """The adapters of a frozen network's sites, applied within :meth:`active` and in that thread only.
 
-    Args:
-        network: frozen. Several objects may adapt it, of which one is active at a time.
-        sites: what is adapted.
-        rank: of each adapter, 1 or more.
+    Several objects may adapt a network, of which one is active at a time.
     """
 
     def __init__(self, network: Any, sites: Sequence[Site], *, rank: int) -> None:
@@ -176,11 +173,8 @@ def _times(rows: Any, matrix: Any) -> Any:
 class Trunk:
     """A network in two parts: the blocks below, and the last ``layers`` with the final norm.
 
-    Both share their weights, and forward hooks on their layers, with the network. Several threads may compute.
-
-    Args:
-        causal: its head reads the states of its network.
-        layers: how many of the last blocks are above the cut; None for all.
+    Both share their weights, and forward hooks on their layers, with the network. Several threads may compute. Without
+    ``layers`` all blocks are above the cut.
 
     Raises:
         ConfigError: the network has no head of its own or gives other states when it is cut.
@@ -199,15 +193,21 @@ class Trunk:
                 found = forward(states)
                 return (found,) if plural else found
 
-            made = [_with_forward(block, shaped) if at in replaced else block for at, block in enumerate(blocks)]
+            made = list(blocks)
+            for at in replaced:
+                made[at] = copy.copy(blocks[at])
+                object.__setattr__(made[at], "forward", shaped)
             return _with_blocks(network, self._name, made)
 
         self._below = part(range(first, len(blocks)), self._keep)
         self._above = part(range(first), lambda _states: self._now.states)
-        self._require_same(causal)
+        if causal.head is None or not self._is_whole():
+            raise ConfigError(
+                f"The blocks of {causal.model_id} cannot be computed apart from the trunk below them.",
+                "Use a model of another family (Llama, Qwen, Gemma, Mistral, GPT-2 and the like).",
+            )
 
     def __reduce__(self) -> tuple[Any, tuple[CausalModel]]:
-        """A copy in another process is made of the model there."""
         return partial(Trunk, layers=self.layers), (self._causal,)
 
     def below(self, tokens: Any) -> Any:
@@ -230,20 +230,14 @@ class Trunk:
             self._now.kept = states
         return states
 
-    def _require_same(self, causal: CausalModel) -> None:
+    def _is_whole(self) -> bool:
         import torch
 
-        tokens = torch.arange(8, device=causal.network.device)[None] % causal.vocabulary
-        same = causal.head is not None
-        if same:
-            with torch.inference_mode():
-                whole = hidden_states(causal.network, input_ids=tokens, use_cache=False)
-                same = torch.equal(self.above(tokens, self.below(tokens)), whole)
-        if not same:
-            raise ConfigError(
-                f"The blocks of {causal.model_id} cannot be computed apart from the trunk below them.",
-                "Use a model of another family (Llama, Qwen, Gemma, Mistral, GPT-2 and the like).",
-            )
+        network = self._causal.network
+        tokens = torch.arange(8, device=network.device)[None] % self._causal.vocabulary
+        with torch.inference_mode():
+            whole = hidden_states(network, input_ids=tokens, use_cache=False)
+            return torch.equal(self.above(tokens, self.below(tokens)), whole)
 
 
 def _gives_tuple(network: Any, block: Any) -> bool:
@@ -258,13 +252,6 @@ def _gives_tuple(network: Any, block: Any) -> bool:
     finally:
         hook.remove()
     return isinstance(found[0], tuple)
-
-
-def _with_forward(block: Any, forward: Callable[..., Any]) -> Any:
-    """A copy of ``block``, with all its attributes, that computes ``forward`` instead."""
-    made = copy.copy(block)
-    object.__setattr__(made, "forward", forward)
-    return made
 
 
 def _with_blocks(network: Any, name: str, blocks: list[Any]) -> Any:

@@ -24,11 +24,7 @@ _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelera
 
 
 def require_local() -> None:
-    """Make sure that local models can be loaded, without the hub's telemetry, before anything imports torch.
-
-    Raises:
-        ModelError: one of the extra's packages is missing.
-    """
+    """Make sure that local models can be loaded, without the hub's telemetry, before anything imports torch."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise ModelError(
@@ -45,7 +41,7 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``; raises as :func:`require_local`."""
+    """``"cuda"`` where torch sees one, else ``"cpu"``."""
     require_local()
     import torch
 
@@ -53,7 +49,7 @@ def best_device() -> str:
 
 
 def require_device(device: str | None) -> None:
-    """See that the machine has the device that is asked for, and the extra; else a ModelError."""
+    """See that the machine has the device and the extra; else a ModelError."""
     require_local()
     if device == "cuda" and best_device() != "cuda":
         raise ModelError("torch sees no CUDA device on this machine.", "Leave the device out, or name cpu.")
@@ -66,8 +62,8 @@ def worker_count(device: str) -> int:
     """One worker per core, at most eight, or as many as ``UNDERSTUDY_THREADS`` says; a GPU has one."""
     if device != "cpu":
         return 1
-    if (said := os.environ.get("UNDERSTUDY_THREADS", "")).isdigit():
-        return max(1, int(said))
+    if (threads := os.environ.get("UNDERSTUDY_THREADS", "")).isdigit():
+        return max(1, int(threads))
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST)
 
@@ -112,29 +108,24 @@ _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 def fits_memory(needed: int) -> bool:
     """Whether the machine, or this process's container, could ever hold so many bytes."""
-    there = _memory()
-    return there is None or needed <= there
+    available = _memory()
+    return available is None or needed <= available
 
 
 def require_memory(needed: int, *, what: str, cure: str) -> None:
     """See that the machine, or this process's container, could ever hold ``needed`` bytes, before anything is charged.
 
-    Raises:
-        ConfigError: it could not; ``what`` they are for and the ``cure`` stand in it.
+    ConfigError if not, which names ``what`` needs them.
     """
     if not fits_memory(needed):
-        there = _memory() or 0
+        available = (_memory() or 0) / 2**30
         raise ConfigError(
-            f"{what} would take about {needed / 2**30:.3g} GiB of memory, and this machine has {there / 2**30:.3g}.",
-            cure,
+            f"{what} would take about {needed / 2**30:.3g} GiB of memory, and this machine has {available:.3g}.", cure
         )
 
 
 def halved_to_fit(count: int, work: Callable[[int], T], *, problem: str, cure: str) -> T:
-    """What ``work(count)`` returns, or of half as many, and so on, where it runs out of memory.
-
-    Raises ConfigError if not even ``work(1)`` fits into memory.
-    """
+    """What ``work(count)`` returns, or of half as many, and so on, where it runs out of memory: ConfigError if of 1."""
     while True:
         try:
             return work(count)

@@ -16,11 +16,8 @@ from understudy.base.errors import ConfigError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 
-BATCH_DISCOUNT = 0.5
-"""What a batch costs, as a share of the ordinary price."""
-BATCH_HOURS = 24
-"""Within which a batch is answered, or expires."""
-
+BATCH_DISCOUNT = 0.5  # what a batch costs, as a share of the ordinary price
+BATCH_HOURS = 24  # within which a batch is answered, or expires
 _THIS_MACHINE = r"localhost|127\.0\.0\.1|\[?::1\]?"
 
 
@@ -29,28 +26,22 @@ class Preset:
     """One product.
 
     Attributes:
-        title: its name.
         address: of its chat completions; where that differs by customer, its form, with the parts to fill in in
             CAPITALS.
         key: the environment variable that holds its key by its own documentation.
         key_hosts: a regular expression of the hosts to which that key goes without being named. To any other it goes
             by ``api_key_env`` alone.
-        key_needed: whether those hosts answer nobody without one.
-        limit_name: what it calls the most tokens of an answer.
-        ignored: parameters that it accepts and silently ignores.
-        batches: whether it has OpenAI's files and batches.
-        start: the command that starts it, of one that runs on this machine.
     """
 
     title: str
     address: str
     key: str | None = None
     key_hosts: str = _THIS_MACHINE
-    key_needed: bool = False
+    key_needed: bool = False  # those hosts answer nobody without one
     limit_name: LimitName = "max_tokens"
-    ignored: frozenset[str] = frozenset()
-    batches: bool = False
-    start: str | None = None
+    ignored: frozenset[str] = frozenset()  # parameters that it accepts and silently ignores
+    batches: bool = False  # it has OpenAI's files and batches
+    start: str | None = None  # the command that starts it on this machine
 
     @property
     def base_url(self) -> str | None:
@@ -138,16 +129,6 @@ def preset_of(spec: str) -> Preset | None:
     return PRESETS.get(prefix) if name else None
 
 
-def address_of(preset: Preset, base_url: str | None) -> str:
-    """``base_url``, else the product's own. ConfigError where it has none that all its users share."""
-    if base_url is None and preset.base_url is None:
-        raise ConfigError(
-            f"{preset.title} has an address for each customer, and no base URL is given.",
-            f"Give yours: --base-url {preset.address}",
-        )
-    return base_url or preset.address
-
-
 OWN_PARAMETERS = {
     "model": "--llm",
     "messages": "--prompt",
@@ -163,10 +144,7 @@ OWN_PARAMETERS = {
 
 
 def require_extra_body(fields: Mapping[str, object], preset: Preset | None = None) -> None:
-    """See that extra fields of a request set nothing that is ours, or that the product would drop without a word.
-
-    Raises ConfigError if one does.
-    """
+    """See that extra fields of a request set nothing that is ours, or that the product would silently drop."""
     for name in fields:
         if name in OWN_PARAMETERS:
             option = OWN_PARAMETERS[name]
@@ -176,6 +154,6 @@ def require_extra_body(fields: Mapping[str, object], preset: Preset | None = Non
             )
         if preset is not None and name in preset.ignored:
             raise ConfigError(
-                f"{preset.title} ignores {name!r} in such requests, without a word.",
+                f"{preset.title} silently ignores {name!r} in such requests.",
                 "Leave it out of the extra body; docs/endpoints.md says where it can be set.",
             )

@@ -30,20 +30,20 @@ def require_separate_rows(model: Any, *, name: str) -> None:
     multiple of 16 leave a few numbers over after the processor's vectors, which it computes in another way (measured:
     SiLU and GELU in odd widths, products over 33 numbers), so that a row's last bits show its place.
 
-    Args:
-        model: a transformers or sentence-transformers model, ready to infer.
-        name: in errors.
+    The model is one of transformers or sentence-transformers, ready to infer; ``name`` is for errors.
 
     Raises:
         ModelError: there is such a thing in one of its modules.
     """
     settings, modules = _settings(model), list(model.modules())
-    if any(_routes(key, value) for each in settings for key, value in each.items()) or any(map(_is_routed, modules)):
+    routed = any(word in type(module).__name__.lower() for module in modules for word in _EXPERTS)
+    if routed or any(_routes(key, value) for each in settings for key, value in each.items()):
         raise ModelError(
             f"{name} has routed experts, in which the texts of a batch change one another's results.",
             "Use a dense model (Llama, Qwen, Gemma, Mistral and the like).",
         )
-    if any(each.get("quantization_config") for each in settings) or any(map(_is_small, model.parameters())):
+    small = any(not each.is_floating_point() or each.element_size() < 2 for each in model.parameters())
+    if small or any(each.get("quantization_config") for each in settings):
         raise ModelError(
             f"{name} is quantised, and a quantised product may mix the texts of a batch.",
             "Use the model's unquantised weights.",
@@ -91,15 +91,6 @@ def _routes(key: str, value: Any) -> bool:
     """Whether the setting ``key`` counts experts among which tokens are shared out."""
     counts = "experts" in key and not any(word in key for word in _NO_ROUTING)
     return counts and isinstance(value, int) and value > 1
-
-
-def _is_routed(module: Any) -> bool:
-    return any(word in type(module).__name__.lower() for word in _EXPERTS)
-
-
-def _is_small(parameter: Any) -> bool:
-    """Whether it is no floating-point number of two bytes or more."""
-    return not parameter.is_floating_point() or parameter.element_size() < 2
 
 
 def _mixes_rows(module: Any) -> bool:

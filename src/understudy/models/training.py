@@ -1,6 +1,4 @@
-"""Tuning a causal model: token rows, what learns of the model, per-example gradients, the optimiser.
-
-One trainer for all that is tuned: DP-SGD, its yardstick without privacy, and the evaluation's models.
+"""Tuning a causal model: token rows, trainable weights, per-example gradients, the optimiser.
 
 **Shapes.** A row's gradient must depend on nothing but that row. So rows are computed in blocks of one public number of
 rows and of one of few public widths; a row's width follows from its own length alone, and blocks are filled up with
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.models.contexts import hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
-from understudy.models.machine import one_core
+from understudy.models.machine import one_core, worker_pool
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -36,42 +34,24 @@ _STEP = 16
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenRow:
-    """A text in tokens, after what it is asked for with. Private where the text is; its ``repr`` shows nothing.
+    """A text in tokens, behind its prompt. Private where the text is; its ``repr`` shows nothing."""
 
-    Args:
-        prompt: tokens that are read and not learnt.
-        target: ``Int32[T]``, tokens that are.
-    """
-
-    prompt: Sequence[int]
-    target: NDArray[np.int32]
+    prompt: Sequence[int]  # read, not learnt
+    target: NDArray[np.int32]  # learnt: Int32[T]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """Rows in one shape, on the device.
+    """Rows in one shape, on the device."""
 
-    Args:
-        tokens: ``Int64[R, L]``; padding is at the right, where a causal model does not look.
-        first: ``Int64[R]``, the place of each row's first target, 1 or more.
-        counts: ``Int64[R]``, how many targets each has; 0 for one that fills up.
-        width: most targets of a row: R x width places are predicted.
-    """
-
-    tokens: Any
-    first: Any
-    counts: Any
-    width: int
+    tokens: Any  # Int64[R, L]; padding is at the right, where a causal model does not look
+    first: Any  # Int64[R], the place of each row's first target, 1 or more
+    counts: Any  # Int64[R], how many targets each has; 0 for one that fills up
+    width: int  # most targets of a row: R x width places are predicted
 
     @classmethod
     def of(cls, rows: Sequence[TokenRow], *, width: int, prompt: int, size: int, device: str) -> Block:
-        """``rows`` and as many empty ones as fill the block.
-
-        Args:
-            width: of the targets.
-            prompt: tokens of the longest prompt, 1 or more.
-            size: R.
-        """
+        """``rows`` and as many empty ones as fill a block of ``size``; the longest ``prompt`` has 1 token or more."""
         import torch
 
         tokens = np.zeros((size, prompt + width), dtype=np.int64)
@@ -91,7 +71,7 @@ class Block:
 
     @property
     def places(self) -> Any:
-        """``Int64[R, width]``: where the targets stand; beyond a row's own, anywhere within it."""
+        """``Int64[R, width]``: of the targets; beyond a row's own, anywhere within it."""
         import torch
 
         return (self.first[:, None] + torch.arange(self.width, device=self.tokens.device)).clamp(
@@ -148,74 +128,60 @@ def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:
 
 
 class Trainable(Protocol):
-    """What learns of a model, as one vector of P numbers."""
+    """The trainable weights of a model, as one vector of P numbers. Several threads may ask for gradients."""
 
     causal: CausalModel
 
     @property
     def size(self) -> int:
         """P."""
-        ...
-
-    def start(self) -> NDArray[np.float32]:
-        """The weights to begin with, ``Float32[P]``: public."""
-        ...
-
-    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """``weights`` as matrices by name."""
-        ...
-
-    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """What :meth:`named` took apart. Raises ConfigError if the matrices are another model's."""
-        ...
-
-    def load(self, weights: NDArray[np.float32]) -> None:
-        """Compute with ``weights`` from now on."""
-        ...
-
-    def gradients(self, block: Block) -> Any:
-        """Of each row's mean loss: ``Float32[R, P]`` on the device. Several threads may ask."""
-        ...
-
-    def gradient(self, loss: Callable[[], Any]) -> Any:
-        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device. Several threads may ask."""
-        ...
-
-    def active(self) -> Any:
-        """A context in which, in this thread, :attr:`network` computes with the loaded weights."""
-        ...
 
     @property
     def network(self) -> Any: ...
 
+    def start(self) -> NDArray[np.float32]:
+        """The weights to begin with, ``Float32[P]``: public."""
+
+    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """``weights`` as matrices by name."""
+
+    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The inverse of :meth:`named`. Raises ConfigError if the matrices are another model's."""
+
+    def load(self, weights: NDArray[np.float32]) -> None:
+        """Compute with ``weights`` from now on."""
+
+    def gradients(self, block: Block) -> Any:
+        """Of each row's mean loss: ``Float32[R, P]`` on the device."""
+
+    def gradient(self, loss: Callable[[], Any]) -> Any:
+        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
+
+    def active(self) -> Any:
+        """A context in which, in this thread, :attr:`network` computes with the loaded weights."""
+
 
 class LoRA:
-    """Adapters on a frozen model learn; implements :class:`Trainable`.
+    """A :class:`Trainable` of adapters on a frozen model; arguments as in :mod:`understudy.models.lora`.
 
-    Args:
-        causal: a model of which nothing else learns.
-        rank, targets, layers: as in :mod:`understudy.models.lora`.
-        both: whether A learns too. Else B alone does, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many
-            numbers to put noise on, the adapter is linear in them, and noise on A is not multiplied by noise on B.
+    B alone learns, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on, the
+    adapter is linear in them, and noise on A is not multiplied by noise on B.
 
     Raises:
         ConfigError: the model has no such layers.
     """
 
-    def __init__(
-        self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None, both: bool = False
-    ) -> None:
+    def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:
         self.causal = causal
-        self._again = partial(LoRA, rank=rank, targets=targets, layers=layers, both=both)
+        self._again = partial(LoRA, rank=rank, targets=targets, layers=layers)
         self.network = causal.network.requires_grad_(False)
         self.adapters = Adapters(self.network, find_sites(self.network, targets=targets, layers=layers), rank=rank)
-        self._learning = {name: shape for name, shape in self.adapters.shapes.items() if both or UP in name}
+        self._learning = {name: shape for name, shape in self.adapters.shapes.items() if UP in name}
         self._matrices = self.adapters.start(seed=0)
         self._tensors: list[Any] = []
 
     def __reduce__(self) -> tuple[Any, tuple[CausalModel]]:
-        """A copy in another process is made of the model there, without weights that were loaded."""
-        return self._again, (self.causal,)
+        return self._again, (self.causal,)  # made of the model there, without weights that were loaded
 
     @property
     def size(self) -> int:
@@ -225,7 +191,7 @@ class LoRA:
         return np.concatenate([self._matrices[name].ravel() for name in self._learning])
 
     def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """All matrices of the adapters, those that do not learn too, under PEFT's names."""
+        """A and B of all adapters, under PEFT's names."""
         return {**self._matrices, **split(weights, self._learning)}
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
@@ -243,32 +209,33 @@ class LoRA:
             yield
 
     def gradients(self, block: Block) -> Any:
-        """Every row has the matrices that learn as leaves of its own: one backward pass gives each row its gradient."""
+        """Every row has leaves of its own for B: one backward pass gives each row its gradient."""
         import torch
 
-        rows, tensors = len(block.tokens), dict(zip(self.adapters.shapes, self._tensors, strict=True))
-        leaves = {name: tensors[name].expand(rows, *tensors[name].shape).requires_grad_() for name in self._learning}
-        with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
-            losses = row_losses(self.causal, self.network, block)
-        found = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        rows = len(block.tokens)
+        found = self._derived(
+            lambda: row_losses(self.causal, self.network, block).sum(), leaf=lambda b: b.expand(rows, *b.shape)
+        )
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
         import torch
 
+        return torch.cat([each.flatten().float() for each in self._derived(loss, leaf=lambda b: b.detach())])
+
+    def _derived(self, loss: Callable[[], Any], *, leaf: Callable[[Any], Any]) -> Sequence[Any]:
+        """The gradients of ``loss`` with respect to what ``leaf`` makes of each B."""
+        import torch
+
         tensors = dict(zip(self.adapters.shapes, self._tensors, strict=True))
-        leaves = {name: tensors[name].detach().requires_grad_() for name in self._learning}
+        leaves = {name: leaf(tensors[name]).requires_grad_() for name in self._learning}
         with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
-            found = torch.autograd.grad(loss(), list(leaves.values()))
-        return torch.cat([each.flatten().float() for each in found])
+            found: Sequence[Any] = torch.autograd.grad(loss(), list(leaves.values()))
+        return found
 
     def stacked(self, weights: Any) -> list[Any]:
-        """The matrices of G adapters, stacked as :meth:`~understudy.models.lora.Adapters.active` takes them; those that
-        do not learn stay one for all.
-
-        Args:
-            weights: ``Float[G, P]`` on the device.
-        """
+        """The matrices of G adapters from ``Float[G, P]`` on the device, stacked as
+        :meth:`~understudy.models.lora.Adapters.active` takes them; A stays one for all."""
         parts = weights.split([rows * columns for rows, columns in self._learning.values()], dim=1)
         learning = dict(zip(self._learning, parts, strict=True))
         frozen = dict(zip(self.adapters.shapes, self.adapters.tensors(self._matrices), strict=True))
@@ -279,14 +246,10 @@ class LoRA:
 
 
 class Weights:
-    """All weights of a model's last blocks learn, or of the whole model; implements :class:`Trainable`.
+    """A :class:`Trainable` of all weights of a model's last ``blocks``, or of the whole model (None).
 
-    The network is a copy in which what does not learn is shared with the model. Per-example gradients take a backward
-    pass per row.
-
-    Args:
-        causal: a model that stays as it is.
-        blocks: how many of its last blocks; None for every weight.
+    The network is a copy that shares its frozen weights with the model. Per-example gradients take a backward pass per
+    row.
     """
 
     def __init__(self, causal: CausalModel, *, blocks: int | None) -> None:
@@ -332,15 +295,11 @@ class Weights:
     def gradients(self, block: Block) -> Any:
         import torch
 
-        found = []
-        for number in range(len(block.tokens)):
-            one = slice(number, number + 1)
-            row = Block(block.tokens[one], block.first[one], block.counts[one], block.width)
-            found.append(self.gradient(partial(self._loss, row)))
-        return torch.stack(found)
+        def of(row: slice) -> Any:
+            one = Block(block.tokens[row], block.first[row], block.counts[row], block.width)
+            return self.gradient(lambda: row_losses(self.causal, self.network, one)[0])
 
-    def _loss(self, row: Block) -> Any:
-        return row_losses(self.causal, self.network, row)[0]
+        return torch.stack([of(slice(number, number + 1)) for number in range(len(block.tokens))])
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
         import torch
@@ -365,11 +324,7 @@ def _require_fits(matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tup
 
 @dataclass(frozen=True)
 class LearningRate:
-    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls to 0 in a line.
-
-    Raises:
-        ConfigError: it is not in (0, 1].
-    """
+    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls linearly to 0."""
 
     peak: float
     steps: int
@@ -380,20 +335,12 @@ class LearningRate:
             raise ConfigError(f"Expected a learning rate in (0, 1], got {self.peak}.", "Give one such as 1e-3.")
 
     def at(self, step: int) -> float:
-        """Of step ``step``, the first being 0."""
         rising = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.peak * min(rising, 1 - step / self.steps)
 
 
 class AdamW:
-    """torch's AdamW on one vector of weights in float32, with its state as arrays.
-
-    Args:
-        weights: ``Float32[P]`` to begin with.
-        rate: of each step.
-        device: where it computes.
-        weight_decay: decoupled from the gradient.
-    """
+    """torch's AdamW on one vector of weights, ``Float32[P]``, with its state as arrays."""
 
     def __init__(
         self, weights: NDArray[np.float32], rate: LearningRate, *, device: str = "cpu", weight_decay: float = 0.0
@@ -421,7 +368,7 @@ class AdamW:
         self.taken += 1
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that a trainer that goes on needs."""
+        """All that a resumed trainer needs."""
         moments = self._optimizer.state.get(self._weights, {})  # none before the first step
         nothing = self._weights * 0
         return {
@@ -432,7 +379,7 @@ class AdamW:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Resume from what :meth:`state` gave."""
         import torch
 
         self.taken = int(state["step"])
@@ -445,23 +392,16 @@ class AdamW:
 
 
 def _whole(tokens: int) -> int:
-    """At least so many, in whole steps."""
     return -(-tokens // _STEP) * _STEP
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """The public shapes in which rows are computed.
+    """The public shapes in which rows are computed."""
 
-    Args:
-        prompt: tokens of the longest prompt, 1 or more.
-        target: most targets of a row.
-        rows: of a block.
-    """
-
-    prompt: int
-    target: int
-    rows: int
+    prompt: int  # tokens of the longest prompt, 1 or more
+    target: int  # most targets of a row
+    rows: int  # of a block
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -541,8 +481,6 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     """
     import torch
 
-    from understudy.models.machine import worker_pool
-
     if shapes.rows == 1:
         return
     generator, start = np.random.default_rng(3), trainable.start()
@@ -589,15 +527,10 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a block of rows of middle length takes on this machine.
+    """What a block of rows of middle length takes on this machine."""
 
-    Args:
-        seconds: per row.
-        bytes_per_row: that the backward pass keeps.
-    """
-
-    seconds: float
-    bytes_per_row: int
+    seconds: float  # per row
+    bytes_per_row: int  # that the backward pass keeps
 
 
 def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:

@@ -1,8 +1,8 @@
 """Whether an embedder may read private texts, tried on public ones before anything is charged.
 
 One record's vote or cluster has a bound only if it cannot change another record's vector; a model that fails on an odd
-text would fail a run that is paid for. Whatever an embedder is, it is tried through the one door by which private texts
-go in, on the machine at hand.
+text would fail a run that is paid for. Every embedder is tried through ``embed``, by which private texts go in, on the
+machine at hand.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ _ODD = (
 
 
 def require_trusted(embedder: Embedder, *, trust_endpoint: bool) -> None:
-    """See that an embedder may read private texts: local, or ``trust_endpoint`` says that its endpoint may.
-
-    Raises:
-        ModelError: neither, or the embedder does not say whether texts stay on this machine.
-    """
+    """See that an embedder may read private texts: it is local, or ``trust_endpoint`` is set; else a ModelError."""
     local = getattr(embedder, "local", None)
     if not isinstance(local, bool):
         raise ModelError(
@@ -70,12 +66,11 @@ def trusted_with_texts(embedder: Embedder | None) -> tuple[str, ...]:
 
 
 def require_embeds_all(embedder: Embedder) -> int:
-    """See that an embedder answers whatever it is given, before anything is charged; its dimension.
+    """The dimension of an embedder that answers whatever it is given.
 
     Raises:
         ModelError: it fails on an odd text or on none, or does not give one vector per text, all of one dimension, that
-            of
-            a plain text of length 1.
+            of a plain text of length 1.
     """
     embedder, texts = uncached(embedder), [_PLAIN, *ODD_TEXTS]
     vectors, none = _tried(lambda: (np.asarray(embedder.embed(texts)), np.asarray(embedder.embed([]))), embedder)
@@ -93,7 +88,7 @@ def require_embeds_all(embedder: Embedder) -> int:
 
 
 def require_encodes_all(model: CausalModel) -> None:
-    """See that a model's tokenizer takes whatever it is given, before anything is charged; else a ModelError."""
+    """See that a model's tokenizer takes whatever it is given; else a ModelError."""
     _tried(lambda: [model.encode(text) for text in ODD_TEXTS], model)
 
 
@@ -107,15 +102,12 @@ def _tried(use: Callable[[], T], model: Embedder | CausalModel) -> T:
 
 
 def require_text_invariance(embedder: Embedder) -> None:
-    """Try with random public texts of all lengths that none changes another's vector by a bit.
+    """Try with random public texts of all lengths that none changes another's vector by a bit; else a ModelError.
 
     Some texts alone, short ones first, so that a state which long ones leave behind is seen; then all together, as
-    many of each length as about fill a batch; then twice in another order with half of them in exchange for others,
+    many of each length as about fill a batch; then twice in another order with half of them exchanged for others,
     once in another thread; then those alone again. About 60 batches: 23 seconds of processor time for the built-in
     embedder without AVX-512, 5 % of what ten thousand notes take.
-
-    Raises:
-        ModelError: a vector changes, or there is not one vector per text.
     """
     embedder, rng = uncached(embedder), np.random.default_rng(0)
     longest, batch = getattr(embedder, "longest", _LONGEST), getattr(embedder, "batch_tokens", _BATCH_TOKENS)

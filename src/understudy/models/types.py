@@ -1,7 +1,4 @@
-"""What passes between a language model or an embedder and everybody else.
-
-Small frozen values and one-method protocols. Nothing here loads a model.
-"""
+"""The values and protocols of language models and embedders. Nothing here loads a model."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +27,7 @@ class ChatRequest:
     """A prompt and how to sample one answer to it.
 
     ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own. ``schema`` is a JSON
-    schema that the answer should fit: a wish, to which an endpoint that knows ``response_format`` keeps.
+    schema that the answer should fit: a wish, which an endpoint that knows ``response_format`` grants.
     """
 
     messages: tuple[Message, ...]
@@ -69,7 +66,6 @@ class Completion:
 
     @property
     def blank(self) -> bool:
-        """Whether there is no text in it."""
         return not self.text.strip()
 
     def to_json(self) -> str:
@@ -77,8 +73,7 @@ class Completion:
 
     @classmethod
     def from_json(cls, text: str) -> Completion:
-        fields: dict[str, Any] = json.loads(text)
-        return cls(**fields)
+        return cls(**json.loads(text))
 
 
 @runtime_checkable
@@ -88,11 +83,9 @@ class ChatModel(Protocol):
     @property
     def model_id(self) -> str:
         """Names the model and its weights or endpoint; part of every stored answer's key, but for the address."""
-        ...
 
     def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once."""
-        ...
 
 
 @runtime_checkable
@@ -106,28 +99,23 @@ class Embedder(Protocol):
     """
 
     @property
-    def model_id(self) -> str:
-        """Names the model."""
-        ...
+    def model_id(self) -> str: ...
 
     @property
     def local(self) -> bool:
         """Whether texts stay on this machine; False if anyone else gets to read them."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 over the model's weights and tokenizer: two embedders with one fingerprint agree."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
-        ...
 
 
 @dataclass(frozen=True)
 class WrappedEmbedder:
-    """What an embedder around another one has of it."""
+    """An embedder around another one, with its names."""
 
     embedder: Embedder
 

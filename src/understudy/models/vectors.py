@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.types import Embedder
 
-FOLDER = "embeddings"
-"""In ``private/``."""
-CACHE_GB = 4.0
-"""Most gigabytes of vectors that a folder keeps."""
+FOLDER = "embeddings"  # in private/
+CACHE_GB = 4.0  # most gigabytes of vectors that a folder keeps
 
 _FORMAT = 1
 _KEY, _KEY_BYTES = "key", 32
@@ -48,8 +46,7 @@ def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | 
     """``embedder``, with its vectors kept in the folder ``embeddings`` of ``private``; itself where none are kept.
 
     None are kept without a folder, with 0 gigabytes, and of an embedder that is not local: whoever runs an endpoint
-    may put another model behind its name at any time, and then a text's vector would depend on when it was asked for.
-    Where ``gigabytes`` is not given, 4 are kept at most.
+    may put another model behind its name at any time, and then a text's vector would depend on when it was computed.
     """
     gigabytes = CACHE_GB if gigabytes is None else gigabytes
     if private is None or not gigabytes or getattr(embedder, "local", None) is not True:
@@ -58,7 +55,7 @@ def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | 
 
 
 def uncached(embedder: Embedder) -> Embedder:
-    """The embedder itself: what is tried, for stored vectors say nothing about the machine at hand."""
+    """The embedder itself, which is tried: stored vectors say nothing about the machine at hand."""
     found: Embedder = getattr(embedder, "uncached", embedder)
     return found
 
@@ -66,30 +63,25 @@ def uncached(embedder: Embedder) -> Embedder:
 class CachedEmbedder:
     """An embedder that looks first whether it knows a text's vector. Many processes and machines may share a folder.
 
-    **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would tell
-    what was embedded before it, in this run or another, and so depend on other records: a bound on one record's
-    influence would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its
-    bits: processor, GPU, versions of the libraries, and the bits of some public texts, embedded anew by every process
-    that opens the folder. A vector is a function of its record alone, whether it is looked up or computed; what is
-    stored, evicted, damaged or lost decides only how long it takes. This rests, as all embedding does, on an embedder
-    whose vectors do not change with the texts beside them (:mod:`understudy.models.trials`, which goes round this
-    class).
+    **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would depend
+    on what was embedded before it, so on other records, and a bound on one record's influence would fail. So a vector
+    is found only under the text, the embedder's fingerprint and all that decides its bits: processor, GPU, versions of
+    the libraries, and the bits of some public texts, which every process embeds when it opens the folder. A vector is a
+    function of its record alone, whether it is looked up or computed; what is stored, evicted, damaged or lost decides
+    only how long it takes. This rests, as all embedding does, on an embedder whose vectors do not change with the texts
+    beside them (:mod:`understudy.models.trials`, which bypasses this class).
 
-    **What lies in the folder** (mode 0700, files 0600): a random key, and immutable *segments*, each written at once
-    and under a name of its own, so that no lock is needed. An entry is 8 bytes of the text's keyed hash, by which it is
-    found, the vector, and a keyed hash of both text and vector, without which it is not believed: cut, changed or
-    foreign entries are told by that, and their segment is removed. No text, and no hash that could be tried without the
-    key. Vectors that hold no finite numbers are not stored. **Vectors tell much of their texts: the folder is as
-    private as the table.** It may be deleted at any time.
+    **In the folder** (mode 0700, files 0600, made when the first text comes) are a random key and immutable *segments*,
+    each written at once and under a random name, so that no lock is needed. An entry is 8 bytes of the text's keyed
+    hash, by which it is found, the vector, and a keyed hash of text and vector, by which cut, changed or foreign
+    entries are recognised: their segment is removed. There is no text, and no hash that could be tried without the key.
+    Vectors with non-finite numbers are not stored. **Vectors reveal much about their texts: the folder is as private as
+    the table.** It may be deleted at any time.
 
-    A process merges its own small segments, and no other's. Where there is no room, it removes the segments that were
-    not used for longest, but none that it uses itself: then it stores no more. A disk that is nearly full gets none
-    either, and whatever fails about the folder, texts are embedded as if it were not there.
-
-    Args:
-        embedder: local.
-        folder: made when the first text comes.
-        most_bytes: of the folder, about: processes that write at once may each add a segment more.
+    A process merges its own small segments, and no other's. Where there is no room (``most_bytes``, which processes
+    that write at once may each exceed by a segment), it removes the segments that were not used for longest, but none
+    that it uses itself: then it stores no more. A disk that is nearly full gets none either, and whatever fails about
+    the folder, texts are embedded as if it were not there.
     """
 
     def __init__(self, embedder: Embedder, folder: Path, *, most_bytes: int) -> None:
@@ -101,7 +93,6 @@ class CachedEmbedder:
         return _reopened, (self.uncached, self._folder, self._most_bytes)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """As the embedder does. Memory: the answer, and 8,192 texts' vectors; 8 bytes per vector in the folder."""
         segments = self._segments if texts else None
         if segments is None:
             return self.uncached.embed(texts)
@@ -140,7 +131,7 @@ _REOPENED: dict[tuple[str, ...], CachedEmbedder] = {}
 
 
 def _reopened(embedder: Embedder, folder: Path, most_bytes: int) -> CachedEmbedder:
-    """One per process, however many tasks it gets: opening embeds some texts and reads all segments' beginnings."""
+    """One per process, however many tasks it gets: opening embeds some texts and reads the index of all segments."""
     name = (type(embedder).__qualname__, embedder.model_id, embedder.fingerprint, str(folder), str(most_bytes))
     if name not in _REOPENED:
         _REOPENED[name] = CachedEmbedder(embedder, folder, most_bytes=most_bytes)
@@ -156,7 +147,7 @@ def _array(answer: object) -> Vectors | None:
 
 
 def conditions(embedder: Embedder) -> tuple[bytes, int] | None:
-    """A digest of what decides the bits of a vector here, and its dimension; None where that cannot be told.
+    """A digest of what decides the bits of a vector here, and its dimension; None where that is unknown.
 
     That the versions and the processor are the same is no proof that the bits are (a library's setting, a driver), so
     some public texts of several lengths are embedded, and their bits are part of it.
@@ -171,7 +162,7 @@ def conditions(embedder: Embedder) -> tuple[bytes, int] | None:
 
 @cache
 def _machine() -> tuple[str, ...]:
-    """What is known of the libraries, the processor and the GPU."""
+    """Libraries, processor and GPU."""
     found = [platform.machine(), platform.processor(), *platform.libc_ver()]
     for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -188,19 +179,15 @@ def _machine() -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Segment:
-    """A file of vectors that was whole when it was opened.
-
-    Args:
-        prefixes: ``UInt64[entries]``, rising: the first 8 bytes of the texts' hashes.
-    """
+    """A file of vectors that was whole when it was opened."""
 
     path: Path
-    prefixes: NDArray[np.uint64]
+    prefixes: NDArray[np.uint64]  # rising: the first 8 bytes of the texts' hashes
     row_bytes: int
 
     @classmethod
     def open(cls, path: Path, dimension: int) -> _Segment | None:
-        """None where it is none, or of other vectors, or cut."""
+        """None where it is no segment, or of other vectors, or cut."""
         row_bytes = 4 * dimension + _SEAL_BYTES
         with path.open("rb", buffering=0) as file:
             header = file.read(_HEADER.size)
@@ -245,10 +232,7 @@ def _segment_bytes(entries: int, dimension: int) -> int:
 
 
 class _Segments:
-    """The segments of one folder that hold vectors of one embedder as it computes here.
-
-    Read, not mapped: a mapped file that another machine removes from a shared drive would end the process.
-    """
+    """The segments of one folder that hold vectors of one embedder as it computes here."""
 
     def __init__(self, folder: Path, secret: bytes, conditions: bytes, dimension: int, most_bytes: int) -> None:
         self.dimension = dimension
@@ -272,7 +256,6 @@ class _Segments:
         return hashlib.blake2b(data, key=self._secret, digest_size=32).digest()
 
     def look_up(self, keys: Mapping[bytes, object]) -> dict[bytes, Vectors]:
-        """The vectors that are there, by their keys."""
         found: dict[bytes, Vectors] = {}
         with contextlib.suppress(OSError):
             self._look_in(list(self._known), keys, found)
@@ -333,8 +316,8 @@ class _Segments:
         self._used.add(path.name)
 
     def _merge(self) -> None:
-        """One segment of many small ones of this process. Whoever reads one of those meanwhile finds it gone, and looks
-        for new ones."""
+        """One segment of many small ones of this process. A reader of one of those finds it gone, and looks for new
+        ones."""
         small = [name for name in self._own & self._known.keys() if self._known[name].bytes < _SMALL]
         if len(small) < _MANY_SMALL:
             return
@@ -398,10 +381,7 @@ class _Segments:
 
 
 def _secret(folder: Path) -> bytes:
-    """The folder's random key, made by whoever comes first; anew where it is cut, and old segments then are strangers.
-
-    Raises OSError where it cannot be read or made.
-    """
+    """The folder's random key, made by whoever comes first, and again if it is cut: then old segments are foreign."""
     path = folder / _KEY
     for _ in range(2):
         if not path.exists():

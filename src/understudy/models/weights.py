@@ -18,11 +18,7 @@ from understudy.models.types import Message
 def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> tuple[Any, Any, str]:
     """The model in evaluation mode on ``device``, its tokenizer, and the SHA-256 over weights and tokenizer.
 
-    To be called where the extra ``local`` is known to be there. Arguments as for
-    :class:`understudy.models.local.LocalChat`.
-
-    Raises:
-        ModelError: the folder holds no such model.
+    ModelError if the folder holds no such model. Arguments as for :class:`understudy.models.local.LocalChat`.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -93,13 +93,12 @@ def faculty_of(
     causal: CausalModel,
     *,
     layers: int | None = 1,
-    both: bool = False,
     steps: int = 3,
     batch: int = 1,
     size: int = SIZE,
     rate: float = 0.1,
 ) -> Faculty:
-    lora = LoRA(causal, rank=4, targets=["all"], layers=layers, both=both)
+    lora = LoRA(causal, rank=4, targets=["all"], layers=layers)
     tuned = TunedModel(lora, Instructions(PROMPTS), tokens=TOKENS)
     return Faculty(lora, Trunk(causal, layers=layers), tuned, Recipe(steps, batch, rate, size))
 
@@ -129,11 +128,11 @@ SHARDS = [token_rows(3, 12, 0), token_rows(7, seed=1), [], token_rows(1, 2, 3, 1
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-@pytest.mark.parametrize(("batch", "both"), [(1, False), (2, True)])
+@pytest.mark.parametrize("batch", [1, 2])
 def test_a_teacher_is_the_same_bit_for_bit_whatever_the_shards_of_others_hold(
-    folders: dict[str, Path], name: str, dtype: str, batch: int, both: bool
+    folders: dict[str, Path], name: str, dtype: str, batch: int
 ) -> None:
-    faculty = faculty_of(loaded(folders[name], dtype), batch=batch, both=both)
+    faculty = faculty_of(loaded(folders[name], dtype), batch=batch)
     together = faculty.train(SHARDS)
     assert together.shape == (SIZE, faculty.lora.size)
     for number, shard in enumerate(SHARDS):
@@ -168,11 +167,8 @@ def _slots(faculty: Faculty, shards: Sequence[Sequence[TokenRow]]) -> tuple[list
 
 
 @pytest.mark.parametrize("layers", [1, None])
-@pytest.mark.parametrize("both", [False, True])
-def test_gradients_are_those_of_ordinary_autograd_on_the_whole_model(
-    causal: CausalModel, layers: int | None, both: bool
-) -> None:
-    faculty = faculty_of(causal, layers=layers, both=both)
+def test_gradients_are_those_of_ordinary_autograd_on_the_whole_model(causal: CausalModel, layers: int | None) -> None:
+    faculty = faculty_of(causal, layers=layers)
     generator = np.random.default_rng(0)
     start = faculty.lora.start()
     weights = np.stack([start + generator.normal(0, 0.02, len(start)) for _ in SHARDS]).astype(np.float32)

@@ -41,7 +41,6 @@ def test_lines_with_frequencies_are_ordered_by_them(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("rare\t1\nheart attack\t1e3\ncommon\t20\n")
     assert load(path) == ("heart attack", "common", "rare")
-    assert load(path, size=1) == ("heart attack",)
 
 
 def test_a_tab_without_a_frequency_on_every_line_is_no_frequency(tmp_path: Path) -> None:
@@ -121,17 +120,10 @@ def test_a_file_of_stop_words_only_is_empty() -> None:
         Vocabulary.of(["the", "of the"], source="x", stop_words=load_stop_words(None))
 
 
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_vocabulary_of_no_terms_cannot_be_asked_for(size: int) -> None:
-    with pytest.raises(ConfigError, match="size"):
-        load_vocabulary(size=size)
-
-
 def test_a_vocabulary_beyond_the_limit_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every term gets noise of its own, at microseconds each."""
     monkeypatch.setattr(terms_module, "LARGEST", 3)
     several = ["aa", "bb", "cc", "dd"]
-    assert len(Vocabulary.of(several, source="x", stop_words=NONE, size=3).terms) == 3
     with pytest.raises(ConfigError, match="more than 3 terms"):
         Vocabulary.of(several, source="x", stop_words=NONE)
 
@@ -170,7 +162,6 @@ def test_the_built_in_vocabulary_is_english_by_frequency() -> None:
     assert 70_000 < len(made.terms) < 83_000
     assert "the" not in made.terms
     assert made.terms[:2_000].count("people") == 1
-    assert load_vocabulary(size=500).terms == made.terms[:500]
 
 
 def test_a_vocabulary_file_that_changed_is_read_again(tmp_path: Path) -> None:

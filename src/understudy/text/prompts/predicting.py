@@ -27,12 +27,6 @@ _TEXT = "{text}"
 _BLANK_LINES = re.compile(r"(?<![ \t\r])[ \t\r]*+\n\s*\n")  # from where a run of blanks begins only: read once
 
 
-def _with_one_text(block: str) -> str:
-    if block.count(_TEXT) != 1:
-        raise ValueError("a block shows {text} once")
-    return block
-
-
 class PredictionExample(Parameters):
     """A public text that prompts show."""
 
@@ -51,8 +45,13 @@ class RecordExample(Parameters):
     """The label it could have."""
 
 
+def _with_one_text(block: str) -> str:
+    if block.count(_TEXT) != 1:
+        raise ValueError("a block shows {text} once")
+    return block
+
+
 Block = Annotated[str, AfterValidator(_with_one_text)]
-"""A pattern that holds ``{text}`` once."""
 
 
 class ChatForm(Parameters):
@@ -101,28 +100,20 @@ class PredictionPrompt:
     ``cue`` and ``opening``.
     """
 
-    chat: bool
-    """Whether the pieces are a chat's turns (system, user, and what the assistant's begins with) or one document."""
+    chat: bool  # the pieces are a chat's turns (system, user, the assistant's beginning), else one document
     system: str
-    before: str
-    """With the public examples."""
+    before: str  # with the public examples
     block: tuple[str, str]
     after: str
-    cue: str
-    """What the answer begins with, and is no part of the text."""
-    opening: str
-    """What every text begins with: of a record, all that is before its first value."""
+    cue: str  # what the answer begins with, not part of the text
+    opening: str  # what every text begins with: of a record, all that is before its first value
     stop: tuple[str, ...]
     shape: Shape
     columns: tuple[str, ...]
-    asks: tuple[str, str]
-    """What asks a chat model, which shows no texts in blocks, for a first one and for another one."""
+    asks: tuple[str, str]  # asks a chat model, to which no blocks are shown, for a first text and for another one
 
     def shown(self, text: str) -> str:
-        """``text`` as a block shows it: no blank lines where they end a text.
-
-        A function of this text alone.
-        """
+        """``text`` as a block shows it, a function of it alone: no blank lines where they end a text."""
         return _shown(text, self.stop)
 
     def user(self, texts: Sequence[str]) -> str:

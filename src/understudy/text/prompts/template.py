@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -74,7 +75,7 @@ class Example(Parameters):
 
 
 class PartsExample(Parameters):
-    """What the parts of a public text say: the fields of a row, or turns of two who speak in turn."""
+    """The parts of a public text: the fields of a row, or the turns of a dialogue of two."""
 
     phrases: tuple[str, ...]
     parts: tuple[str, ...]
@@ -151,21 +152,20 @@ class PromptTemplate(Parameters):
     def evolution_messages(
         self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text of the evolution by ``pattern`` (``evolution.random``, ``.fill`` or
-        ``.rephrase``).
+        """The chat that asks for one text of the evolution by ``pattern`` (one of :class:`EvolutionPrompts`).
 
         ``values`` are those of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns``
-        earlier
-        turns: the values of each, and the answer.
+        earlier turns: the values of each, and the answer.
         """
         system = self.system if self.evolution.system is None else self.evolution.system
-        shown = [
-            message
-            for asked, answer in turns
-            for message in (Message("user", self._ask_evolution(pattern, asked)), Message("assistant", answer))
-        ]
-        first = [Message("system", self._ask_evolution(system, values))] if system else []
-        return (*first, *shown, Message("user", self._ask_evolution(pattern, values)))
+
+        def filled(pattern: str, values: Mapping[str, str]) -> str:
+            return fill_in(pattern, {"document_type": self.document_type, **values})
+
+        chat = [Message("system", filled(system, values))] if system else []
+        for asked, answer in turns:
+            chat += [Message("user", filled(pattern, asked)), Message("assistant", answer)]
+        return (*chat, Message("user", filled(pattern, values)))
 
     def prediction_prompt(
         self,
@@ -178,15 +178,13 @@ class PromptTemplate(Parameters):
         examples: Sequence[PredictionExample] | None = None,
         most_examples: int | None = None,
     ) -> PredictionPrompt:
-        """The prompt from which a model predicts a text, in its pieces.
+        """The prompt from which a model predicts a text, in its pieces. All arguments are public.
 
         Args:
             chat: for a chat model, else for a base model.
-            label: named in the prompt where the pattern has a place for it; public.
-            shape: what a text is.
-            columns: of a record, in the order of its keys; public.
-            schema: the JSON schema of a record; public.
-            examples: public texts, shown first; None: the template's own.
+            columns: of a record, in the order of its keys.
+            schema: the JSON schema of a record.
+            examples: shown first; None: the template's own.
             most_examples: how many of them, those of the label before others; None: all.
         """
         if examples is None:
@@ -223,19 +221,11 @@ class PromptTemplate(Parameters):
         chosen = self.user_with_label if label is not None and self.user_with_label else self.user
         return self._fill(chosen, phrases, label)
 
-    def _ask_evolution(self, pattern: str, values: Mapping[str, str]) -> str:
-        return fill_in(pattern, {"document_type": self.document_type, **values})
-
     def _fill(
         self, pattern: str, phrases: Sequence[str], label: str | None, more: Mapping[str, str] | None = None
     ) -> str:
-        values = {
-            "document_type": self.document_type,
-            "phrases": ", ".join(phrases),
-            "count": str(len(phrases)),
-            "label": label or "",
-            **(more or {}),
-        }
+        values = {"document_type": self.document_type, "phrases": ", ".join(phrases), "count": str(len(phrases))}
+        values |= {"label": label or "", **(more or {})}
         return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
 
 
@@ -251,13 +241,11 @@ def load_template(document_type: str, *, file: str | Path | None = None, general
     read or is no template.
     """
     if file is not None:
-        return _template(_read_yaml(Path(file)), Path(file).name)
+        return _read_template(Path(file))
     wanted = _normal(document_type)
     shipped = () if general else resources.files(__package__).joinpath("templates").iterdir()
-    for entry in sorted(shipped, key=lambda path: path.name):
-        if not entry.name.endswith(".yaml"):
-            continue
-        fields = _shipped(entry.name)
+    for name in sorted(path.name for path in shipped if path.name.endswith(".yaml")):
+        fields = _shipped(name)
         if wanted in map(_normal, (fields["document_type"], *fields.get("names", ()))):
             return PromptTemplate(**fields)
     return PromptTemplate(**{**_shipped(f"{GENERAL}.yaml"), "document_type": document_type})
@@ -272,41 +260,34 @@ def _normal(document_type: str) -> str:
     return " ".join(re.split(r"[\s_-]+", document_type.lower())).strip()
 
 
-def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:
+def _read_template(path: Path) -> PromptTemplate:
+    try:
+        fields = _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
+    except (UnreadableText, UnicodeDecodeError) as error:
+        raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
     try:
         return PromptTemplate(**fields)
     except (ConfigError, TypeError) as error:
         problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
-        raise ConfigError(f"{name} is no prompt template{problem}.", _FORM) from None
-
-
-def _read_yaml(path: Path) -> Mapping[str, Any]:
-    try:
-        return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
-    except (UnreadableText, UnicodeDecodeError) as error:
-        raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
+        raise ConfigError(f"{path.name} is no prompt template{problem}.", _FORM) from None
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:
     from understudy.base.yaml_text import load_yaml
 
-    try:
-        fields = load_yaml(text)
-    except UnreadableText:
-        fields = None
-    if not isinstance(fields, dict):
-        raise ConfigError(f"{name} is no prompt template.", _FORM)
-    return fields
+    with suppress(UnreadableText):
+        if isinstance(fields := load_yaml(text), dict):
+            return fields
+    raise ConfigError(f"{name} is no prompt template.", _FORM)
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown. The
-    template asks for texts of the ``form``."""
+    """Loaded and checked, all of it public."""
 
     parameters: WritingParameters
-    template: PromptTemplate
-    examples: Sequence[Example] = ()
+    template: PromptTemplate  # asks for texts of the form
+    examples: Sequence[Example] = ()  # of the user's own; without them the template's are shown
     form: TextForm = PLAIN
 
 
@@ -336,8 +317,7 @@ def read_examples(file: str | Path) -> list[Example]:
 def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
     """The examples, those without phrases given up to ``count`` of the ``known`` ones; any that hold none left out.
 
-    Raises:
-        ConfigError: if there are examples, but none of use.
+    ConfigError if there are examples, but none of use.
     """
     made = [
         Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
@@ -351,9 +331,7 @@ def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: in
     return useful
 
 
-_TEXT = "\n\n{text}"
-_SYSTEM = "system"
-"""The role of a chat's instructions, which speaks to nobody in turn."""
+_SYSTEM = "system"  # the role of a chat's instructions, which takes no turn
 
 
 def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
@@ -408,7 +386,7 @@ def _wish(template: PromptTemplate, form: TextForm) -> str:
 
 def _asking(pattern: str, wish: str) -> str:
     """The pattern with the wish at its end, or before the text that it shows."""
-    asks, shows, rest = pattern.partition(_TEXT)
+    asks, shows, rest = pattern.partition("\n\n{text}")
     return f"{asks} {wish}{shows}{rest}"
 
 

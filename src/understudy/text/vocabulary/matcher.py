@@ -12,14 +12,11 @@ _Branch = tuple[int, dict[str, Any]]
 
 
 class TermMatcher:
-    """Matches the terms of a vocabulary in texts.
+    """Matches the terms of a vocabulary in texts; a match is the term's index.
 
-    A term matches where its words stand in a row. Where several terms begin at one word the longest wins, and
-    matching goes on behind it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and
+    A term matches where its words follow each other. Where several terms begin at one word the longest wins, and
+    matching continues behind it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and
     runs of blanks do not matter. Of several terms with the same words the first wins.
-
-    Args:
-        terms: the vocabulary; a match is reported as its index here.
     """
 
     def __init__(self, terms: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ post-processing of noisy values: no guarantee rests on the model, and where it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,7 @@ from understudy.privacy.noise import NoiseKind
 
 Values = NDArray[np.float64]
 
-FIRST_BIN = 64
-"""Terms in the first bin of ranks; every further one ends at twice the rank."""
+FIRST_BIN = 64  # terms in the first bin of ranks; every further one ends at twice the rank
 _FITTED = 1 << 17  # values that two numbers are estimated from, of however many
 _SMALLEST, _LARGEST = -1e3, 1e100  # in units of the noise: nothing is lost below, and squares are finite
 _ROUNDS = 100
@@ -28,25 +26,15 @@ _ROUNDS = 100
 
 @dataclass(frozen=True)
 class Posterior:
-    """What noisy values say about the true ones.
+    """What noisy values say about the true ones."""
 
-    Args:
-        probability: that the true value is not 0.
-        mean: what the true value is expected to be: 0 and above.
-    """
-
-    probability: Values
-    mean: Values
+    probability: Values  # that the true value is not 0
+    mean: Values  # the true value's expectation: 0 and above
 
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """The noise on every value.
-
-    Args:
-        kind: of its distribution.
-        std: its standard deviation; 0 where noise is off.
-    """
+    """The noise on every value: its distribution and its standard deviation, 0 where noise is off."""
 
     kind: NoiseKind
     std: float
@@ -106,15 +94,17 @@ def shrink_by_rank(values: Values, noise: KnownNoise) -> Posterior:
         return _exact(values)
     scaled = _in_units(values, noise)
     probability, mean = np.empty_like(scaled), np.empty_like(scaled)
-    for ranks in _rank_bins(len(scaled)):
-        here = scaled[ranks]
-        start = _typical(np.maximum(here, 0.0))
-        if ranks.start == 0:
-            model = SpikeAndSlab(share=0.5, slab_mean=start, least_mean=0.5)
+    first, end = 0, FIRST_BIN
+    while first < len(scaled):
+        ranks, here = slice(first, end), scaled[first:end]
+        typical = _typical(np.maximum(here, 0.0))
+        if first == 0:
+            model = SpikeAndSlab(share=0.5, slab_mean=typical, least_mean=0.5)
         else:  # as if twenty more terms had been seen, none of them real
-            model = SpikeAndSlab(share=0.1, slab_mean=start, prior_values=21.0, least_mean=0.5)
+            model = SpikeAndSlab(share=0.1, slab_mean=typical, prior_values=21.0, least_mean=0.5)
         found = model.fitted(_some(here), noise.kind).posterior(here, noise.kind)
         probability[ranks], mean[ranks] = found.probability, found.mean
+        first, end = end, 2 * end
     return Posterior(probability, mean * noise.std)
 
 
@@ -135,13 +125,6 @@ def _typical(values: Values) -> float:
 def _some(values: Values) -> Values:
     flat = values.ravel()
     return flat if flat.size <= _FITTED else np.random.default_rng(0).choice(flat, _FITTED, replace=False)
-
-
-def _rank_bins(size: int) -> Iterator[slice]:
-    start, end = 0, FIRST_BIN
-    while start < size:
-        yield slice(start, min(end, size))
-        start, end = end, 2 * end
 
 
 def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:
@@ -194,20 +177,14 @@ def _cut_exponential(ends: Values) -> tuple[Values, Values]:
     return weight, moment
 
 
-MOST_TERMS = 5000
-"""A privatised vocabulary whose size follows from the noise has no more terms than these."""
-FEWEST_TERMS = 20
-"""And no fewer, if the public one has them: the likeliest, where few stand above the noise."""
+MOST_TERMS, FEWEST_TERMS = 5000, 20
+"""Terms of a privatised vocabulary whose size follows from the noise; if too few exceed it, the likeliest are added."""
 PROBABLE = 0.3
 """A term stands above the noise where its true count is above 0 with a probability greater than this."""
 
 
 def require_enough_terms(top: int, vocabulary_size: int) -> None:
-    """See that the public vocabulary has the terms that the privatised one is to have.
-
-    Raises:
-        ConfigError: if it has not.
-    """
+    """See that the public vocabulary has as many terms as the privatised one is to have."""
     if top > vocabulary_size:
         raise ConfigError(
             f"The privatised vocabulary (top_terms = {top}) is larger than the public one ({vocabulary_size} terms).",
@@ -223,11 +200,8 @@ def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]
 def terms_above_noise(noisy_counts: NDArray[np.float64], noise: KnownNoise, *, fewest: int) -> NDArray[np.int64]:
     """Indices of the terms that stand above the noise, the largest expected counts first. Post-processing.
 
-    At most :data:`MOST_TERMS`, and at least ``fewest`` (if there are so many), filled up by probability.
-
-    Args:
-        noisy_counts: of the public vocabulary, its most frequent terms first (:func:`shrink_by_rank`).
-        fewest: terms that something else needs; :data:`FEWEST_TERMS` hold anyway.
+    At most :data:`MOST_TERMS`, and at least ``fewest`` (if there are so many) and :data:`FEWEST_TERMS`, filled up by
+    probability. The counts are those of the public vocabulary, its most frequent terms first.
     """
     found = shrink_by_rank(noisy_counts, noise)
     above = found.probability > PROBABLE

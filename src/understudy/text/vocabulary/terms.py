@@ -18,42 +18,29 @@ from understudy.base.files import UnreadableText, cannot_read, lines_of, read_wh
 from understudy.text.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
-LARGEST = 5_000_000
-"""Terms. Every one gets noise of its own, at some microseconds each."""
+LARGEST = 5_000_000  # terms, each with noise of its own at some microseconds
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A public list of terms, the most frequent first where frequencies are known.
+    """A public list of terms, the most frequent first where frequencies are known."""
 
-    Args:
-        terms: one or more words each, distinct by their words, stop words and one-letter terms left out.
-        source: how it was named, for the statement.
-        sha256: of the terms as used, for the statement.
-    """
-
-    terms: tuple[str, ...]
-    source: str
-    sha256: str
+    terms: tuple[str, ...]  # distinct by their words, stop words and one-letter terms left out
+    source: str  # how it was named, for the statement
+    sha256: str  # of the terms, for the statement
 
     @classmethod
-    def of(
-        cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str], size: int | None = None
-    ) -> Vocabulary:
+    def of(cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str]) -> Vocabulary:
         """Normalise ``terms``: drop empty, one-letter, purely numeric and stop-word terms and all but the first of
-        those with the same words; keep the first ``size``. ConfigError if nothing is left, or more than LARGEST terms.
+        those with the same words. ConfigError if nothing is left, or more than LARGEST terms.
         """
         kept: dict[tuple[str, ...], str] = {}
         for term in terms:
             words = tuple(split_words(term))
             if _is_useful(words, stop_words):
                 kept.setdefault(words, " ".join(term.split()))
-                if len(kept) == size:
-                    break
                 if len(kept) > LARGEST:
-                    raise ConfigError(
-                        f"The vocabulary {source} holds more than {LARGEST} terms.", "Keep fewer: give a size."
-                    )
+                    raise ConfigError(f"The vocabulary {source} holds more than {LARGEST} terms.", "Give fewer terms.")
         if not kept:
             raise ConfigError(
                 f"The vocabulary {source} is empty.", "Give a file with one term per line that are not all stop words."
@@ -62,9 +49,7 @@ class Vocabulary:
         return cls(tuple(kept.values()), source, hashlib.sha256(joined.encode("utf-8")).hexdigest())
 
 
-def load_vocabulary(
-    source: str | Path = BUILT_IN, *, size: int | None = None, stop_words: str | Path | None = None
-) -> Vocabulary:
+def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | None = None) -> Vocabulary:
     """Load a public vocabulary.
 
     Args:
@@ -72,24 +57,21 @@ def load_vocabulary(
             term per line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
             frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
-        size: keep only the most frequent ``size`` terms (the first ones where no frequencies are given).
         stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words.
 
     Raises:
-        ConfigError: if the file cannot be read, has no terms, or ``size`` is below 1.
+        ConfigError: the file cannot be read or has no terms.
     """
-    if size is not None and size < 1:
-        raise ConfigError(f"Expected vocabulary size >= 1, got {size}.", "Keep at least one term.")
     files = (_stamp(source), _stamp(stop_words))
-    return _load(str(source), size, None if stop_words is None else str(stop_words), files)
+    return _load(str(source), None if stop_words is None else str(stop_words), files)
 
 
 @lru_cache(maxsize=4)
-def _load(source: str, size: int | None, stop_words: str | None, _files: object) -> Vocabulary:
+def _load(source: str, stop_words: str | None, _files: object) -> Vocabulary:
     """A run asks for its vocabulary at every step; it is read again when a file has changed."""
     terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
     name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
-    return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words), size=size)
+    return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words))
 
 
 def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:

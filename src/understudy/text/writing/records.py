@@ -13,21 +13,13 @@ Value = str | int | float | bool | datetime.date | datetime.datetime | None
 
 @dataclass(frozen=True)
 class Row:
-    """The typed columns of one record.
-
-    Args:
-        values: of each column.
-        details: the same in words, for a prompt.
-        cells: their cells in words, as a model that was tuned on rows knows them.
-        told: values of those columns that are told from the text: what it should be like.
-        numbers: the same as numbers, of the columns that are variables of their own.
-    """
+    """The typed columns of one record."""
 
     values: tuple[Value, ...]
-    details: str
-    cells: str = ""
-    told: Mapping[str, Value] = field(default_factory=dict)
-    numbers: tuple[int, ...] = ()
+    details: str  # the values in words, for a prompt
+    cells: str = ""  # their cells in words, as a model that was tuned on rows knows them
+    told: Mapping[str, Value] = field(default_factory=dict)  # of columns computed from the text: how it should be
+    numbers: tuple[int, ...] = ()  # cells of the columns that are variables themselves
 
 
 def shown(value: Value) -> str:
@@ -40,33 +32,23 @@ class Rows(Protocol):
 
     def take(self, label: int) -> Row:
         """The next row with this label."""
-        ...
 
 
 @dataclass(frozen=True)
 class Seed:
-    """What one text is to be written from: released phrases, the index of a label, and its row, if they were sampled
-    for one."""
+    """What one text is to be written from."""
 
-    phrases: tuple[str, ...]
-    label: int
-    row: Row | None = None
+    phrases: tuple[str, ...]  # released
+    label: int  # index into the label set
+    row: Row | None = None  # that the phrases were sampled for
 
 
 @dataclass(frozen=True)
 class SyntheticRecord:
-    """A synthetic text.
+    """A synthetic text."""
 
-    Args:
-        text: the text; empty if the model gave none.
-        label: index into the Release's label set.
-        provenance: seed phrases, prompt, model, how many phrases were kept.
-        columns: values of the typed columns; None where no row was taken for the text.
-        cells: of the row that the text was decoded behind, whose values are still to be sampled.
-    """
-
-    text: str
-    label: int
-    provenance: Mapping[str, Any]
-    columns: tuple[Value, ...] | None = None
-    cells: tuple[int, ...] | None = None
+    text: str  # empty if the model gave none
+    label: int  # index into the Release's label set
+    provenance: Mapping[str, Any]  # seed phrases, prompt, model, how many phrases were kept
+    columns: tuple[Value, ...] | None = None  # values of the typed columns; None where no row was taken for the text
+    cells: tuple[int, ...] | None = None  # of the row that the text was decoded behind, values still to be sampled

@@ -21,36 +21,22 @@ from understudy.text.vocabulary.words import kept_phrases, missing_phrases, spli
 from understudy.text.writing.records import Row, Rows, Seed, SyntheticRecord, Value
 
 _SEPARATOR = ", "
-MOST_TRIES = 4
-"""Times to ask again for a text that is not of the form it must have."""
+MOST_TRIES = 4  # for a text that does not have the form it must have
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes texts with a chat model, or, without one, the phrases themselves.
-
-    Args:
-        chat: None writes each seed's phrases joined by ", ".
-        template: of the document type.
-        parameters: how to write.
-        labels: the label set as strings, for prompts that name the label.
-        examples: public examples; the template's own if there are none.
-        seed: first number of the samples, so that another seed asks for other answers.
-        progress: told the number of texts as they come in, and of how many.
-        rows: of typed columns, one for each text, whose prompt shows it; None without such.
-        form: what every text must be; None: anything.
-        seeds_at_once: for how many texts the chat model is asked in one go.
-    """
+    """Writes texts with a chat model, or, without one, each seed's phrases joined by ", "."""
 
     chat: ChatModel | None
     template: PromptTemplate
     parameters: WritingParameters
-    labels: Sequence[str] = ()
-    examples: Sequence[Example] = ()
-    seed: int = 0
-    progress: Callable[[int, int], None] = lambda _done, _asked: None
-    rows: Rows | None = None
-    form: Form | None = None
+    labels: Sequence[str] = ()  # the label set as strings, for prompts that name the label
+    examples: Sequence[Example] = ()  # public; the template's own if there are none
+    seed: int = 0  # another one asks for other answers
+    progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
+    rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
+    form: Form | None = None  # what every text must be; None: anything
     seeds_at_once: int = 1024
 
     @property
@@ -59,11 +45,7 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record per seed, in the order of the seeds; without a text where the model gave none.
-
-        Raises:
-            NoText: no call gave a text, and asking again later may give some.
-        """
+        """One record per seed, in their order; without a text where the model gave none. NoText if it never did."""
         if self.chat is None:
             for seed in seeds:
                 row, phrases = self._row(seed), list(seed.phrases)
@@ -164,7 +146,7 @@ class Writer:
             best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
 
     def _in_form(self, answer: Completion, row: Row | None) -> Completion:
-        """The answer as its form has it, cut to what its row tells; blank where it is none."""
+        """The answer in its form, cut to what its row says; blank where it does not have the form."""
         if self.form is None:
             return answer
         text = self.form.read(answer) or ""
@@ -173,7 +155,7 @@ class Writer:
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
     ) -> tuple[bool, bool, float, bool]:
-        """As :func:`~understudy.text.writing.writer.rank`; those that are as their row tells before others."""
+        """As :func:`rank`; answers that are as their row says before others."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and fits, score, whole
@@ -184,15 +166,14 @@ class Form:
     """What every text must be: JSON that fits a schema, or the transcript of its parts.
 
     Args:
-        name: of the form, in words.
-        read: an answer's text in this form; None where it is not of it.
+        read: an answer's text in this form; None where it does not have it.
         example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
         change: a text of this form with its words changed, and nothing else.
-        cut: a text to no more than its row tells of it.
-        fits: whether a text is as its row tells.
+        cut: a text to no more than its row says of it.
+        fits: whether a text is as its row says.
         schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
             for the form.
-        tries: times to ask again for a text that is not.
+        tries: times to ask again for a text that does not fit.
     """
 
     name: str
@@ -212,11 +193,11 @@ def public_name(model_id: str) -> str:
 
 
 class NoText(ModelError):
-    """A language model answered many questions and wrote no text to any of them."""
+    """A language model answered many questions and wrote no text."""
 
 
 class Asker:
-    """Asks the chat model, each time for another sample, and tells how many texts are in."""
+    """Asks the chat model, each time for another sample, and reports how many texts are in."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat
@@ -228,7 +209,10 @@ class Asker:
 
     def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
         """The answers to ``requests``; ``again`` marks those that were not expected."""
-        numbered = [replace(request, sample=request.sample + self._count(request)) for request in requests]
+        numbered = []
+        for request in requests:
+            numbered.append(replace(request, sample=request.sample + self._times[request.messages]))
+            self._times[request.messages] += 1
         self._expected += len(requests) if again else 0
         before = self._done
         if not before:
@@ -239,24 +223,14 @@ class Asker:
         return answers
 
     def require_text(self) -> None:
-        """See that one answer at least had a text, where asking again later may give one.
-
-        Raises:
-            NoText: none had; names the most frequent reason.
-        """
+        """See that one answer at least had a text, where asking again later may give one; else a NoText."""
         if self._problems and not self._done:
             problem = self._problems.most_common(1)[0][0]
             raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
 
-    def _count(self, request: ChatRequest) -> int:
-        self._times[request.messages] += 1
-        return self._times[request.messages] - 1
 
-
-_REPETITIVE = 0.6
-"""Below this share of distinct words an answer goes round in circles."""
-_COPIED = 5
-"""Words in a row that tell a copy from the prompt's examples."""
+_REPETITIVE = 0.6  # share of distinct words below which an answer goes round in circles
+_COPIED = 5  # words in a row that mark a copy of the prompt's examples
 
 
 def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:

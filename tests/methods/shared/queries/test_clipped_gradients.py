@@ -26,7 +26,7 @@ LENGTHS = (3, 20, 7, 1, 25, 12, 9)
 @pytest.fixture(scope="module")
 def lora(tmp_path_factory: pytest.TempPathFactory) -> LoRA:
     causal = CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", device="cpu", dtype="float32")
-    made = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None, both=True)
+    made = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None)
     generator = np.random.default_rng(0)
     made.load(generator.normal(0, 0.1, made.size).astype(np.float32))
     return made
@@ -134,14 +134,13 @@ def test_a_sample_shows_nothing_of_its_rows(rows: list[TokenRow], lora: LoRA) ->
         assert str(rows[0].prompt[0]) not in repr(thing).partition(" at 0x")[0]
 
 
-@pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("at_once", [2, 3, 8])
 @pytest.mark.parametrize("rank", [1, 4, 5, 6, 7, 9])
 def test_what_passes_the_trial_is_exact_where_the_adapter_has_learnt(
-    lora: LoRA, rows: list[TokenRow], rank: int, at_once: int, both: bool
+    lora: LoRA, rows: list[TokenRow], rank: int, at_once: int
 ) -> None:
     """At some ranks a row's last bits may show its place, but not while B is 0: the trial must see it."""
-    made = LoRA(lora.causal, rank=rank, targets=["all"], layers=None, both=both)
+    made = LoRA(lora.causal, rank=rank, targets=["all"], layers=None)
     try:
         require_separate_gradients(made, Shapes(prompt=5, target=25, rows=at_once))
     except PrivacyError:
@@ -161,7 +160,7 @@ def test_a_gradient_of_zeros_stays_so_however_tight_the_clip() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same_sum_to_its_precision(tmp_path: Path, rows: list[TokenRow], lora: LoRA) -> None:
     causal = CausalModel(make_llama(tmp_path / "llama"), name="tiny", device="cuda", dtype="float32")
-    there = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None, both=True)
+    there = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None)
     there.load(np.random.default_rng(0).normal(0, 0.1, there.size).astype(np.float32))
     require_separate_gradients(there, Shapes(prompt=5, target=25, rows=8))
     found, expected = summed(there, rows, at_once=8), summed(lora, rows, at_once=8)
