@@ -51,26 +51,11 @@ def answer(
     **message: Any,
 ) -> Reply:
     """A chat completion."""
-    document: dict[str, Any] = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "test",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text, **message},
-                "finish_reason": finish_reason,
-            }
-        ],
-    }
+    said = {"role": "assistant", "content": text, **message}
+    document: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "test"}
+    document["choices"] = [{"index": 0, "message": said, "finish_reason": finish_reason}]
     if usage is not None:
-        prompt, completion = usage
-        document["usage"] = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
+        document["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
     return Reply(json.dumps(document).encode(), delay=delay, drop=drop)
 
 

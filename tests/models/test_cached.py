@@ -14,7 +14,7 @@ import pytest
 
 from understudy.base.errors import ModelError
 from understudy.models.collect import CachedChat, collect
-from understudy.models.types import ChatModel, ChatRequest, Completion, FinishReason, Message
+from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 
 
 class MemoryStore:
@@ -71,12 +71,6 @@ def asks(*prompts: str, sample: int = 0) -> list[ChatRequest]:
 
 def texts(completions: Sequence[Completion]) -> list[str]:
     return [completion.text for completion in completions]
-
-
-def test_a_cached_model_is_a_chat_model_of_the_same_id() -> None:
-    cached = CachedChat(FakeChat(), MemoryStore())
-    assert isinstance(cached, ChatModel)
-    assert cached.model_id == "fake:1"
 
 
 def test_the_second_run_asks_nothing_and_gives_the_same() -> None:
@@ -193,12 +187,6 @@ def test_collect_raises_the_models_error_inside_a_running_event_loop() -> None:
 
     with pytest.raises(ModelError, match="No"):
         asyncio.run(notebook())
-
-
-def test_collect_reports_progress() -> None:
-    done: list[int] = []
-    collect(FakeChat(), asks("a", "b", "c"), progress=done.append)
-    assert done == [1, 2, 3]
 
 
 def test_a_model_that_leaves_requests_unanswered_is_an_error() -> None:

@@ -135,12 +135,6 @@ def test_the_last_block_is_filled_with_row_0(model: CausalModel) -> None:
     assert (len(contexts), contexts.rows_at_once) == (5, 4)
 
 
-def test_a_batch_without_private_rows_runs(model: CausalModel) -> None:
-    contexts = contexts_of(model, [[5, 6]])
-    contexts.step(4)
-    assert logits(contexts).shape == (1, model.vocabulary)
-
-
 def test_room_ends_where_it_was_said_to(model: CausalModel) -> None:
     contexts = contexts_of(model, [[5, 6]], tokens=2)
     contexts.step(4)

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from local_fixtures import make_bert
-from transformers import BertConfig, BertModel, MixtralConfig, MixtralModel
+from transformers import BertConfig, BertModel
 
 from understudy.base.errors import ModelError
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.types import Embedder
 
 TEXTS = [" ".join("abcdefghijklmnopqrstuvwxyz"[n % 20 :][: n % 7 + 1] * (n % 4 + 1)) for n in range(60)]
 
@@ -27,10 +26,6 @@ def embedder(folder: Path) -> SentenceEmbedder:
     return SentenceEmbedder(folder, name="tiny", device="cpu")
 
 
-def test_it_is_an_embedder(embedder: SentenceEmbedder) -> None:
-    assert isinstance(embedder, Embedder)
-
-
 def test_vectors_have_unit_length(embedder: SentenceEmbedder) -> None:
     vectors = embedder.embed([*TEXTS, "", "?"])
     assert vectors.dtype == np.float32
@@ -41,11 +36,6 @@ def test_vectors_have_unit_length(embedder: SentenceEmbedder) -> None:
 def test_a_text_alone_and_among_others_has_the_same_vector_bit_for_bit(embedder: SentenceEmbedder) -> None:
     together = embedder.embed(TEXTS)
     assert np.array_equal(together, np.concatenate([embedder.embed([text]) for text in TEXTS]))
-
-
-def test_the_order_of_the_texts_changes_nothing(embedder: SentenceEmbedder) -> None:
-    order = np.random.default_rng(0).permutation(len(TEXTS))
-    assert np.array_equal(embedder.embed([TEXTS[place] for place in order]), embedder.embed(TEXTS)[order])
 
 
 def test_more_texts_than_are_tokenised_at_once_change_nothing(
@@ -120,23 +110,6 @@ def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_before_th
     (folder / "modules.json").write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "", "type": kind}]))
     with pytest.raises(ModelError, match=f"module '{kind.rpartition('.')[2]}', which is code of its own or may mix"):
         SentenceEmbedder(folder, name="mine", device="cpu")
-
-
-def test_routed_experts_are_refused(tmp_path: Path) -> None:
-    folder = make_bert(tmp_path)
-    (folder / "model.safetensors").unlink()
-    config = MixtralConfig(
-        vocab_size=60,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        num_local_experts=4,
-    )
-    MixtralModel(config).save_pretrained(folder)
-    with pytest.raises(ModelError, match="routed experts"):
-        SentenceEmbedder(folder, name="experts", device="cpu")
 
 
 def test_layers_of_odd_widths_are_refused(tmp_path: Path) -> None:

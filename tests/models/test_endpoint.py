@@ -57,11 +57,6 @@ def test_the_tokens_of_each_answer_and_of_all_are_counted(endpoint: FakeEndpoint
     assert model.budget.cost(model.budget.used) == pytest.approx(28e-6 + 120e-6)
 
 
-def test_the_model_id_names_model_and_endpoint() -> None:
-    plain = EndpointChat("org/m", base_url="http://localhost:8000/v1/")
-    assert plain.model_id == "openai:org/m@http://localhost:8000/v1"
-
-
 def test_never_more_requests_in_flight_than_allowed(endpoint: FakeEndpoint) -> None:
     most = 0
 

@@ -34,11 +34,6 @@ def test_a_spending_cap_counts_both_prices(endpoint: FakeEndpoint) -> None:
     assert 8.0 <= model.budget.cost(model.budget.used) <= 10.0
 
 
-def test_a_cap_that_is_not_reached_is_not_noticed(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: answer(usage=(10, 5))
-    assert len(collect(chat(endpoint, token_cap=10_000), questions(20))) == 20
-
-
 def test_short_answers_give_their_reservation_back(endpoint: FakeEndpoint) -> None:
     endpoint.plan = lambda number, seen: answer(usage=(1, 1), delay=0.002)
     model = chat(endpoint, token_cap=1000, max_concurrency=8)

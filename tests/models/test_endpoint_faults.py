@@ -75,12 +75,6 @@ def test_an_answer_that_cannot_be_read_is_paid_for_once(endpoint: FakeEndpoint, 
     assert len(endpoint.seen) == 3
 
 
-def test_timeouts_are_tried_again(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = by_prompt(answer(delay=30.0))
-    completions = collect(chat(endpoint, timeout=0.2), questions(10))
-    assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(10)]
-
-
 def test_an_answer_that_never_comes_is_a_failure(endpoint: FakeEndpoint) -> None:
     endpoint.plan = lambda number, seen: answer(delay=30.0)
     (completion,) = collect(chat(endpoint, timeout=0.1, max_retries=1), questions(1))

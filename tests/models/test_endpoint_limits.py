@@ -20,8 +20,8 @@ from understudy.models.connection import BodyTooLong, open_client
 from understudy.models.limits import CHARACTERS_PER_TOKEN, LEAST_BODY_BYTES, LEAST_CHARACTERS, Breaker
 
 
-def test_an_answer_of_twenty_megabytes_is_not_read_and_fails(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: answer("x" * 20_000_000) if seen.prompt == "question 1" else echo(number, seen)
+def test_an_answer_of_megabytes_is_not_read_and_fails(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer("x" * 2_000_000) if seen.prompt == "question 1" else echo(number, seen)
     completions = collect(chat(endpoint), questions(3))
     assert [completion.finish_reason for completion in completions] == ["stop", "failed", "stop"]
     assert "its answer is longer than 1,048,576 bytes" in (completions[1].error or "")

@@ -6,11 +6,12 @@ import socket
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from endpoint_fixtures import chat, clean_environment_fixture, endpoint_fixture  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error, models
 from test_cached import FakeChat
 
-from understudy.models.endpoint import EndpointChat, probe
+from understudy.models.endpoint import EndpointChat, ProbeReport, probe
 
 
 def good(number: int, seen: Any) -> Reply:
@@ -25,19 +26,14 @@ def good(number: int, seen: Any) -> Reply:
 
 def test_a_good_endpoint_passes_everything(endpoint: FakeEndpoint) -> None:
     endpoint.plan = good
-    report = probe(chat(endpoint))
-    assert report.reachable
-    assert report.answers
-    assert report.problem is None
+    model = chat(endpoint)
+    report = probe(model)
     assert report.seconds is not None
-    assert report.listed
-    assert report.honours_max_tokens
-    assert report.honours_stop
-    assert report.repeatable
-    assert report.takes_system_message
-    assert report.reports_usage
-    assert report.reasons is False
-    assert report.left_out == ()
+    found = replace(report, seconds=None)
+    passed = {"honours_max_tokens": True, "honours_stop": True, "repeatable": True, "takes_system_message": True}
+    assert found == ProbeReport(
+        model.model_id, reachable=True, answers=True, listed=True, reports_usage=True, reasons=False, **passed
+    )
 
 
 def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
@@ -51,30 +47,21 @@ def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
         return answer(f"<think>Hm.</think>{number} and 7 and many words more than were asked for here", usage=None)
 
     endpoint.plan = poor
-    report = probe(chat(endpoint))
-    assert report.answers
-    assert report.listed is False
-    assert report.honours_max_tokens is False
-    assert report.honours_stop is False
-    assert report.repeatable is False
-    assert report.takes_system_message is False
-    assert report.reports_usage is False
-    assert report.reasons
-    assert report.left_out == ("temperature",)
+    model = chat(endpoint)
+    found = replace(probe(model), seconds=None)
+    failed = {"honours_max_tokens": False, "honours_stop": False, "repeatable": False, "takes_system_message": False}
+    more: dict[str, Any] = {**failed, "listed": False, "reports_usage": False, "reasons": True}
+    assert found == ProbeReport(model.model_id, reachable=True, answers=True, left_out=("temperature",), **more)
 
 
-def test_an_endpoint_that_refuses_is_reachable_and_says_why(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: error(401)
-    report = probe(chat(endpoint))
-    assert (report.reachable, report.answers, report.listed) == (True, False, None)
-    assert "key" in (report.problem or "")
-
-
-def test_an_endpoint_that_fails_is_reachable_and_says_why(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: error(500)
+@pytest.mark.parametrize(("status", "why"), [(401, "key"), (500, "HTTP 500")])
+def test_an_endpoint_that_refuses_or_fails_is_reachable_and_says_why(
+    endpoint: FakeEndpoint, status: int, why: str
+) -> None:
+    endpoint.plan = lambda number, seen: error(status)
     report = probe(chat(endpoint, max_retries=0))
-    assert (report.reachable, report.answers) == (True, False)
-    assert "HTTP 500" in (report.problem or "")
+    assert (report.reachable, report.answers, report.listed) == (True, False, None)
+    assert why in (report.problem or "")
 
 
 def test_nobody_there_is_reported_not_raised() -> None:
