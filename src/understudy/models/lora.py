@@ -237,7 +237,7 @@ class Trunk:
         tokens = torch.arange(8, device=network.device)[None] % self._causal.vocabulary
         with torch.inference_mode():
             whole = hidden_states(network, input_ids=tokens, use_cache=False)
-            return torch.equal(self.above(tokens, self.below(tokens)), whole)
+            return bool(torch.equal(self.above(tokens, self.below(tokens)), whole))
 
 
 def _gives_tuple(network: Any, block: Any) -> bool:

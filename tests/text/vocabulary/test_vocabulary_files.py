@@ -21,8 +21,8 @@ from understudy.text.vocabulary.terms import Vocabulary, load_stop_words, load_v
 NONE: frozenset[str] = frozenset()
 
 
-def load(path: Path, **options: object) -> tuple[str, ...]:
-    return load_vocabulary(path, stop_words="none", **options).terms  # type: ignore[arg-type]
+def load(path: Path) -> tuple[str, ...]:
+    return load_vocabulary(path, stop_words="none").terms
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,19 @@ def test_a_text_file_in_any_compression_keeps_its_order(
     assert load(path) == ("zebra", "heart attack", "Äpfel")
 
 
-def test_lines_with_frequencies_are_ordered_by_them(tmp_path: Path) -> None:
-    path = tmp_path / "t.txt"
-    path.write_text("rare\t1\nheart attack\t1e3\ncommon\t20\n")
-    assert load(path) == ("heart attack", "common", "rare")
-
-
-def test_a_tab_without_a_frequency_on_every_line_is_no_frequency(tmp_path: Path) -> None:
-    path = tmp_path / "t.txt"
-    path.write_text("rare\t1\ncommon\n")
-    assert load(path) == ("rare", "common")
+@pytest.mark.parametrize(
+    ("name", "content", "terms"),
+    [
+        ("t.txt", "rare\t1\nheart attack\t1e3\ncommon\t20\n", ("heart attack", "common", "rare")),
+        ("t.txt", "rare\t1\ncommon\n", ("rare", "common")),
+        ("t.csv", "term\nb\nzebra\napple\n", ("zebra", "apple")),
+    ],
+)
+def test_terms_are_ordered_by_their_frequencies_if_all_have_one(
+    tmp_path: Path, name: str, content: str, terms: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(content)
+    assert load(tmp_path / name) == terms
 
 
 @pytest.mark.parametrize("column", ["term", "word"])
@@ -63,21 +66,11 @@ def test_tables_are_ordered_by_their_frequencies(
     assert load(path) == ("common", "middle", "rare")
 
 
-def test_a_table_without_frequencies_keeps_its_order(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("term\nb\nzebra\napple\n")
-    assert load(path) == ("zebra", "apple")
-
-
-def test_a_table_without_a_column_of_terms_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_table_without_a_column_of_terms_or_a_number_as_frequency_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("phrase\nzebra\n")
     with pytest.raises(ConfigError, match="no column 'term'"):
         load(path)
-
-
-def test_a_frequency_that_is_no_number_is_one_clear_error(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
     path.write_text("term,count\nzebra,5\napple,many\n")
     with pytest.raises(ConfigError, match="no number"):
         load(path)
@@ -113,11 +106,6 @@ def test_a_file_without_a_useful_term_is_one_clear_error(tmp_path: Path, content
     path.write_text(content)
     with pytest.raises(ConfigError, match="empty"):
         load(path)
-
-
-def test_a_file_of_stop_words_only_is_empty() -> None:
-    with pytest.raises(ConfigError, match="empty"):
-        Vocabulary.of(["the", "of the"], source="x", stop_words=load_stop_words(None))
 
 
 def test_a_vocabulary_beyond_the_limit_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from test_template import SHIPPED, load_shipped
 
-from understudy.base.errors import ConfigError
 from understudy.models.types import Message
 from understudy.text.prompts.predicting import (
     PredictionExample,
@@ -162,16 +161,6 @@ def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:
     assert template.prediction_prompt(chat=False) == PromptTemplate(
         document_type="haiku", user="x", prediction={"examples": [{"text": "Snow."}]}
     ).prediction_prompt(chat=False)
-
-
-@pytest.mark.parametrize(
-    "block", ["3", "{more: b}", "{chat: {block: x}}", "{chat: {block: '{text}{text}'}}", "{examples: [a]}"]
-)
-def test_a_prediction_block_that_is_none_is_one_error(tmp_path: Path, block: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"document_type: haiku\nuser: a\nprediction: {block}", "utf-8")
-    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
-        load_template("news", file=path)
 
 
 def test_general_prompts_for_predicting_leave_a_templates_hash_as_it_was() -> None:

@@ -69,18 +69,14 @@ def test_hyphens_underscores_and_case_do_not_count_in_a_document_type(name: str)
     assert load_template(name).document_type in ("clinical note", "support ticket")
 
 
-def test_an_unknown_document_type_fills_the_general_template() -> None:
+def test_an_unknown_document_type_fills_the_general_template_with_examples_as_turns() -> None:
     template = load_template("Ship's Log")
     assert template.document_type == "Ship's Log"
-    assert "Ship's Log" in template.messages(["storm"])[-1].content
-
-
-def test_the_chat_has_the_system_the_examples_as_turns_and_the_question() -> None:
-    template = load_template("general")
-    messages = template.messages(["a"], examples=[Example(phrases=("x", "y"), text="X and y.")])
+    messages = template.messages(["storm"], examples=[Example(phrases=("x", "y"), text="X and y.")])
     assert [message.role for message in messages] == ["system", "user", "assistant", "user"]
     assert "x, y" in messages[1].content
     assert messages[2].content == "X and y."
+    assert "Ship's Log" in messages[-1].content
 
 
 def test_a_template_of_the_users_own(tmp_path: Path) -> None:
@@ -109,8 +105,17 @@ def test_a_changed_template_has_another_hash() -> None:
     assert template.sha256 != load_template("memo").sha256
 
 
+BAD_EVOLUTION = ("3", "{more: b}", "{styles: briefly}", "{keywords: snow}", "{examples: [{again: b}]}")
+BAD_PREDICTION = ("3", "{more: b}", "{chat: {block: x}}", "{chat: {block: '{text}{text}'}}", "{examples: [a]}")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "- a", "document_type: x", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"]
+    "text",
+    [
+        *("", "- a", "document_type: x", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"),
+        *(f"document_type: haiku\nuser: a\nevolution: {block}" for block in BAD_EVOLUTION),
+        *(f"document_type: haiku\nuser: a\nprediction: {block}" for block in BAD_PREDICTION),
+    ],
 )
 def test_a_file_that_is_no_template_is_one_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
@@ -238,16 +243,6 @@ def test_an_evolution_block_replaces_only_what_it_names(tmp_path: Path) -> None:
     assert message.content == "One on snow"
     assert template.evolution.keywords_of("any label") == ("snow", "moon")
     assert template.evolution.rephrase == EvolutionPrompts().rephrase
-
-
-@pytest.mark.parametrize(
-    "block", ["3", "{more: b}", "{styles: briefly}", "{keywords: snow}", "{examples: [{again: b}]}"]
-)
-def test_an_evolution_block_that_is_none_is_one_error(tmp_path: Path, block: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"document_type: haiku\nuser: a\nevolution: {block}", "utf-8")
-    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
-        load_template("news", file=path)
 
 
 def test_keywords_go_by_the_longest_name_in_the_label() -> None:
