@@ -41,7 +41,7 @@ PARTS = {
     "the public vocabulary, and the terms above the noise": ("text/vocabulary/",),
     "counting in integers": ("methods/shared/queries/",),
     "noise": ("privacy/noise.py", "privacy/mechanisms.py"),
-    "votes": ("methods/shared/evolution/voting.py", "methods/aug_pe/votes.py"),
+    "votes": ("methods/shared/evolution/voting.py", "methods/aug_pe/release.py"),
     "embeddings (hashes here)": ("methods/shared/evolution/embeddings.py", "benchmarks/corpora.py"),
     "accounting": ("privacy/",),
     "ledger and store": ("ledger/",),

@@ -51,11 +51,17 @@ from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
 from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
 from understudy.methods.shared.tables.distribution import Distribution
-from understudy.methods.shared.tables.fitting import fit
-from understudy.methods.shared.tables.parameters import SELECTED, TREE, TablesParameters
-from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES, column_charges, require_measurable
-from understudy.methods.shared.tables.selection import select_pairs, shares
-from understudy.methods.shared.tables.variables import Variables
+from understudy.methods.shared.tables.fitting import fit, select_pairs, shares
+from understudy.methods.shared.tables.plan import column_charges, require_measurable
+from understudy.methods.shared.tables.variables import (
+    COLUMNS,
+    PAIRS,
+    SCORES,
+    SELECTED,
+    TREE,
+    TablesParameters,
+    Variables,
+)
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
 from understudy.privacy.mechanisms import COUNT_GRID

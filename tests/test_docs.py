@@ -43,7 +43,7 @@ from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.run.settings import RUN_GROUPS

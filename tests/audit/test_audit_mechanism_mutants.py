@@ -43,14 +43,14 @@ from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_t
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.counting import MetricCounts
-from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.teachers import Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 from understudy.methods.shared.evolution.embeddings import Block
-from understudy.methods.shared.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
 from understudy.methods.shared.queries.guide import GuideSums

@@ -29,7 +29,7 @@ from tiny_corpora import (
 
 from understudy.base.errors import PrivacyError
 from understudy.methods.aug_pe.plan import vote_sensitivity
-from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.privacy.events import GaussianEvent

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from understudy.methods.dp_kps.evolving import _varied, evolve_seeds
+from understudy.methods.dp_kps.generate import _varied, evolve_seeds
 from understudy.text.writing.records import Seed
 
 TERMS = [[f"heart{number}" for number in range(9)], [f"skin{number}" for number in range(9)]]
@@ -41,7 +41,7 @@ class First:
 
 def evolved(seeds: Sequence[Seed], counts: Sequence[int], chooser: First, rounds: int = 3, seed: int = 0) -> list[Seed]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.methods.dp_kps.evolving._ROUNDS", rounds)
+        patch.setattr("understudy.methods.dp_kps.generate._ROUNDS", rounds)
         return evolve_seeds(seeds, counts, chooser=chooser, generator=np.random.default_rng(seed))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_corpora import HashEmbedder
 
-from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
+from understudy.methods.dp_kps.sequences import GRID, Frequencies, integer_features
 
 VECTORS = HashEmbedder(16).embed([f"term {number}" for number in range(12)])
 

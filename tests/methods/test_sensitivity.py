@@ -35,7 +35,7 @@ from understudy.methods.dp_kps.density import (
     SequenceDensity,
     TermDensity,
 )
-from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
+from understudy.methods.dp_kps.sequences import GRID, Frequencies, integer_features
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum, Sensitivity

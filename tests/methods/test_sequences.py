@@ -12,11 +12,13 @@ from scipy import stats
 from tiny_corpora import LABELS, WORDS, HashEmbedder, Row, bounded
 
 from understudy.methods.dp_kps.density import SequenceDensity
-from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
 from understudy.methods.dp_kps.sequences import (
+    GRID,
+    Frequencies,
     _next_scores,
     contrast_weights,
     cut_to_lengths,
+    integer_features,
     label_share,
     sample_independent,
     sample_iterative,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.base.columns import declared_columns
-from understudy.methods.dp_kps.features import Frequencies
+from understudy.methods.dp_kps.sequences import Frequencies
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
     Event,

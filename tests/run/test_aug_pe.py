@@ -18,8 +18,8 @@ from run_fixtures import Said, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError
-from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.shared.evolution.loop import candidates_per_round
+from understudy.methods.aug_pe.release import VoteHistogram
+from understudy.methods.shared.evolution.parameters import candidates_per_round, evolution_calls, population_sizes
 from understudy.models.types import Completion
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Receipt
@@ -337,10 +337,10 @@ def test_every_option_runs_to_the_end_and_asks_for_as_many_texts_as_planned(
     result = running.run(run_config(values))
     assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     method = us.AugPE(**run_config(values).method_parameters)
-    work, arrays = candidates_per_round(method, 2), result.release.arrays
+    arrays = result.release.arrays
     more = sum(record.provenance["source"] == "variation" for record in result.records)
-    assert np.bincount(arrays["round"]).tolist() == list(work.candidates)
-    assert len(varied_chat.asked) == sum(work.calls) + more
+    assert np.bincount(arrays["round"]).tolist() == candidates_per_round(method, 2)
+    assert len(varied_chat.asked) == evolution_calls(method, population_sizes(method, [1.0, 1.0])) + more
     assert arrays["votes"].shape == arrays["label"].shape
     assert not arrays["failed"].any()
 

@@ -15,7 +15,7 @@ from run_fixtures import Said
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID

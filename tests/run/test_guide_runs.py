@@ -26,7 +26,7 @@ from test_private_embedder import ByNeighbour, Elsewhere, Silent
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
-from understudy.methods.shared.guide.released import guide_of
+from understudy.methods.shared.guide.guide import guide_of
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.events import GaussianEvent

@@ -18,7 +18,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.public import GenerationTools
-from understudy.methods.shared.guide.released import guide_of
+from understudy.methods.shared.guide.guide import guide_of
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config

@@ -26,8 +26,8 @@ from understudy.base.parameters import Parameters
 from understudy.evaluate.tables import EvaluationConfig
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class, method_names
-from understudy.methods.shared.guide.parameters import ChoosingParameters
-from understudy.methods.shared.tables.parameters import RowsParameters
+from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.exact import Number
 from understudy.run.baseline import BaselineParameters
 from understudy.run.settings import (

@@ -28,8 +28,8 @@ from understudy.cli.options import (
 from understudy.cli.output import listener, show_json
 from understudy.corpus.header import read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
-from understudy.methods.shared.guide.parameters import ChoosingParameters
-from understudy.methods.shared.tables.parameters import RowsParameters
+from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release.reading import read_method

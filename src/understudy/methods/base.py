@@ -253,7 +253,7 @@ class Method(ABC):
 
     @abstractmethod
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """``counts[label]`` synthetic records of each label, with no text where none could be had. Post-processing."""
+        """``counts[label]`` records of each label, with no text where none could be generated. Post-processing."""
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
         """What else could fail though public facts tell it, done before anything is charged.

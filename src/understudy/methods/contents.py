@@ -10,8 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.shared.guide.plan import GUIDE
-from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES, parts
-from understudy.methods.shared.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
+from understudy.methods.shared.tables.plan import parts
+from understudy.methods.shared.tables.variables import (
+    CHOSEN,
+    COLUMNS,
+    LARGEST_LOGARITHM,
+    LOGARITHMS,
+    PAIRS,
+    SCORES,
+    parameters_of,
+    variables_of,
+)
 from understudy.privacy.events import GaussianEvent
 from understudy.release import Release
 
@@ -26,12 +35,11 @@ class Held:
     """An array of a Release.
 
     Args:
-        dtype: its NumPy type.
         shape: each dimension a number, or the name of one that is any number, the same wherever the name stands.
         least, most: no element is outside, and none is NaN.
     """
 
-    dtype: str
+    dtype: str  # its NumPy type
     shape: tuple[int | str, ...]
     least: float = -LARGEST
     most: float = LARGEST
@@ -42,18 +50,14 @@ class Contents:
     """What a Release of a method holds, and nothing else.
 
     Args:
-        charges: names of the charges, and the kind of each one's event.
-        arrays: by name.
         strings: lists of strings by name, and how many each has; None for any number.
-        terms: how many terms there are; None for any number.
-        public_inputs: those of the statement that ``generate`` looks up.
     """
 
-    charges: Mapping[str, str]
-    arrays: Mapping[str, Held]
+    charges: Mapping[str, str]  # names of the charges, and the kind of each one's event
+    arrays: Mapping[str, Held]  # by name
     strings: Mapping[str, int | None] = field(default_factory=dict)
-    terms: int | None = 0
-    public_inputs: tuple[str, ...] = ()
+    terms: int | None = 0  # how many terms there are; None for any number
+    public_inputs: tuple[str, ...] = ()  # those of the statement that ``generate`` looks up
 
     def with_guide(self, release: Release) -> Contents:
         """Of a Release that has a guide besides."""
@@ -66,7 +70,7 @@ class Contents:
         )
 
     def with_columns(self, release: Release) -> Contents:
-        """Of a Release that has typed columns besides. Raises ConfigError if its pairs are none of its columns."""
+        """Of a Release that has typed columns besides. Raises ConfigError if its pairs are not of its columns."""
         variables, parameters = variables_of(release), parameters_of(release)
         pairs, declared = len(variables.all_pairs), variables.pairs(parameters.column_pairs)
         arrays = {

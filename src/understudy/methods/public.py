@@ -63,7 +63,7 @@ class Chooser(Protocol):
         ...
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """Share of the texts that speak for the label that they were made for; 1 without labels."""
+        """Share of the texts that match the label that they were made for; 1 without labels."""
         ...
 
 

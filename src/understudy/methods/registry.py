@@ -14,10 +14,9 @@ from understudy.base.files import require_inside
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
-from understudy.methods.shared.guide.parameters import GuideParameters
-from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.guide.plan import GuideParameters
 from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.released import has_columns, parameters_of, variables_of
+from understudy.methods.shared.tables.variables import TablesParameters, has_columns, parameters_of, variables_of
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 

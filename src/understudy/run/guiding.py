@@ -14,10 +14,8 @@ from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
-from understudy.methods.shared.guide.choosing import choose
-from understudy.methods.shared.guide.guide import Guide
-from understudy.methods.shared.guide.parameters import ChoosingParameters
-from understudy.methods.shared.guide.released import guide_of
+from understudy.methods.shared.guide.guide import Guide, choose, guide_of
+from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import remembering, uncached
 from understudy.privacy.plan import Plan

@@ -22,9 +22,8 @@ from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
 from understudy.methods.registry import make_method
-from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
-from understudy.methods.shared.tables.variables import Variables
+from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.shared.tables.variables import ALL, RowsParameters, TablesParameters, Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import SecretBudget

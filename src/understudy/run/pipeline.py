@@ -10,7 +10,7 @@ from typing import Any
 from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus
 from understudy.methods.registry import load_release, method_class
-from understudy.methods.shared.tables.released import has_columns
+from understudy.methods.shared.tables.variables import has_columns
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts

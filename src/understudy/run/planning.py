@@ -5,10 +5,9 @@ from __future__ import annotations
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide.parameters import GUIDE_SHARE
-from understudy.methods.shared.guide.plan import plan_with_guide
-from understudy.methods.shared.tables.parameters import COLUMNS_SHARE, TablesParameters
+from understudy.methods.shared.guide.plan import GUIDE_SHARE, plan_with_guide
 from understudy.methods.shared.tables.plan import plan_with_columns
+from understudy.methods.shared.tables.variables import COLUMNS_SHARE, TablesParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release.statement.form import require_readable_charges

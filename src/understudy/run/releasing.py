@@ -26,10 +26,9 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
-from understudy.methods.shared.guide.parameters import GuideParameters
-from understudy.methods.shared.guide.plan import GUIDE, require_guide_fits
+from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
 from understudy.methods.shared.tables.fitting import require_fitting
-from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.variables import TablesParameters
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,

@@ -23,8 +23,8 @@ from understudy.corpus.addresses import parse_address
 from understudy.corpus.corpus import MAX_BAD_ROWS
 from understudy.corpus.labels import declared_labels
 from understudy.methods.registry import make_method, method_class
-from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
+from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.shared.tables.variables import ALL, RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget

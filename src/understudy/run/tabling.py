@@ -20,13 +20,24 @@ from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
-from understudy.methods.shared.tables.distribution import Distribution
-from understudy.methods.shared.tables.fitting import fit
-from understudy.methods.shared.tables.parameters import ALL, NONE, TREE, TablesParameters
-from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES
-from understudy.methods.shared.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
-from understudy.methods.shared.tables.selection import select_pairs, shares
-from understudy.methods.shared.tables.variables import Pair, Variables, in_one_line
+from understudy.methods.shared.tables.distribution import Distribution, distribution_of
+from understudy.methods.shared.tables.fitting import fit, select_pairs, shares
+from understudy.methods.shared.tables.variables import (
+    ALL,
+    CHOSEN,
+    COLUMNS,
+    LOGARITHMS,
+    NONE,
+    PAIRS,
+    SCORES,
+    TREE,
+    Pair,
+    TablesParameters,
+    Variables,
+    has_columns,
+    in_one_line,
+    variables_of,
+)
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
@@ -60,7 +71,7 @@ def with_columns(
         :class:`~understudy.methods.shared.queries.marginals.Marginals` and
         :class:`~understudy.methods.shared.queries.marginals.PairScores`. What is expected of independence is computed
         from the noisy singles; which pairs are measured, and how many, from the noisy scores. The shares of their
-        histograms have L2 norm 1 (:func:`~understudy.methods.shared.tables.selection.shares`), so that the sensitivity
+        histograms have L2 norm 1 (:func:`~understudy.methods.shared.tables.fitting.shares`), so that the sensitivity
         is the 1 that was planned, whatever pairs there are. The model is fitted to noisy values alone. Where the pairs
         are declared, there is no second sum, and a record adds 1 to each histogram.
     """

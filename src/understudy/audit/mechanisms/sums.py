@@ -18,14 +18,14 @@ from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evaluate.charged import ChargedMetrics
 from understudy.evaluate.counting import MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
-from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
-from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
+from understudy.methods.dp_kps.sequences import Frequencies, integer_features
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
-from understudy.methods.shared.guide.form import guide_sensitivity
+from understudy.methods.shared.guide.plan import guide_sensitivity
 from understudy.methods.shared.queries.counts import (
     ColumnTermHistogram,
     LabelCounts,
@@ -35,10 +35,9 @@ from understudy.methods.shared.queries.counts import (
 )
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.marginals import Marginals, PairScores
-from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.fitting import shares
 from understudy.methods.shared.tables.plan import column_charges
-from understudy.methods.shared.tables.selection import shares
-from understudy.methods.shared.tables.variables import Variables
+from understudy.methods.shared.tables.variables import TablesParameters, Variables
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, exact_sum, measure

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from understudy.methods.aug_pe.plan import AugPEParameters, keywords_name
-from understudy.methods.public import GenerationTools
-from understudy.methods.shared.evolution.harvest import Survivor, harvest
+from understudy.methods.aug_pe.plan import AugPEParameters, keywords_name, public_vocabulary
+from understudy.methods.public import CallEstimate, GenerationTools
+from understudy.methods.shared.evolution import loop, variation
+from understudy.methods.shared.evolution.loop import Survivor, harvest
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, population_sizes
 from understudy.methods.shared.evolution.variation import TextAPI
+from understudy.models.types import Message
 from understudy.release import Release
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 
 def generate(
@@ -21,6 +26,21 @@ def generate(
     return harvest(survivors(release), counts, kind=parameters.harvest, api=api)
 
 
+def longest_prompts(parameters: AugPEParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
+    """With the longest keywords that there may be."""
+    vocabulary = public_vocabulary(parameters)
+    keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
+    return variation.longest_prompts(parameters, release, writer, keywords=keywords)
+
+
+def estimate_calls(
+    parameters: AugPEParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+) -> CallEstimate:
+    """Of the release and the harvest."""
+    sizes = population_sizes(parameters, [1.0] * len(counts))
+    return loop.estimate_calls(parameters.part(EvolvingParameters), counts, writing, template, sizes=sizes)
+
+
 def keywords_of(release: Release, label: int) -> Sequence[str]:
     """What texts of a label were asked to be about: the privatised vocabulary, or public keywords."""
     return release.terms or release.strings[keywords_name(label)]
@@ -30,17 +50,13 @@ def survivors(release: Release) -> list[Survivor]:
     """The texts that the last round chose, each once, best first within a label."""
     texts, prompts = release.strings.get("texts", ()), release.strings.get("prompts", ())
     labels, parents, rounds = (release.arrays[name] for name in ("label", "parent", "round"))
-    return [
-        Survivor(
-            texts[number],
-            int(labels[number]),
-            number,
-            {
-                "number": number,
-                "parent": int(parents[number]),
-                "round": int(rounds[number]) + 1,
-                "prompt": prompts[number],
-            },
-        )
-        for number in dict.fromkeys(release.arrays["survivors"].tolist())
-    ]
+    found = []
+    for number in dict.fromkeys(release.arrays["survivors"].tolist()):
+        origin = {
+            "number": number,
+            "parent": int(parents[number]),
+            "round": int(rounds[number]) + 1,
+            "prompt": prompts[number],
+        }
+        found.append(Survivor(texts[number], int(labels[number]), origin))
+    return found

@@ -16,9 +16,8 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.harvest import HarvestParameters
-from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
-from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, largest_round
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -27,8 +26,9 @@ from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Sha
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
+from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.vocabulary.shrinkage import require_enough_terms
-from understudy.text.vocabulary.terms import BUILT_IN
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 
 class VotingParameters(Parameters):
@@ -79,6 +79,18 @@ def keywords_name(label: int) -> str:
     return f"keywords-{label}"
 
 
+def public_vocabulary(parameters: AugPEParameters) -> Vocabulary | None:
+    """Of private keywords; None without such. Raises ConfigError if it is not declared public."""
+    if not parameters.private_keywords:
+        return None
+    if parameters.vocabulary != BUILT_IN and not parameters.vocabulary_is_public:
+        raise ConfigError(
+            "A vocabulary of your own must not be made from the private data.",
+            "If it is public, say so with --vocabulary-is-public.",
+        )
+    return load_vocabulary(parameters.vocabulary)
+
+
 def vote_sensitivity(nearest: int, unit: Unit) -> Sensitivity:
     """Of one record's vote, or of an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record at most."""
     records = unit.max_records if unit.kind == "owner" else 1
@@ -116,17 +128,17 @@ def mechanisms(
     }
 
 
-def make_plan(
-    parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
-) -> Plan:
-    """The plan of a release; ``vocabulary_size`` is that of the public vocabulary, None where none is used.
+def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+    """The plan of a release.
 
-    Raises:
-        ConfigError: if the label proportions do not fit the labels, there are too many candidates, N is larger
-            than the vocabulary, or the noise does not fit its grid.
+    Raises ConfigError if a file of words cannot be read or is not declared public, the label proportions do not fit the
+    labels, there are too many candidates, N is larger than the vocabulary, or the noise does not fit its grid.
     """
+    vocabulary = public_vocabulary(parameters)
+    vocabulary_size = None if vocabulary is None else len(vocabulary.terms)
+    keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     declared_proportions(parameters.label_sizes, facts.labels.names)
-    require_few(parameters, facts.labels.size)
+    candidates = largest_round(parameters, facts.labels.size)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if vocabulary_size is not None:
@@ -138,11 +150,10 @@ def make_plan(
     }
     votes = "noisy histogram of the records' votes for the candidates of this round"
     charges = tuple(Charge(name, mechanism, why.get(name, votes)) for name, mechanism in sums.items())
-    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums[votes_name(1)], facts))
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums[votes_name(1)], facts, candidates))
 
 
-def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts) -> Facts:
-    candidates = max(candidates_per_round(parameters, facts.labels.size).candidates)
+def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts, candidates: int) -> Facts:
     entries = [
         Fact("rounds", parameters.rounds, "rounds"),
         Fact("candidates_per_round", candidates, "candidates per round"),
@@ -150,13 +161,9 @@ def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts) 
     ]
     if facts.expected_records is not None:
         voters = "owners" if facts.unit.kind == "owner" else "records"
-        mean = facts.expected_records / candidates
+        ratio = facts.expected_records / candidates / votes.noise_std
         entries += [
             Fact("expected_records", facts.expected_records, f"{voters} (as declared)"),
-            Fact(
-                "signal_to_noise",
-                mean / votes.noise_std,
-                "signal to noise of a candidate with the mean number of votes",
-            ),
+            Fact("signal_to_noise", ratio, "signal to noise of a candidate with the mean number of votes"),
         ]
     return Facts(tuple(entries))

@@ -13,7 +13,7 @@ Aug-PE (Xie et al. 2024, arXiv:2403.01749, Algorithm 1), cut at the privacy boun
 Guarantee:
     Unit: a record; an owner; or a secret, whose at most m records are dropped together. Each line with noise is one
     :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its sensitivity
-    (:class:`~understudy.methods.aug_pe.votes.VoteHistogram`,
+    (:class:`~understudy.methods.aug_pe.release.VoteHistogram`,
     :class:`~understudy.methods.shared.queries.counts.LabelCounts`,
     :class:`~understudy.methods.shared.queries.counts.TermCounts`; m times that for a secret). The language model sees
     public text, released text and its own answers. A population is stored before it is voted on, and a histogram before
@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -38,33 +40,78 @@ from understudy.methods.aug_pe.plan import (
     VOCABULARY,
     AugPEParameters,
     keywords_name,
+    public_vocabulary,
+    vote_sensitivity,
     votes_name,
 )
-from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.base import Released, ReleaseTools, needed
-from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.methods.shared.evolution.loop import Round, evolve, population_sizes
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.evolution.loop import Round, evolve, evolved
+from understudy.methods.shared.evolution.parameters import largest_round, population_sizes
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
+from understudy.models.machine import require_memory
 from understudy.models.types import Embedder
+from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
+from understudy.privacy.unit import Unit
+from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import top_terms
-from understudy.text.vocabulary.terms import Vocabulary
 from understudy.text.writing.writer import Writer, public_name
 
 
-def release(
+def prepare(
     parameters: AugPEParameters,
-    corpus: BoundedCorpus,
-    plan: Plan,
-    *,
-    vocabulary: Vocabulary | None,
-    tools: ReleaseTools,
-) -> Released:
-    """Evolve a population by the private records' votes; the public ``vocabulary`` is for private keywords."""
+    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
+    plan: Plan,  # noqa: ARG001
+    preparation: Preparation,
+) -> None:
+    """See that the embeddings of a round's candidates can be held; else ConfigError."""
+    require_memory(
+        largest_round(parameters, preparation.labels.size) * preparation.dimension * _CANDIDATE_BYTES,
+        what="The embeddings of a round's candidates",
+        cure="Lower population or variations.",
+    )
+
+
+_CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
+
+
+def contents(parameters: AugPEParameters, release: Release) -> Contents:
+    """The candidates of all rounds: text, prompt, label, lineage, noisy votes, times chosen."""
+    count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
+    charges = [votes_name(number + 1) for number in range(parameters.rounds)]
+    arrays = {
+        "round": Held("int32", (count,), 0, parameters.rounds - 1),
+        "label": Held("int32", (count,), 0, labels - 1),
+        "parent": Held("int64", (count,), -1, count - 1),
+        "votes": Held("float64", (count,)),
+        "chosen": Held("int32", (count,), 0, 2**31 - 1),
+        "survivors": Held("int64", ("survivors",), 0, count - 1),
+        "failed": Held("int64", (parameters.rounds, labels), 0),
+    }
+    strings: dict[str, int | None] = {"texts": count, "prompts": count}
+    if parameters.label_sizes == NOISY:
+        charges.append(LABELS)
+    if parameters.private_keywords:
+        charges.append(VOCABULARY)
+        arrays["counts"] = Held("float64", (len(release.terms),))
+    else:
+        strings |= {keywords_name(label): None for label in range(labels)}
+    return Contents(
+        dict.fromkeys(charges, GaussianEvent.kind), arrays, strings, terms=None if parameters.private_keywords else 0
+    )
+
+
+def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+    """Evolve a population by the private records' votes."""
     embedder, writer, labels = needed(tools.embedder), needed(tools.writer), tools.labels
     shares: Sequence[float] = declared_proportions(parameters.label_sizes, labels.names) or [1.0] * labels.size
     if parameters.label_sizes == NOISY:
@@ -74,7 +121,7 @@ def release(
     public = _public_inputs(parameters, writer, embedder)
     counts: dict[str, NDArray[Any]] = {}
     terms: list[str] = []
-    if vocabulary is not None:
+    if (vocabulary := public_vocabulary(parameters)) is not None:
         matcher = TermMatcher(vocabulary.terms)
         query = TermCounts(matcher, len(vocabulary.terms), parameters.terms_per_record)
         noisy = tools.measure(VOCABULARY, query, corpus).value
@@ -92,7 +139,7 @@ def release(
         return tools.measure(votes_name(number + 1), histogram, voters).value
 
     api = TextAPI(writer, parameters, keywords)
-    model, models = public_name(needed(writer.chat).model_id), list[str]()
+    model, models = public_name(api.chat.model_id), list[str]()
 
     def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
         """A population with the name of who wrote it: a run that resumes may have another language model."""
@@ -100,12 +147,9 @@ def release(
         models.append(bytes(found.get("model", b"one that was not noted")).decode())
         return found
 
-    rounds: list[Round] = []
-    tools.progress("rounds", 0, parameters.rounds)
-    for each in evolve(api, population_sizes(parameters, shares), embed=embedder.embed, vote=votes, keep=keep):
-        rounds.append(each)
-        tools.say(_line(len(rounds), parameters.rounds, each))
-        tools.progress("rounds", len(rounds), parameters.rounds)
+    sizes = population_sizes(parameters, shares)
+    evolving = evolve(api, sizes, embed=embedder.embed, vote=votes, keep=keep)
+    rounds = evolved(evolving, parameters.rounds, say=tools.say, progress=tools.progress)
     public["language model"] = {"source": _writers(models)}
     return Released(
         {**counts, **_lineage(rounds)},
@@ -141,12 +185,6 @@ def _writers(models: Sequence[str]) -> str:
     return models[0] if len(named) == 1 else "; ".join(named)
 
 
-def _line(number: int, rounds: int, each: Round) -> str:
-    failed = int(each.population.failed.sum())
-    left_out = f", {failed} left out (the language model gave no text)" if failed else ""
-    return f"Round {number} of {rounds}: {len(each.population)} candidates{left_out}, {len(each.chosen)} chosen."
-
-
 def _lineage(rounds: Sequence[Round]) -> dict[str, NDArray[Any]]:
     """Every round, its candidates one behind the other as in ``strings``: round, label, parent, votes, chosen."""
     populations = [each.population for each in rounds]
@@ -178,3 +216,67 @@ def _noise_check(rounds: Sequence[Round], plan: Plan, labels: int) -> Facts:
         ),
         () if all(above) else (warning,),
     )
+
+
+_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
+
+
+@dataclass(frozen=True)
+class VoteHistogram(Query[Block]):
+    """For each candidate, the votes of the private units: one round's query.
+
+    A record votes for its k nearest candidates of its own label (all of them where there are fewer; none without
+    candidates or for a zero vector): a record with m votes adds floor(G / sqrt(m)) to each, G = COUNT_GRID. Where units
+    are owners, the c_j votes of all of the owner's records for candidate j, jointly over labels, add
+    floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
+
+    Guarantee:
+        Unit: an owner where ``unit`` is one, else a record (m times that for a secret that m records hold). All records
+        of an owner are in one block.
+        Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
+        exact (:mod:`understudy.methods.shared.evolution.voting`); an owner's on its records only. So adding a unit adds
+        its own vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2
+        norm at most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record, k *
+        max_records for an owner.
+        Votes of a label are not normalised by themselves: an owner of records in l labels would weigh sqrt(l).
+        Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote in place of the record's.
+
+    Args:
+        candidates: ``Int16[n, d]`` of :func:`~understudy.methods.shared.evolution.embeddings.integer_vectors`; public.
+            n may be 0.
+        labels: ``Int32[n]``.
+        unit: whose votes are normalised together.
+        neighbours: candidates a record votes for (k), 1 or more.
+    """
+
+    candidates: NDArray[np.int16]
+    labels: NDArray[np.int32]
+    unit: Unit
+    neighbours: int = 1
+    distance: Distance = "cosine"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.candidates),)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return vote_sensitivity(self.neighbours, self.unit)
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        """``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
+        (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.neighbours)
+        cast = chosen >= 0
+        histogram = np.zeros(self.shape, dtype=np.int64)
+        if self.unit.kind != "owner":
+            parts = np.array([0, *(math.isqrt(COUNT_GRID**2 // votes) for votes in range(1, self.neighbours + 1))])
+            number = cast.sum(axis=1)
+            np.add.at(histogram, chosen[cast], np.repeat(parts[number], number))
+            return histogram
+        size = len(self.candidates)
+        owner, unit = np.unique(batch.units, return_inverse=True)
+        pairs, counts = np.unique((unit[:, None] * size + chosen)[cast], return_counts=True)
+        unit, candidates = np.divmod(pairs, max(1, size))
+        norms = np.sqrt(np.bincount(unit, weights=np.square(counts, dtype=np.float64), minlength=len(owner)))
+        np.add.at(histogram, candidates, np.floor(COUNT_GRID * _SAFETY * counts / norms[unit]).astype(np.int64))
+        return histogram

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.dp_kps.features import WEIGHT_GRID, integer_features
 from understudy.methods.dp_kps.plan import density_sensitivity, sequence_sensitivity
+from understudy.methods.dp_kps.sequences import WEIGHT_GRID, integer_features
 from understudy.methods.shared.queries.counts import TermRows, weights_of_terms
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity

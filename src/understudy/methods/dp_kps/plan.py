@@ -17,10 +17,9 @@ from pydantic import Field, model_validator
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import CommaSeparated, Gone, GoneOnes, Parameters, public_file
-from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
-from understudy.methods.dp_kps.sequences import structures
+from understudy.methods.dp_kps.sequences import GRID, WEIGHT_GRID, structures
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.tables.parameters import ALL, NONE
+from understudy.methods.shared.tables.variables import ALL, NONE
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
@@ -30,7 +29,7 @@ from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
-from understudy.text.vocabulary.terms import BUILT_IN
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 SMALLEST_BANDWIDTH = 0.001
 
@@ -58,7 +57,7 @@ class SequenceParameters(Parameters):
         ),
         "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one", free=True),
         "swap_rounds": Gone(
-            3, "chosen sequences vary in 3 rounds, unless 80 % speak for their label as they are", free=True
+            3, "chosen sequences vary in 3 rounds, unless 80 % match their label as they are", free=True
         ),
     }
 
@@ -128,7 +127,7 @@ _COLUMNS_PART = 0.5
 def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> tuple[int, ...]:
     """The places, among the typed columns, of those that phrases depend on.
 
-    Raises ConfigError if a name is none of theirs, or is there twice.
+    Raises ConfigError if a name is not one of theirs, or is repeated.
     """
     asked, places = parameters.phrase_columns, {column.name: place for place, column in enumerate(columns)}
     if needs_embeddings(parameters) or asked == (NONE,):
@@ -145,6 +144,17 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
     if len(set(asked)) < len(asked):
         raise ConfigError("A column is named twice (--phrase-columns).", "Name each once.")
     return tuple(sorted(places[name] for name in asked))
+
+
+def public_vocabulary(parameters: ReleaseParameters) -> Vocabulary:
+    """The terms that are counted. Raises ConfigError if they are not declared public."""
+    own = parameters.vocabulary != BUILT_IN or parameters.stop_words not in (None, "none")
+    if own and not parameters.vocabulary_is_public:
+        raise ConfigError(
+            "A vocabulary or stop word list of your own must not be made from the private data.",
+            "If it is public, say so with --vocabulary-is-public.",
+        )
+    return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
 
 
 def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
@@ -187,8 +197,7 @@ def mechanisms(
     Args:
         cells: of each column that phrases depend on.
 
-    Raises:
-        ConfigError: if a sum is too large to be stored, or its noise does not fit.
+    Raises ConfigError if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
     share = _VOCABULARY_SHARE
@@ -226,13 +235,15 @@ def mechanisms(
     return sums
 
 
-def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int) -> Plan:
-    """The plan of a release over a public vocabulary of this size.
+def make_plan(
+    parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int | None = None
+) -> Plan:
+    """The plan of a release over a public vocabulary of this size; by default that of the parameters.
 
-    Raises:
-        ConfigError: if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
-            record, a sum is too large to be stored, or its noise does not fit.
+    Raises ConfigError if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
+    record, a sum is too large to be stored, or its noise does not fit.
     """
+    vocabulary_size = vocabulary_size or len(public_vocabulary(parameters).terms)
     if parameters.top_terms is not None:
         require_enough_terms(parameters.top_terms, vocabulary_size)
     if parameters.length > most_terms(parameters, vocabulary_size):
@@ -270,18 +281,12 @@ def require_room(parameters: DPKPSParameters, dimension: int, *, vocabulary_size
     terms = most_terms(parameters, vocabulary_size)
     require_releasable((terms, dimension), cure="Lower top_terms.")
     require_memory_for_features(
-        parameters,
-        terms=terms,
-        dimension=dimension,
-        cure="Lower features, top_terms or, in iterative mode, length.",
+        parameters, terms=terms, dimension=dimension, cure="Lower features, top_terms or, in iterative mode, length."
     )
 
 
 def require_memory_for_features(parameters: DPKPSParameters, *, terms: int, dimension: int, cure: str) -> None:
-    """See that the random features of a vocabulary can be held.
-
-    Raises ConfigError if they cannot; ``cure`` says what to do.
-    """
+    """See that the random features of a vocabulary can be held; else ConfigError."""
     features = parameters.features
     phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES
     kernel = 0 if parameters.mode == "iterative" else terms * features * _FEATURE_BYTES
@@ -307,9 +312,6 @@ def _forecast(
     """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it.
 
     A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
-
-    Args:
-        chosen: columns that phrases depend on.
     """
     units, warnings = f"{facts.unit.kind}s", list[str]()
     counts = sums[VOCABULARY].noise_std
@@ -327,22 +329,15 @@ def _forecast(
         per_label = facts.expected_records / facts.labels.size
         terms = parameters.terms_per_record
         weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
+        share = floor * weight / facts.expected_records
         entries += [
             Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
-            Fact(
-                "vocabulary_share_to_stand_out",
-                floor * weight / facts.expected_records,
-                f"share of {units} a term must be in to stand out",
-            ),
+            Fact("vocabulary_share_to_stand_out", share, f"share of {units} a term must be in to stand out"),
         ]
         for percent in (1, 5):
-            entries.append(
-                Fact(
-                    f"signal_to_noise_at_{percent}_percent",
-                    per_label * percent / 100 / weight / max(sketches.values()),
-                    f"signal to noise of a term that {percent}% of a label's {units} hold",
-                )
-            )
+            ratio = per_label * percent / 100 / weight / max(sketches.values())
+            title = f"signal to noise of a term that {percent}% of a label's {units} hold"
+            entries.append(Fact(f"signal_to_noise_at_{percent}_percent", ratio, title))
         if chosen:
             seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
             if drowned := [column.name for column in chosen if seen < column.size]:
@@ -361,21 +356,18 @@ _DROWNED = (
 _LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (--phrase-columns)."
 
 
-def known_score_noise(parameters: DPKPSParameters, multiplier: float, origin: NoiseOrigin) -> KnownNoise:
-    """The noise on one term's score, for what is made of the scores."""
-    if origin == "none":
-        return KnownNoise("gaussian", 0.0)
-    kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian
-    return KnownNoise(kind, score_noise(parameters, multiplier))
-
-
-def known_column_noise(
-    parameters: DPKPSParameters, multiplier: float, origin: NoiseOrigin, *, columns: int
+def known_noise(
+    parameters: DPKPSParameters, multiplier: float | None, origin: NoiseOrigin, *, columns: int = 1
 ) -> KnownNoise:
-    """The noise on one term's score under a cell of one of so many columns."""
+    """The noise on one term's score: under a label, or under a cell of one of so many ``columns``.
+
+    None where no noise was added, and with no ``multiplier`` (the iterative mode uses no such scores).
+    """
+    if origin == "none" or multiplier is None:
+        return KnownNoise("gaussian", 0.0)
     blocks = math.sqrt(columns) if parameters.noise == "gaussian" else columns
-    known = known_score_noise(parameters, multiplier, origin)
-    return KnownNoise(known.kind, known.std * blocks)
+    kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian
+    return KnownNoise(kind, score_noise(parameters, multiplier) * blocks)
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ModelError
+from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
-from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.generate import sampling_scores, scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
@@ -37,30 +37,73 @@ from understudy.methods.dp_kps.plan import (
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
-    known_column_noise,
-    known_score_noise,
+    known_noise,
     needs_embeddings,
     phrase_columns,
+    public_vocabulary,
     require_room,
     score_noise,
     sketch_names,
 )
-from understudy.methods.dp_kps.sequences import contrast_weights
+from understudy.methods.dp_kps.sequences import Frequencies, contrast_weights, integer_features
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
+from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.models.types import Embedder
+from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, noise_floor, terms_above_noise, top_terms
-from understudy.text.vocabulary.terms import Vocabulary
 
 
-def release(
-    parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, *, vocabulary: Vocabulary, tools: ReleaseTools
-) -> Released:
+def prepare(
+    parameters: DPKPSParameters,
+    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
+    plan: Plan,  # noqa: ARG001
+    preparation: Preparation,
+) -> None:
+    """See that terms of the public vocabulary can be embedded, and N of them held.
+
+    Raises:
+        ConfigError: if there is no room for them.
+        ModelError: if the embedder does not answer with one unit vector per term.
+    """
+    if preparation.embedder is not None and needs_embeddings(parameters):
+        terms = public_vocabulary(parameters).terms
+        dimension = _unit_vectors(preparation.embedder, terms[:_TRIED]).shape[1]
+        require_room(parameters, dimension, vocabulary_size=len(terms))
+
+
+_TRIED = 256
+
+
+def contents(parameters: DPKPSParameters, release: Release) -> Contents:
+    """Noisy counts of N terms, a noisy sketch per label, and with a bandwidth embeddings and random features."""
+    terms, columns, sketches = len(release.terms), len(release.terms), sketch_names(parameters)
+    arrays = {"counts": Held("float64", (terms,))}
+    if needs_embeddings(parameters):
+        columns = 2 * parameters.features
+        arrays["embeddings"] = Held("float32", (terms, "dimension"), -1.01, 1.01)
+        arrays |= {f"frequencies-{length}": Held("uint8", (32,)) for length in sketches.values()}
+    arrays |= {name: Held("float64", (release.schema.label_set.size, columns)) for name in sketches}
+    known = "phrase_columns" in release.parameters and not release.schema.record_columns  # older ones have none
+    typed = variables_of(release).columns if known and has_columns(release) else ()
+    try:
+        sizes = [typed[place].size for place in phrase_columns(parameters, typed)]
+    except ConfigError:
+        problem = "The phrases of this Release depend on columns that it does not have."
+        raise ReleaseError(problem, "Ask whoever made it for the file again.") from None
+    by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), columns))} if sizes else {}
+    kind = GaussianEvent.kind if parameters.noise == "gaussian" else PureEvent.kind
+    return Contents(dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind), arrays | by_cell, terms=None)
+
+
+def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release the privatised vocabulary, of a public one, and the density sketches over it."""
+    vocabulary = public_vocabulary(parameters)
     all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record)
     all_terms = TermHistogram(all_rows, None, len(vocabulary.terms), parameters.noise)
     measured = tools.measure(VOCABULARY, all_terms, corpus)
@@ -103,26 +146,12 @@ def release(
         by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
         arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
         multiplier = plan.mechanism(COLUMN_DENSITY).noise_multiplier
-        noise = known_column_noise(parameters, multiplier, origin, columns=len(places))
+        noise = known_noise(parameters, multiplier, origin, columns=len(places))
         lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, noise)
         spreads = zip(places, lifts.spreads, strict=True)
-        told = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
-        check += Facts((Fact("column_lifts", told, "how much phrases depend on each column (0: not at all)"),))
+        named = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
+        check += Facts((Fact("column_lifts", named, "how much phrases depend on each column (0: not at all)"),))
     return Released(arrays, terms, public, check)
-
-
-def check_embeddings(parameters: DPKPSParameters, vocabulary: Vocabulary, embedder: Embedder) -> None:
-    """See, before anything is charged, that terms of the public vocabulary can be embedded, and N of them held.
-
-    Raises:
-        ConfigError: if there is no room for them.
-        ModelError: if the embedder does not answer with one unit vector per term.
-    """
-    dimension = _unit_vectors(embedder, vocabulary.terms[:_TRIED]).shape[1]
-    require_room(parameters, dimension, vocabulary_size=len(vocabulary.terms))
-
-
-_TRIED = 256
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
@@ -167,13 +196,10 @@ def noise_check(
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
     counts = arrays["counts"]
     above = int((counts > floor).sum())
+    title = f"vocabulary noise floor ({units} of which this is the only term)"
     entries = [
         Fact("vocabulary_terms", len(counts), "vocabulary terms released"),
-        Fact(
-            "vocabulary_noise_floor",
-            round(floor, 2),
-            f"vocabulary noise floor ({units} of which this is the only term)",
-        ),
+        Fact("vocabulary_noise_floor", round(floor, 2), title),
         Fact("vocabulary_terms_above_floor", above, "vocabulary terms above the noise floor"),
     ]
     if parameters.mode == "iterative":
@@ -181,16 +207,13 @@ def noise_check(
     multiplier = plan.mechanism("density").noise_multiplier
     noise, values = score_noise(parameters, multiplier), scores(parameters, arrays, seed)
     strong = values > SIGNIFICANT * noise
-    sampled_by = sampling_scores(values, known_score_noise(parameters, multiplier, origin))
+    sampled_by = sampling_scores(values, known_noise(parameters, multiplier, origin))
     weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
+    shares = tuple(round(float(number), 2) for number in share)
     entries += [
         Fact("density_score_noise", round(noise, 3), f"density score noise (std, {units})"),
         Fact("scores_above_3_std", tuple(map(int, strong.sum(axis=1))), "density scores above 3 std"),
-        Fact(
-            "share_sampled_above_3_std",
-            tuple(round(float(number), 2) for number in share),
-            "share of sampled terms whose score is above 3 std",
-        ),
+        Fact("share_sampled_above_3_std", shares, "share of sampled terms whose score is above 3 std"),
     ]
     return Facts(tuple(entries), (_WARNING,) if not above or share.min() < _LITTLE else ())

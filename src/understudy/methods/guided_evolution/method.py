@@ -1,17 +1,27 @@
-"""Guided evolution: private evolution with one charge and any number of rounds."""
+"""Guided evolution: private evolution with one charge and any number of rounds.
+
+Private evolution (Xie et al. 2024) pays for the votes of every round. Here all rounds ask one guide.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs
+from understudy.methods.base import Method, Needs, needed
 from understudy.methods.contents import Contents
-from understudy.methods.guided_evolution import generate as generating
 from understudy.methods.guided_evolution import release as releasing
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
-from understudy.methods.shared.evolution import harvest, variation
+from understudy.methods.public import GenerationTools
+from understudy.methods.shared.evolution import loop, variation
+from understudy.methods.shared.evolution.parameters import sizes_within
+from understudy.methods.shared.guide.guide import choose, guide_of
 from understudy.release import Release
+from understudy.text.writing.records import SyntheticRecord
 
 
 class GuidedEvolution(Method, GuidedEvolutionParameters):
@@ -28,10 +38,27 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
 
     plan = make_plan
     release = staticmethod(releasing.release)
-    generate = generating.generate
     longest_prompts = variation.longest_prompts
-    estimate_calls = harvest.estimate_calls
+    estimate_calls = loop.estimate_calls
 
     def contents(self, release: Release) -> Contents:
         """The guide, and nothing else."""
         return Contents({}, {}).with_guide(release)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        """Evolve texts towards the guide, and take them out.
+
+        Raises ReleaseError if the embedder is not the Release's, or ModelError if there is no language model.
+        """
+        embedder = needed(tools.embedder)
+        guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
+        sizes = sizes_within(self, counts)
+
+        def votes(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
+            """The more the earlier the guide chooses a text; none for those that it does not choose."""
+            found = np.zeros(len(vectors))
+            for chosen in choose(guide, vectors, labels.astype(np.int64), sizes[number]).chosen:
+                found[chosen] = np.arange(len(chosen), 0, -1)
+            return found
+
+        return loop.generate_by_votes(self, counts, tools=tools, embedder=embedder, vote=votes)

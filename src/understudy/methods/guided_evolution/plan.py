@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from understudy.base.errors import ConfigError
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.harvest import EvolvingParameters
-from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.guide.plan import forecast, guide_charge
 from understudy.privacy.accountant import gaussian_split
@@ -29,10 +28,9 @@ def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: Publ
     if budget.delta == 0:
         raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
-    require_few(parameters, facts.labels.size)
+    candidates = largest_round(parameters, facts.labels.size)
     charge = guide_charge(gaussian_split(budget, (1,))[0], facts.labels.size)
     bought = forecast(charge, labels=facts.labels.size, expected_records=facts.expected_records)
-    candidates = max(candidates_per_round(parameters, facts.labels.size).candidates)
     entries = (
         Fact("rounds", parameters.rounds, "rounds, all of them free"),
         Fact("candidates_per_round", candidates, "candidates per round"),

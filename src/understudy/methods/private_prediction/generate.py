@@ -9,7 +9,7 @@ import numpy as np
 from understudy.base.columns import Column
 from understudy.base.errors import ReleaseError
 from understudy.methods.private_prediction.plan import ROWS
-from understudy.methods.shared.tables.released import has_columns, variables_of
+from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.release import Release
 from understudy.text.writing.records import SyntheticRecord
 

@@ -32,15 +32,10 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 @dataclass(frozen=True)
 class Clusters:
-    """Public: for each label K centres, and how many public texts lie around each.
+    """Public: for each label K centres, and how many public texts lie around each."""
 
-    Args:
-        centres: ``Int16[labels, K, d]`` on the grid of the embeddings.
-        sizes: ``Int64[labels, K]``, at least 1.
-    """
-
-    centres: NDArray[np.int16]
-    sizes: NDArray[np.int64]
+    centres: NDArray[np.int16]  # ``Int16[labels, K, d]`` on the grid of the embeddings
+    sizes: NDArray[np.int64]  # ``Int64[labels, K]``, at least 1
 
     @property
     def labels(self) -> int:
@@ -69,16 +64,12 @@ class ClusterSums(Query[BoundedBatch]):
         the record alone: the embedder answers alike in every batch, the nearest centre is found on integers, exactly,
         and the residual's norm is the root of an exact integer.
         Source: SecPE (Wang et al. 2025), with residual sums in place of means.
-
-    Args:
-        clip: C, the largest norm of a residual; unit vectors are at most 2 apart.
-        size_share: s, in (0, 1).
     """
 
     clusters: Clusters
     embedder: Embedder
-    clip: float
-    size_share: float
+    clip: float  # C, the largest norm of a residual; unit vectors are at most 2 apart
+    size_share: float  # s, in (0, 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,7 +83,7 @@ class ClusterSums(Query[BoundedBatch]):
         sums = np.zeros(self.shape, dtype=np.int64)
         vectors, labels = private_vectors(self.embedder.embed(batch.texts)), batch.labels
         clusters = self.assign(vectors, labels)
-        known = clusters >= 0  # a vector that is none belongs nowhere
+        known = clusters >= 0  # non-finite vectors belong to no cluster
         vectors, labels, clusters = vectors[known], labels[known], clusters[known]
         residuals = vectors.astype(np.int64) - self.clusters.centres[labels, clusters]
         norms = np.sqrt(np.einsum("ij,ij->i", residuals, residuals).astype(np.float64))

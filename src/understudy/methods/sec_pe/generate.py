@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ModelError, ReleaseError
+from understudy.base.errors import ReleaseError
 from understudy.methods.public import GenerationTools
 from understudy.methods.sec_pe.plan import SecPEParameters
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
-from understudy.methods.shared.evolution.harvest import harvest, survivors
-from understudy.methods.shared.evolution.loop import Round, evolve, sizes_within
-from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.evolution.loop import generate_by_votes
 from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.models.types import Embedder
 from understudy.release import Release
@@ -23,28 +21,15 @@ from understudy.text.writing.records import SyntheticRecord
 def generate(
     parameters: SecPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Evolve ``population`` texts of each label (no more than asked for) against the centres, and take them out.
+    """Evolve texts against the centres, and take them out.
 
     Raises:
         ReleaseError: if the embedder is not the Release's.
         ModelError: if there is no language model.
     """
-    if tools.writer.chat is None:
-        raise ModelError(
-            "sec-pe evolves texts that a language model writes, and there is none.", "Name one with --llm."
-        )
     embedder = _same_embedder(release, tools.embedder)
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
-    keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
-    api = TextAPI(tools.writer, parameters, keywords)
-    sizes = sizes_within(parameters, counts)
-    rounds: list[Round] = []
-    tools.progress("rounds", 0, parameters.rounds)
-    for each in evolve(api, sizes, embed=embedder.embed, vote=votes):
-        rounds.append(each)
-        tools.say(f"Round {len(rounds)} of {parameters.rounds}: {len(each.population)} candidates.")
-        tools.progress("rounds", len(rounds), parameters.rounds)
-    return harvest(survivors(rounds), counts, kind=parameters.harvest, api=api)
+    return generate_by_votes(parameters, counts, tools=tools, embedder=embedder, vote=votes)
 
 
 class CentreVotes:

@@ -27,8 +27,8 @@ from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, read_lines
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.harvest import EvolvingParameters
-from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
 from understudy.privacy.facts import Fact, Facts
@@ -38,6 +38,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
 from understudy.privacy.unit import Unit
+from understudy.text.prompts.evolving import EvolutionPrompts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
 
 _OF_INCIDENCE = {
     "private": ("inclusion",),
-    "public": (
-        "incidence_file",
-        "secret_budgets",
-        "records_without_secrets_are_public",
-    ),
+    "public": ("incidence_file", "secret_budgets", "records_without_secrets_are_public"),
 }
 
 
@@ -132,7 +129,7 @@ GRID = 1 << 24
 CLUSTER_SENSITIVITY = Sensitivity(None, GRID, GRID)
 """Of one record: its vector of size and residual has L2 norm 1 at most."""
 _ONE_THAT_IS_SAMPLED: tuple[Inclusion, ...] = (((1.0, 1),),)
-"""A rare record would need hardly any noise: the few that are sampled could be given away. So whoever is sampled keeps
+"""A rare record would need hardly any noise: the few that are sampled could be given away. So each sampled one keeps
 to (p, r) by itself."""
 _COLUMNS = ("number", "prior", "posterior")
 PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
@@ -145,15 +142,12 @@ class SamplingRates:
 
     Args:
         rates: the rate of every record, or ``Float64[n]``, one per record in the corpus's order.
-        inclusion: what that means for each secret.
-        free: ``Bool[n]``: which records hold no secret, where that is public.
-        sha256: of the incidence, where that is public.
     """
 
     rates: float | NDArray[np.float64]
-    inclusion: tuple[Inclusion, ...]
-    free: NDArray[np.bool_] | None = None
-    sha256: str | None = None
+    inclusion: tuple[Inclusion, ...]  # what that means for each secret
+    free: NDArray[np.bool_] | None = None  # ``Bool[n]``: which records hold no secret, where that is public
+    sha256: str | None = None  # of the incidence, where that is public
 
 
 def release_names(parameters: SecPEParameters) -> list[str]:
@@ -176,8 +170,7 @@ def public_rates(
 
     ``incidence`` is ``Float64[records, secrets]`` of 0 and 1, ``free`` is as of :class:`SamplingRates`.
 
-    Raises:
-        ConfigError: if a secret is in more records than declared, or no secret is in any.
+    Raises ConfigError if a secret is in more records than declared, or no secret is in any.
     """
     most = int(incidence.sum(axis=0).max()) if incidence.shape[1] else 0
     if most == 0:
@@ -210,12 +203,12 @@ def make_plan(
     Args:
         per_secret: promises to some secrets beyond the one to all, by the secret's number (public incidence).
 
-    Raises:
-        ConfigError: if the unit is no secret, there are too many clusters or candidates, or the noise does not fit
-            its grid.
+    Raises ConfigError if the unit is no secret, there are too many clusters or candidates, or the noise does not fit
+    its grid.
     """
+    keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     labels = facts.labels.size
-    require_few(parameters, labels)
+    candidates = largest_round(parameters, labels)
     promises = [(budget, sampling.inclusion), *((own, (sampling.inclusion[number],)) for number, own in per_secret)]
     multiplier = max(
         _noise_multiplier(promise, secrets, parameters.releases)
@@ -226,19 +219,11 @@ def make_plan(
     mechanism = SampledSum(multiplier, sampling.inclusion, CLUSTER_SENSITIVITY, shape, sampling.sha256)
     why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {labels} label(s)"
     charges = tuple(Charge(name, mechanism, why) for name in release_names(parameters))
-    forecast = _forecast(parameters, budget, facts, sampling, multiplier)
+    forecast = _forecast(parameters, budget, facts, sampling, multiplier, candidates)
     try:
         return Plan(NAME, facts.unit, budget, charges, forecast, _in_words(per_secret))
     except PrivacyError as error:
         raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
-
-
-def require_planned(sha256: str | None, plan: Plan) -> None:
-    """See that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
-    if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
-        raise ConfigError(
-            "The incidence file changed while the run was reading it.", "Put the one back that the run began with."
-        )
 
 
 @lru_cache(maxsize=1024)
@@ -248,12 +233,16 @@ def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], re
 
 
 def _forecast(
-    parameters: SecPEParameters, budget: SecretBudget, facts: PublicFacts, sampling: SamplingRates, multiplier: float
+    parameters: SecPEParameters,
+    budget: SecretBudget,
+    facts: PublicFacts,
+    sampling: SamplingRates,
+    multiplier: float,
+    candidates: int,
 ) -> Facts:
     """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
     labels = facts.labels.size
     noise = multiplier / math.sqrt(SIZE_SHARE) / math.sqrt(parameters.releases)
-    candidates = max(candidates_per_round(parameters, labels).candidates)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
     same = "aug-pe, for the same secrets"
     entries = [
@@ -271,18 +260,14 @@ def _forecast(
         Fact("expected_records", records, f"records ({known})"),
         Fact("expected_sample", sampled, "records sampled (expected)"),
         Fact("signal_to_noise", mean_size / noise, "signal to noise of a cluster of mean size"),
-        Fact(
-            "aug_pe_signal_to_noise",
-            records / candidates / other,
-            f"{same}: signal to noise of a candidate with the mean number of votes",
-        ),
-        Fact(
-            "gain_over_aug_pe",
-            (sampled / noise) / (records / other),
-            "sec-pe's signal to noise over aug-pe's, at equal numbers of clusters and candidates",
-        ),
+        Fact("aug_pe_signal_to_noise", records / candidates / other, f"{same}: {_MEAN_CANDIDATE}"),
+        Fact("gain_over_aug_pe", (sampled / noise) / (records / other), _GAIN),
     ]
     return Facts(tuple(entries))
+
+
+_MEAN_CANDIDATE = "signal to noise of a candidate with the mean number of votes"
+_GAIN = "sec-pe's signal to noise over aug-pe's, at equal numbers of clusters and candidates"
 
 
 def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
@@ -291,8 +276,7 @@ def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
     Args:
         secrets: how many secrets the incidence file has.
 
-    Raises:
-        ConfigError: if the file cannot be read, or names a secret that there is not, or one twice.
+    Raises ConfigError if the file cannot be read, or names a secret that there is not, or one twice.
     """
     if file is None:
         return []

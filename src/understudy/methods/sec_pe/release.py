@@ -28,20 +28,92 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.secrets import Incidence, check_incidence
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
-from understudy.methods.sec_pe.plan import RESIDUAL_CLIP, SIZE_SHARE, SamplingRates, SecPEParameters, release_names
+from understudy.methods.sec_pe.plan import (
+    RESIDUAL_CLIP,
+    SIZE_SHARE,
+    SamplingRates,
+    SecPEParameters,
+    private_rates,
+    public_rates,
+    release_names,
+)
 from understudy.models.types import Embedder
+from understudy.privacy.events import MixtureEvent
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
+from understudy.privacy.unit import Unit
+from understudy.release import Release
 
 
-def release(
-    parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, *, sampling: SamplingRates, tools: ReleaseTools
-) -> Released:
+def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
+    """How records are sampled: with public incidence as its file says; no private table is read."""
+    if parameters.incidence == "private":
+        return private_rates(parameters, unit)
+    found = _incidence(parameters)
+    free = np.ones(found.n_records, dtype=np.bool_)
+    free[found.records] = False
+    return public_rates(parameters, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
+
+
+def _incidence(parameters: SecPEParameters) -> Incidence:
+    return Incidence.read(needed(parameters.incidence_file))
+
+
+def _require_planned(sha256: str | None, plan: Plan) -> None:
+    """See that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
+    if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
+        raise ConfigError(
+            "The incidence file changed while the run was reading it.", "Put the one back that the run began with."
+        )
+
+
+def prepare(
+    parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
+) -> Clusters | None:
+    """Make the public clusters, once it is seen that incidence and public corpus are as the plan has them."""
+    if parameters.incidence == "public":
+        found = _incidence(parameters)
+        _require_planned(found.sha256, plan)
+        check_incidence(corpus.corpus, needed(preparation.secrets), found)  # type: ignore[arg-type]
+    check_public_corpus(parameters, preparation.labels)
+    if preparation.resuming:
+        return None
+    shape = (preparation.labels.size, parameters.clusters, 1 + preparation.dimension)
+    require_releasable(shape, cure="Lower clusters.")
+    return public_clusters(parameters, corpus, sampling_rates(parameters, plan.unit), preparation)
+
+
+_LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a float32
+
+
+def contents(parameters: SecPEParameters, release: Release) -> Contents:
+    """Per label K public clusters, the noisy sums of what private records say about them, and their centres."""
+    labels = release.schema.label_set.size
+    clusters = (labels, parameters.clusters)
+    sums = Held("float64", (*clusters, "dimension with size"))
+    return Contents(
+        dict.fromkeys(release_names(parameters), MixtureEvent.kind),
+        {
+            "sizes": Held("float64", clusters),
+            "centres": Held("float32", (*clusters, "dimension"), -_LARGEST_COORDINATE, _LARGEST_COORDINATE),
+            "public_centres": Held("int16", (*clusters, "dimension")),
+            "public_sizes": Held("int64", clusters, 1),
+            **{f"sums-{number + 1}": sums for number in range(parameters.releases)},
+        },
+        public_inputs=("embedder",),
+    )
+
+
+def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release the noisy sizes and centres of public clusters; records are sampled as the plan has it."""
-    embedder = needed(tools.embedder)
+    embedder, sampling = needed(tools.embedder), sampling_rates(parameters, plan.unit)
+    _require_planned(sampling.sha256, plan)
 
     def clusters_to_keep() -> Arrays:
         made = tools.prepared or public_clusters(parameters, corpus, sampling, tools)
@@ -74,15 +146,19 @@ def release(
 def public_clusters(
     parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> Clusters:
-    """Clusters of the public texts. No charge is needed, so what could fail here does so before one.
-
-    Raises:
-        ConfigError: if there are too few texts.
-        ModelError: if the embedder does not answer with unit vectors.
-    """
+    """Clusters of the public texts, made before anything is charged: what could fail here does so then."""
     tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
-    vectors, labels = _public_texts(parameters, corpus, sampling, tools)
-    return make_clusters(vectors, labels, labels=tools.labels.size, count=parameters.clusters, seed=tools.seed)
+    embedder = needed(tools.embedder)
+    if parameters.records_without_secrets_are_public:
+        found = list(_without_secrets(corpus, sampling, embedder))
+    else:
+        with open_public(parameters, tools.labels) as public:
+            found = [(embedder.embed(batch.texts), batch.labels) for batch in public.batches()]
+    if not found:
+        raise ConfigError("The public corpus is empty.", "Give one with more texts than clusters.")
+    vectors, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    known = labels if parameters.public_label else None
+    return make_clusters(vectors, known, labels=tools.labels.size, count=parameters.clusters, seed=tools.seed)
 
 
 def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
@@ -119,27 +195,9 @@ def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
     return found
 
 
-def _public_texts(
-    parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
-) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
-    """Embeddings ``Float32[n, d]`` of the public texts, and their labels where these are known."""
-    embedder = needed(tools.embedder)
-    if parameters.records_without_secrets_are_public:
-        found = list(_without_secrets(corpus, sampling, embedder))
-    else:
-        with open_public(parameters, tools.labels) as public:
-            found = [(embedder.embed(batch.texts), batch.labels) for batch in public.batches()]
-    if not found:
-        raise ConfigError("The public corpus is empty.", "Give one with more texts than clusters.")
-    vectors, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return vectors, labels if parameters.public_label else None
-
-
 def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
-    """That the public corpus has enough texts for its clusters, seen before anything is charged.
-
-    Raises ConfigError if it has not, or has labels where the private table has none.
-    """
+    """See that the public corpus has enough texts for its clusters, and labels only if the private table has some; else
+    ConfigError."""
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
     if parameters.public_label and not labels.names:
@@ -161,15 +219,8 @@ def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
 
 
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
-    """The public corpus, rows that cannot be used left out.
-
-    Raises ConfigError or CorpusError if it cannot be read, or there is none.
-    """
-    if parameters.public_corpus is None:
-        raise ConfigError(
-            "sec-pe counts the private records in clusters of a public corpus, and there is none.",
-            "Name one: --public-corpus FILE --public-corpus-is-public.",
-        )
+    """The public corpus, rows that cannot be used left out. Raises ConfigError or CorpusError if it cannot be read."""
+    assert parameters.public_corpus is not None, "the plan checks it"
     if not Path(parameters.public_corpus).is_file():  # no pattern: the statement has its hash
         raise ConfigError(
             f"There is no public corpus {Path(parameters.public_corpus).name!r}.", "Give the path of one file."

@@ -10,15 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scripted import EMPTY, ScriptedChat, embed, make_api
 
-from understudy.methods.shared.evolution.loop import (
-    KEPT,
-    NO_PARENT,
-    Population,
-    Round,
-    candidates_per_round,
-    evolve,
-    population_sizes,
-)
+from understudy.methods.shared.evolution.loop import KEPT, NO_PARENT, Population, Round, evolve
+from understudy.methods.shared.evolution.parameters import candidates_per_round, evolution_calls, population_sizes
 from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import Completion
 
@@ -69,10 +62,9 @@ def test_the_populations_sizes_follow_the_schedule_and_the_labels_weights() -> N
 def test_the_forecast_of_calls_and_candidates_is_what_is_asked() -> None:
     chat = ScriptedChat()
     api = make_api(chat, rounds=3, population="3,2", variations=3)
-    work = candidates_per_round(api.parameters, 2)
     rounds = run(api)
-    assert tuple(len(each.population) for each in rounds) == work.candidates
-    assert len(chat.asked) == sum(work.calls)
+    assert [len(each.population) for each in rounds] == candidates_per_round(api.parameters, 2)
+    assert len(chat.asked) == evolution_calls(api.parameters, population_sizes(api.parameters, [1.0, 1.0]))
 
 
 def test_a_population_is_stored_before_it_is_voted_on() -> None:

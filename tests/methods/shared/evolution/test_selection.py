@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.methods.shared.evolution.loop import select, share_out
+from understudy.methods.shared.evolution.loop import select
+from understudy.methods.shared.evolution.parameters import share_out
 
 LABELS = np.array([0, 1, 0, 1, 0], dtype=np.int32)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.methods.shared.guide.form import COUNT_WEIGHT, VECTOR_WEIGHT
 from understudy.methods.shared.guide.guide import Guide, noise_check
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
 
 DIMENSION = 384
 

@@ -13,9 +13,14 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide.form import VECTOR_WEIGHT
-from understudy.methods.shared.guide.parameters import GUIDE_SHARE
-from understudy.methods.shared.guide.plan import GUIDE, guide_charge, plan_with_guide, recommendation
+from understudy.methods.shared.guide.plan import (
+    GUIDE,
+    GUIDE_SHARE,
+    VECTOR_WEIGHT,
+    guide_charge,
+    plan_with_guide,
+    recommendation,
+)
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan

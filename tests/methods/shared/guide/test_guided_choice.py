@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from test_guide import DIMENSION, LABELS, around, summed, unit
 
-from understudy.methods.shared.guide.choosing import CONTRAST, Choice, choose, herd
+from understudy.methods.shared.guide.guide import CONTRAST, Choice, choose, herd
 
 GUIDE = summed(LABELS)
 DIRECTIONS = unit(3, 1)

@@ -14,7 +14,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, HashEmbedder, Row, bounded, move
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.shared.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum

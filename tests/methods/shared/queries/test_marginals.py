@@ -15,7 +15,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded, moveme
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
-from understudy.methods.shared.tables.selection import shares
+from understudy.methods.shared.tables.fitting import shares
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise

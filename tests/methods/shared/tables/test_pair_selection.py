@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.methods.shared.tables.distribution import numbers_of
-from understudy.methods.shared.tables.selection import MOST_NUMBERS, cost_of_noise, select_pairs, shares
+from understudy.methods.shared.tables.fitting import MOST_NUMBERS, cost_of_noise, select_pairs, shares
 
 SIZES = (4, 4, 4, 4)
 PAIRS = tuple(combinations(range(4), 2))

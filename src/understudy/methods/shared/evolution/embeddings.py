@@ -224,7 +224,7 @@ class _File:
         return cls(path, dimension, count)
 
     def rows(self) -> NDArray[np.void]:
-        """All rows, mapped anew so that what was read before is let go."""
+        """All rows, in a new mapping, so that what was read before is released."""
         return np.memmap(self.path, _row_type(self.dimension), mode="r", offset=_HEADER.size, shape=(self.count,))
 
 

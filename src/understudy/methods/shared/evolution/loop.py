@@ -8,7 +8,8 @@
         S_{t+1} <- chosen, and L - 1 VARIATION_API of each
     return chosen
 
-Everything but ``vote`` is post-processing or public.
+Everything but ``vote`` is post-processing or public. At the end texts are taken out of the last population, and
+variations of them, as many as are asked for.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
-from understudy.base.labels import in_proportion
-from understudy.methods.shared.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, EvolutionParameters
-from understudy.methods.shared.evolution.variation import TextAPI, require_text
-from understudy.models.machine import require_memory
+from understudy.methods.public import CallEstimate, GenerationTools
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, evolution_calls, sizes_within
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
+from understudy.models.types import Embedder
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import public_name
 
 NO_PARENT = -1
 KEPT = "kept"
@@ -38,20 +41,15 @@ class Population:
     """The candidates of one round.
 
     Args:
-        texts: one per candidate, never blank.
-        labels: ``Int32[n]``, indices into the label set.
-        parents: ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text.
         prompts: what was asked for, in short, without the text: ``variation|style:briefly|words:60|blanks:0.5``.
-        first: lineage number of the first candidate.
-        failed: ``Int64[labels]``, calls of the language model that failed or gave nothing.
     """
 
-    texts: tuple[str, ...]
-    labels: NDArray[np.int32]
-    parents: NDArray[np.int64]
+    texts: tuple[str, ...]  # one per candidate, never blank
+    labels: NDArray[np.int32]  # ``Int32[n]``, indices into the label set
+    parents: NDArray[np.int64]  # ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text
     prompts: tuple[str, ...]
-    first: int
-    failed: NDArray[np.int64]
+    first: int  # lineage number of the first candidate
+    failed: NDArray[np.int64]  # ``Int64[labels]``, calls of the language model that failed or gave nothing
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -85,13 +83,11 @@ class Round:
     """One round of evolution.
 
     Args:
-        population: the candidates.
-        votes: ``Float64[n]``, of each candidate: noisy, or of a noisy Release.
         chosen: ``Int64[...]``, indices into the population, label after label, best first; an index may repeat.
     """
 
-    population: Population
-    votes: NDArray[np.float64]
+    population: Population  # the candidates
+    votes: NDArray[np.float64]  # ``Float64[n]``, of each candidate: noisy, or of a noisy Release
     chosen: NDArray[np.int64]
 
     @property
@@ -131,14 +127,6 @@ Vote = Callable[[int, NDArray[np.float32], NDArray[np.int32]], NDArray[np.float6
 _NEW, _NEXT, _SELECT, _PURPOSES = 0, 1, 3, 4  # what is random in a round, each with a seed of its own
 
 
-@dataclass(frozen=True)
-class Work:
-    """What each round takes if no call fails: candidates of all labels, and calls of the language model."""
-
-    candidates: tuple[int, ...]
-    calls: tuple[int, ...]
-
-
 def evolve(
     api: TextAPI, sizes: Sequence[Sequence[int]], *, embed: Embed, vote: Vote, keep: Keep | None = None
 ) -> Iterator[Round]:
@@ -149,7 +137,7 @@ def evolve(
     fewer candidates than wanted are all chosen, and multiply.
 
     Args:
-        sizes: ``sizes[round][label]``, texts to be chosen; see :func:`population_sizes`.
+        sizes: ``sizes[round][label]``, texts to be chosen.
         keep: stores a population; None: nothing is stored.
     """
     before = _nothing(len(sizes[0]))
@@ -169,55 +157,34 @@ def evolve(
         yield before
 
 
-def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[list[int]]:
-    """``sizes[round][label]``: population times labels, shared out by ``weights`` (equal ones: no shares known).
+def evolved(
+    evolving: Iterator[Round], rounds: int, *, say: Callable[[str], None], progress: Callable[[str, int, int], None]
+) -> list[Round]:
+    """All rounds; the user hears of each as it ends."""
+    found: list[Round] = []
+    progress("rounds", 0, rounds)
+    for each in evolving:
+        found.append(each)
+        failed = int(each.population.failed.sum())
+        left_out = f", {failed} left out (the language model gave no text)" if failed else ""
+        candidates = f"{len(each.population)} candidates{left_out}, {len(each.chosen)} chosen"
+        say(f"Round {len(found)} of {rounds}: {candidates}.")
+        progress("rounds", len(found), rounds)
+    return found
 
-    Args:
-        weights: one per label: declared shares, noisy counts, or all equal; [1] without labels.
+
+def generate_by_votes(
+    parameters: EvolvingParameters, counts: Sequence[int], *, tools: GenerationTools, embedder: Embedder, vote: Vote
+) -> Iterator[SyntheticRecord]:
+    """Evolve ``population`` texts of each label (no more than asked for), and take them out. Post-processing, free.
+
+    Raises ModelError if there is no language model.
     """
-    return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
-
-
-def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[list[int]]:
-    """``sizes[round][label]``: the population of each label, but no more than ``counts[label]`` are wanted."""
-    return [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
-
-
-def candidates_per_round(parameters: EvolutionParameters, labels: int) -> Work:
-    """The candidates and language model calls of each round, for a label set of this size (at least 1)."""
-    return candidates_of(parameters, population_sizes(parameters, [1.0] * labels))
-
-
-def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int]]) -> Work:
-    """The same, for ``wanted[round][label]`` texts to be chosen."""
-    sizes = [sum(each) for each in wanted]
-    new = sizes[0] * parameters.variations
-    candidates = [new, *(size * parameters.variations for size in sizes[:-1])]
-    calls = [new, *(size * parameters.new_variations for size in sizes[:-1])]
-    return Work(tuple(candidates), tuple(calls))
-
-
-def require_few(parameters: EvolutionParameters, labels: int) -> None:
-    """See that no round, and not all rounds together, have more candidates than can be stored; else ConfigError."""
-    candidates = candidates_per_round(parameters, labels).candidates
-    if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
-        raise ConfigError(
-            f"A round would have up to {max(candidates):.3g} candidates, and all together {sum(candidates):.3g}; the "
-            f"most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
-            "Lower population, variations or rounds.",
-        )
-
-
-def require_room_for(candidates: int, *, dimension: int) -> None:
-    """See that the embeddings of a round's candidates can be held, before anything is charged; else ConfigError."""
-    require_memory(
-        candidates * dimension * _CANDIDATE_BYTES,
-        what="The embeddings of a round's candidates",
-        cure="Lower population or variations.",
-    )
-
-
-_CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
+    keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
+    api = TextAPI(tools.writer, parameters, keywords)
+    evolving = evolve(api, sizes_within(parameters, counts), embed=embedder.embed, vote=vote)
+    rounds = evolved(evolving, parameters.rounds, say=tools.say, progress=tools.progress)
+    return harvest(survivors(rounds), counts, kind=parameters.harvest, api=api)
 
 
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
@@ -285,25 +252,105 @@ def select(
     return np.concatenate(chosen)
 
 
-def share_out(total: int, weights: Sequence[float]) -> list[int]:
-    """``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
-
-    Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number
-    of weights where that is more.
-
-    >>> share_out(10, [6, 3, 0])
-    [6, 3, 1]
-    """
-    shares = np.array(in_proportion(total, weights), dtype=np.int64)
-    for empty in np.flatnonzero(shares == 0):
-        largest = int(np.argmax(shares))
-        shares[largest] -= shares[largest] > 1
-        shares[empty] = 1
-    return [int(share) for share in shares]
-
-
 def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """The weights by their sum; uniform where all are 0."""
     total = weights.sum()
     shares: NDArray[np.float64] = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
     return shares
+
+
+_STAGE = 999_999
+"""No round of an evolution has it."""
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A text that the last round chose, and where it comes from: its ``number`` in the lineage, its parent's, ..."""
+
+    text: str
+    label: int
+    origin: dict[str, Any]
+
+
+def survivors(rounds: Sequence[Round]) -> list[Survivor]:
+    """The texts that the last round chose, each once, best first within a label."""
+    last, found = rounds[-1].population, []
+    for index in dict.fromkeys(rounds[-1].chosen.tolist()):
+        origin = {"number": last.first + index, "parent": int(last.parents[index]), "prompt": last.prompts[index]}
+        found.append(Survivor(last.texts[index], int(last.labels[index]), origin))
+    return found
+
+
+def harvest(
+    survivors: Sequence[Survivor],
+    counts: Sequence[int],
+    *,
+    kind: Literal["population", "variations"],
+    api: TextAPI | None,
+) -> Iterator[SyntheticRecord]:
+    """``counts[label]`` records of each label, without a text where none could be generated.
+
+    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, all in
+    turn; without an ``api`` there are none. Where there are typed columns, each variation is asked to fit a row, which
+    it keeps. Texts evolve without rows: a vote or a guide says nothing of columns.
+    """
+    pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
+    taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]
+    parents = [
+        pool[number % len(pool)]
+        for pool, count, some in zip(pools, counts, taken, strict=True)
+        if pool and api is not None
+        for number in range(count - len(some))
+    ]
+    varied = _variations(parents, api) if api is not None and parents else []
+    for label, (count, some) in enumerate(zip(counts, taken, strict=True)):
+        yield from (SyntheticRecord(each.text, label, {"source": "population", **each.origin}) for each in some)
+        new = [record for record in varied if record.label == label]
+        yield from new
+        for _ in range(count - len(some) - len(new)):
+            yield SyntheticRecord("", label, {"source": "none"})
+
+
+def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticRecord]:
+    """One variation of each, those left out that the language model gave no text for."""
+    labels = np.array([parent.label for parent in parents], dtype=np.int32)
+    texts = [parent.text for parent in parents]
+    rows = None if api.writer.rows is None else [api.writer.rows.take(parent.label) for parent in parents]
+    details = [] if rows is None else [row.details for row in rows]
+    answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE, details=details)
+    return [
+        SyntheticRecord(
+            text,
+            parents[source].label,
+            {
+                "source": "variation",
+                "parent": parents[source].origin["number"],
+                "prompt": prompt,
+                "model": public_name(api.chat.model_id),
+            },
+            None if rows is None else rows[source].values,
+        )
+        for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True)
+    ]
+
+
+def estimate_calls(
+    parameters: EvolvingParameters,
+    counts: Sequence[int],
+    writing: WritingParameters,
+    template: PromptTemplate,
+    *,
+    sizes: Sequence[Sequence[int]] | None = None,
+) -> CallEstimate:
+    """If no call fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than ``counts``."""
+    sizes = sizes or sizes_within(parameters, counts)
+    kept = sizes[-1] if parameters.harvest == "population" else [0] * len(counts)
+    varied = sum(max(0, count - size) for count, size in zip(counts, kept, strict=True))
+    prompts = template.evolution
+    text = "words " * ((parameters.min_words + parameters.max_words) // 2)
+    wish = {"label": "label", "style": (prompts.styles or ("",))[0], "words": "00", "text": text}
+    examples = template.evolution_examples[: writing.examples_per_prompt]
+    turns = [({**wish, "text": each.text}, each.text) for each in examples]
+    patterns = prompts.fill if parameters.blank_probability_at(0) > 0 else prompts.rephrase
+    messages = template.evolution_messages(patterns[0], wish, turns=turns)
+    return CallEstimate(evolution_calls(parameters, sizes) + varied, sum(len(message.content) for message in messages))

@@ -1,11 +1,16 @@
-"""What a user may choose in private evolution, whichever method votes. All of it is public or post-processing."""
+"""What a user may choose in private evolution, whichever method votes, and how much work it makes. All of it is public
+or post-processing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
+import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from understudy.base.errors import ConfigError
+from understudy.base.labels import in_proportion
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 
 
@@ -100,3 +105,69 @@ class EvolutionParameters(Parameters):
 
 def _at(schedule: tuple[T, ...], round_number: int) -> T:
     return schedule[min(round_number, len(schedule) - 1)]
+
+
+class HarvestParameters(Parameters):
+    """How texts are taken out of a Release: post-processing, free, changeable at every ``generate``."""
+
+    harvest: Literal["population", "variations"] = "population"
+    """``population``: the evolved texts first, then variations of them. ``variations``: variations only."""
+
+
+class EvolvingParameters(EvolutionParameters, HarvestParameters):
+    """Of a method that evolves texts when it generates."""
+
+
+def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[list[int]]:
+    """``sizes[round][label]``: population times labels, shared out by ``weights``.
+
+    Args:
+        weights: one per label: declared shares, noisy counts, or all equal; [1] without labels.
+    """
+    return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
+
+
+def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[list[int]]:
+    """``sizes[round][label]``: the population of each label, but no more than ``counts[label]``."""
+    return [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+
+
+def candidates_per_round(parameters: EvolutionParameters, labels: int) -> list[int]:
+    """The candidates of each round if no call of the language model fails, for so many labels (at least 1)."""
+    sizes = [parameters.population_at(number) * labels for number in range(parameters.rounds)]
+    return [size * parameters.variations for size in (sizes[0], *sizes[:-1])]
+
+
+def largest_round(parameters: EvolutionParameters, labels: int) -> int:
+    """The candidates of the largest round. Raises ConfigError if there are more than can be stored."""
+    candidates = candidates_per_round(parameters, labels)
+    if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
+        raise ConfigError(
+            f"A round would have up to {max(candidates):.3g} candidates, and all together {sum(candidates):.3g}; the "
+            f"most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
+            "Lower population, variations or rounds.",
+        )
+    return max(candidates)
+
+
+def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[Sequence[int]]) -> int:
+    """Calls of the language model in the rounds that choose ``sizes[round][label]`` texts, if none fails."""
+    varied = sum(map(sum, sizes[:-1]))
+    return sum(sizes[0]) * parameters.variations + varied * parameters.new_variations
+
+
+def share_out(total: int, weights: Sequence[float]) -> list[int]:
+    """``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
+
+    Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number
+    of weights where that is more.
+
+    >>> share_out(10, [6, 3, 0])
+    [6, 3, 1]
+    """
+    shares = np.array(in_proportion(total, weights), dtype=np.int64)
+    for empty in np.flatnonzero(shares == 0):
+        largest = int(np.argmax(shares))
+        shares[largest] -= shares[largest] > 1
+        shares[empty] = 1
+    return [int(share) for share in shares]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, ModelError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
-from understudy.models.types import ChatRequest, Completion, Message
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.text.prompts.template import as_evolution_examples
@@ -34,23 +34,14 @@ _STAGES = 1_000_000
 
 @dataclass(frozen=True)
 class Answers:
-    """Texts that a language model gave; answers that failed, were empty or left blanks are left out and counted.
+    """Texts that a language model gave; answers that failed, were empty or left blanks are left out and counted."""
 
-    Args:
-        texts: one each, never blank.
-        labels: ``Int32[n]``.
-        sources: ``Int64[n]``, index of the text that each is a variation of; -1 for new ones.
-        prompts: what was asked for, in short.
-        failed: ``Int64[labels]``, calls without a text.
-        problem: why no call gave a text, where asking again later may give some; else None.
-    """
-
-    texts: tuple[str, ...]
-    labels: NDArray[np.int32]
-    sources: NDArray[np.int64]
-    prompts: tuple[str, ...]
-    failed: NDArray[np.int64]
-    problem: str | None = None
+    texts: tuple[str, ...]  # one each, never blank
+    labels: NDArray[np.int32]  # ``Int32[n]``
+    sources: NDArray[np.int64]  # ``Int64[n]``, index of the text that each is a variation of; -1 for new ones
+    prompts: tuple[str, ...]  # what was asked for, in short
+    failed: NDArray[np.int64]  # ``Int64[labels]``, calls without a text
+    problem: str | None = None  # why no call gave a text, where asking again later may give some; else None
 
 
 def require_text(*asked: Answers) -> None:
@@ -76,9 +67,8 @@ class TextAPI:
         parameters: how texts evolve.
         keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
 
-    Raises:
-        ModelError: if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
-            nothing is stored, and a resumed run asks again.
+    Raises ModelError if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
+    nothing is stored, and a resumed run asks again.
     """
 
     writer: Writer
@@ -86,15 +76,20 @@ class TextAPI:
     keywords: Sequence[Sequence[str]]
 
     def __post_init__(self) -> None:
+        _ = self.chat
+
+    @property
+    def chat(self) -> ChatModel:
         if self.writer.chat is None:
             raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
+        return self.writer.chat
 
     def random(self, counts: Sequence[int], *, stage: int) -> Answers:
         """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
-        draw = self._generator(stage)
+        generator = self._generator(stage)
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
-        asked = [self._random_prompt(int(label), index, draw) for index, label in enumerate(labels)]
+        asked = [self._random_prompt(int(label), index, generator) for index, label in enumerate(labels)]
         return self._ask(asked, labels, sources, stage)
 
     def variations(
@@ -110,13 +105,13 @@ class TextAPI:
 
         Args:
             round_number: from 0; picks the blank probability.
-            stage: a number from 0 below a million; whatever is asked under another one is sampled anew.
+            stage: a number from 0 below a million; whatever is asked under another one is sampled afresh.
             details: of the row that each variation is to fit; empty for none.
         """
-        draw = self._generator(stage)
+        generator = self._generator(stage)
         probability = self.parameters.blank_probability_at(round_number)
         asked = [
-            self._variation_prompt(text, int(label), index, probability, draw)
+            self._variation_prompt(text, int(label), index, probability, generator)
             for index, (text, label) in enumerate(zip(texts, labels, strict=True))
         ]
         if details:
@@ -124,33 +119,34 @@ class TextAPI:
             asked = [(short, template.with_details(chat, row)) for (short, chat), row in fitted]
         return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), stage)
 
-    def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
-        words = int(draw.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
+    def _random_prompt(self, label: int, index: int, generator: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
+        words = int(generator.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
         turns = [(_about(each, each.text), each.text) for each in self._shown(index)]
-        return self._prompt("random", self.writer.template.evolution.random, label, {"words": str(words)}, turns, draw)
+        patterns = self.writer.template.evolution.random
+        return self._prompt("random", patterns, label, {"words": str(words)}, turns, generator)
 
     def _variation_prompt(
-        self, text: str, label: int, index: int, probability: float, draw: np.random.Generator
+        self, text: str, label: int, index: int, probability: float, generator: np.random.Generator
     ) -> tuple[str, tuple[Message, ...]]:
         parameters, prompts = self.parameters, self.writer.template.evolution
-        target = round(draw.normal(len(text.split()), _WORDS_SPREAD))
+        target = round(generator.normal(len(text.split()), _WORDS_SPREAD))
         words = min(max(target, parameters.min_words), parameters.max_words)
         filling = probability > 0
         turns = [
-            ({**_about(each, answer), "text": self._with_blanks(each.text, probability, draw)}, answer)
+            ({**_about(each, answer), "text": self._with_blanks(each.text, probability, generator)}, answer)
             for each in self._shown(index)
             if (answer := each.text if filling else each.again)
         ]
-        wish = {"words": str(words), "text": self._with_blanks(text, probability, draw)}
+        wish = {"words": str(words), "text": self._with_blanks(text, probability, generator)}
         patterns = prompts.fill if filling else prompts.rephrase
-        short, messages = self._prompt("variation", patterns, label, wish, turns, draw)
+        short, messages = self._prompt("variation", patterns, label, wish, turns, generator)
         return f"{short}|blanks:{probability:g}", messages
 
-    def _with_blanks(self, text: str, probability: float, draw: np.random.Generator) -> str:
+    def _with_blanks(self, text: str, probability: float, generator: np.random.Generator) -> str:
         form = self.writer.form
         if form is None:
-            return with_blanks(text, probability, draw)
-        return form.change(text, lambda content: with_blanks(content, probability, draw))
+            return with_blanks(text, probability, generator)
+        return form.change(text, lambda content: with_blanks(content, probability, generator))
 
     def _prompt(
         self,
@@ -159,15 +155,15 @@ class TextAPI:
         label: int,
         wish: Mapping[str, str],
         turns: Sequence[tuple[Mapping[str, str], str]],
-        draw: np.random.Generator,
+        generator: np.random.Generator,
     ) -> tuple[str, tuple[Message, ...]]:
-        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, by lot."""
-        number = int(draw.integers(len(patterns)))
+        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, at random."""
+        number = int(generator.integers(len(patterns)))
         labels = self.writer.labels
         values = {
             "label": labels[label] if labels else "",
-            "keyword": _one_of(self.keywords[label], draw),
-            "style": _one_of(self.writer.template.evolution.styles, draw),
+            "keyword": _one_of(self.keywords[label], generator),
+            "style": _one_of(self.writer.template.evolution.styles, generator),
             **wish,
         }
         shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
@@ -190,8 +186,7 @@ class TextAPI:
         sources: NDArray[np.int64],
         stage: int,
     ) -> Answers:
-        writing, chat = self.writer.parameters, self.writer.chat
-        assert chat is not None
+        writing = self.writer.parameters
         request = ChatRequest(
             (),
             max_tokens=writing.max_tokens,
@@ -200,7 +195,7 @@ class TextAPI:
             stop=self.writer.template.stop,
             sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
         )
-        asker = Asker(chat, self.writer.progress, expected=len(asked))
+        asker = Asker(self.chat, self.writer.progress, expected=len(asked))
         answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
             raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
@@ -245,11 +240,11 @@ def longest_prompts(
             yield template.evolution_messages(pattern, values, turns=turns)
 
 
-def with_blanks(text: str, probability: float, draw: np.random.Generator) -> str:
+def with_blanks(text: str, probability: float, generator: np.random.Generator) -> str:
     """``text`` with each word a blank with ``probability``; spaces and punctuation stay."""
     if probability == 0:
         return text
-    return _WORD.sub(lambda match: BLANK if draw.random() < probability else match[0], text)
+    return _WORD.sub(lambda match: BLANK if generator.random() < probability else match[0], text)
 
 
 def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
@@ -257,8 +252,8 @@ def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
     return {"label": example.label, "keyword": example.keyword, "style": "", "words": str(len(answer.split()))}
 
 
-def _one_of(choices: Sequence[str], draw: np.random.Generator) -> str:
-    return choices[int(draw.integers(len(choices)))] if choices else ""
+def _one_of(choices: Sequence[str], generator: np.random.Generator) -> str:
+    return choices[int(generator.integers(len(choices)))] if choices else ""
 
 
 def _filled(text: str) -> str:

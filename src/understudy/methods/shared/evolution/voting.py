@@ -14,26 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.methods.shared.evolution.embeddings import STEPS
+from understudy.methods.shared.evolution.embeddings import STEPS, Block
 
 Distance = Literal["centred", "cosine", "l2"]
 _SCORES = 1 << 23  # scores computed at once: 32 MiB, much of which stays near the processor
 
 
-class _Block(Protocol):
-    @property
-    def vectors(self) -> NDArray[np.int16]: ...
-    @property
-    def labels(self) -> NDArray[np.int32]: ...
-
-
 def nearest(
-    blocks: Iterable[_Block],
+    blocks: Iterable[Block],
     candidates: NDArray[np.int16],
     candidate_labels: NDArray[np.int32],
     *,
@@ -58,14 +51,12 @@ def nearest(
     """
     on = device or _accelerator()
     scratch = np.empty(max(_SCORES, len(candidates)), dtype=np.float32)
-    groups: dict[int, tuple[NDArray[np.int32], _Group]] = {}
+    groups: dict[int, tuple[NDArray[np.int32], _NumpyGroup | _TorchGroup]] = {}
     for label in np.unique(candidate_labels).tolist():
         members = np.flatnonzero(candidate_labels == label).astype(np.int32)
         mine, most = candidates[members], min(k, len(members))
-        ready: _Group = (
-            _NumpyGroup(mine, most, distance, scratch) if on is None else _TorchGroup(mine, most, distance, on)
-        )
-        groups[label] = members, ready
+        group = _NumpyGroup(mine, most, distance, scratch) if on is None else _TorchGroup(mine, most, distance, on)
+        groups[label] = members, group
     for block in blocks:
         found = np.full((len(block.labels), k), -1, dtype=np.int32)
         somewhere = np.any(block.vectors, axis=1)
@@ -87,16 +78,8 @@ def _accelerator() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-class _Group(Protocol):
-    """The candidates of one label, ready to be multiplied."""
-
-    def best(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
-        """``Int64[r, k]``: the k best candidates of each row, best first, equal ones by index."""
-        ...
-
-
 class _NumpyGroup:
-    """A group in main memory. ``scratch`` is shared with other groups and holds one product's scores."""
+    """The candidates of one label, in main memory. ``scratch`` is shared with other groups: one product's scores."""
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, scratch: NDArray[np.float32]) -> None:
         vectors, self._offsets = _ready(candidates, distance)
@@ -105,6 +88,7 @@ class _NumpyGroup:
         self._scratch = scratch
 
     def best(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
+        """``Int64[r, k]``: the k best candidates of each row, best first, equal ones by index."""
         shape = len(rows), self._columns.shape[1]
         scores = self._scratch[: shape[0] * shape[1]].reshape(shape)
         np.matmul(rows.astype(np.float32), self._columns, out=scores)
@@ -119,7 +103,7 @@ class _NumpyGroup:
 
 
 class _TorchGroup:
-    """A group on a torch device, where it stays.
+    """The candidates of one label, on a torch device, where they stay.
 
     TF32 and the like round their inputs to 11 bits: where the process allows them, float64 is used, which they leave
     alone. The result is the same. torch's argmax, as NumPy's, takes the first of equals.

@@ -1,17 +1,19 @@
-"""The guide, before a private record is read: its charge, and what is left of the budget for the method."""
+"""The guide, before a private record is read: its form, its charge, and what is left of the budget for the method."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from understudy.methods.shared.guide.form import VECTOR_WEIGHT, guide_sensitivity
-from understudy.methods.shared.guide.parameters import GUIDE_SHARE
+from pydantic import Field
+
+from understudy.base.parameters import Gone, GoneOnes, Parameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import NoisySum, require_releasable
+from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasable
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 
 GUIDE = "guide"
@@ -47,8 +49,7 @@ def plan_with_guide(
 
     The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it.
 
-    Raises:
-        ConfigError: as there.
+    Raises ConfigError as there.
     """
 
     def plan_guide(multipliers: Sequence[float]) -> Addition:
@@ -90,3 +91,44 @@ _MOSTLY_NOISE = (
 def _signal_to_noise(multiplier: float, records: float) -> float:
     """Of the distance of a label of so many records from the others."""
     return records * _DISTANCE * VECTOR_WEIGHT / (multiplier * math.sqrt(_DIMENSION))
+
+
+GRID = 1 << 20
+"""Integer steps of 1.0 in a coordinate."""
+
+COUNT_WEIGHT = 0.3
+"""Of the coordinate that counts records: a label's divided by this is how many records it has."""
+
+VECTOR_WEIGHT = math.sqrt(1 - COUNT_WEIGHT**2)
+"""Of the embedding: a label's sum divided by this is the sum of its records' unit vectors."""
+
+
+def guide_sensitivity() -> Sensitivity:
+    """Of one record, or owner: a vector of count and embedding, of L2 norm at most 1. For Gaussian noise only."""
+    return Sensitivity(None, GRID, GRID)
+
+
+GUIDE_SHARE = 0.3
+"""Of the budget (of mu^2): what the guide gets."""
+
+
+class GuideParameters(Parameters):
+    """The guide: noisy sums of the private texts' embeddings, by which texts are chosen."""
+
+    guide: bool = False
+    """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
+    the private texts. ``plan`` says what that buys."""
+
+    gone: ClassVar[GoneOnes] = {"guide_share": Gone(GUIDE_SHARE, "the guide gets 30 % of the budget (of mu^2)")}
+
+
+class ChoosingParameters(Parameters):
+    """What generating does with a Release's guide."""
+
+    guide_candidates: int | None = Field(None, ge=1, le=1000)
+    """Texts made for each one that is kept; the guide chooses among them. Default: 3, and 1 where phrases stand for
+    texts, which are chosen by themselves."""
+    guide_moves: bool = False
+    """Texts that match another label may be moved to it, where it lacks texts of its own."""
+    ignore_guide: bool = False
+    """Make texts as if the Release had no guide."""

@@ -84,13 +84,10 @@ class TermHistogram(Query[BoundedBatch]):
             norm is at most m G / m = G; m = 0 adds nothing. Of k records of an owner each adds such a vector with
             G / k for G, and k of these are no longer than G together (the triangle inequality). All of it holds
             whether records are counted by label or all together.
-
-    Args:
-        labels: one row per label; None counts all records together.
     """
 
     rows: TermRows
-    labels: int | None
+    labels: int | None  # one row per label; None counts all records together
     terms: int
     noise: NoiseKind
 
@@ -126,15 +123,11 @@ class ColumnTermHistogram(Query[BoundedBatch]):
             :class:`TermHistogram`: the blocks of different columns are disjoint, so its L2 norm is at most
             sqrt(k) COUNT_GRID for gaussian noise, its L1 norm at most k COUNT_GRID for laplace noise. Of an owner's
             records the same holds by the triangle inequality.
-
-    Args:
-        columns: places of the columns among those of a batch.
-        sizes: cells of each of them.
     """
 
     rows: TermRows
-    columns: tuple[int, ...]
-    sizes: tuple[int, ...]
+    columns: tuple[int, ...]  # places of the columns among those of a batch
+    sizes: tuple[int, ...]  # cells of each of them
     terms: int
     noise: NoiseKind
 

@@ -31,25 +31,17 @@ class Marginals(Query[BoundedBatch]):
         Source: the measurements of Private-PGM (McKenna, Sheldon and Miklau 2019, arXiv:1901.09136).
 
     Args:
-        sizes: cells of each variable.
-        sets: of variables; a histogram each.
-        labelled: whether the first variable is the label.
         steps: what a record adds to each histogram, in grid units; none: COUNT_GRID, so that records are counted.
     """
 
-    sizes: tuple[int, ...]
-    sets: tuple[tuple[int, ...], ...]
-    labelled: bool
+    sizes: tuple[int, ...]  # cells of each variable
+    sets: tuple[tuple[int, ...], ...]  # of variables; a histogram each
+    labelled: bool  # whether the first variable is the label
     steps: tuple[int, ...] = ()
 
     @classmethod
     def sharing(
-        cls,
-        sizes: tuple[int, ...],
-        sets: tuple[tuple[int, ...], ...],
-        *,
-        labelled: bool,
-        shares: NDArray[np.float64],
+        cls, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], *, labelled: bool, shares: NDArray[np.float64]
     ) -> Self:
         """Histograms that together have L2 sensitivity 1, however many there are, so that a noise multiplier which is
         planned before they are known is right for any of them.
@@ -127,11 +119,10 @@ class PairScores(Query[BoundedBatch]):
         Source: the scores of MST (McKenna, Miklau and Sheldon 2021, arXiv:2108.04978), all released at once.
 
     Args:
-        pairs: the histograms of all pairs.
         expected: ``Int64`` of the shape of the pairs' sum, in grid units: what independence would give.
     """
 
-    pairs: Marginals
+    pairs: Marginals  # the histograms of all pairs
     expected: NDArray[np.int64]
 
     @property

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.methods.shared.tables.variables import CHOSEN, LOGARITHMS, variables_of
+from understudy.release import Release
 
 Table = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Table]
@@ -34,8 +36,7 @@ class Distribution:
     Args:
         factors: sets of variables, ascending, each with ``Float64`` logarithms, a dimension per variable.
 
-    Raises:
-        ConfigError: if summing out would take more than :data:`MOST_NUMBERS` numbers.
+    Raises ConfigError if summing out would take more than :data:`MOST_NUMBERS` numbers.
     """
 
     sizes: tuple[int, ...]
@@ -159,3 +160,34 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
             "The pairs of columns depend on each other in circles that are too wide to sample from.",
             "Name fewer --column-pairs, choose `selected`, or declare fewer values and bins.",
         )
+
+
+def distribution_of(made: Release) -> Distribution:
+    """The distribution of a Release's rows.
+
+    Raises ReleaseError if it holds none that rows can be sampled from.
+    """
+    variables = variables_of(made)
+    sizes, chosen = variables.sizes, made.arrays[CHOSEN]
+    pairs = [(int(a), int(b)) for a, b in chosen]
+    scopes: list[tuple[int, ...]] = [*((each,) for each in range(len(sizes))), *pairs]
+    logarithms, first, factors = made.arrays[LOGARITHMS], 0, []
+    if any(not 0 <= a < b < len(sizes) for a, b in pairs) or len(set(pairs)) < len(pairs):
+        raise _unusable()
+    for scope in scopes:
+        shape = [sizes[each] for each in scope]
+        last = first + math.prod(shape)
+        if last > len(logarithms):
+            raise _unusable()
+        factors.append((scope, np.asarray(logarithms[first:last], dtype=np.float64).reshape(shape)))
+        first = last
+    if first != len(logarithms):
+        raise _unusable()
+    try:
+        return Distribution(sizes, tuple(factors))
+    except ConfigError:
+        raise _unusable() from None
+
+
+def _unusable() -> ReleaseError:
+    return ReleaseError("The columns of this Release do not fit together.", "Ask whoever made it for the file again.")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from understudy.base.errors import ConfigError
 from understudy.methods.shared.tables.distribution import require_narrow
-from understudy.methods.shared.tables.parameters import TablesParameters
-from understudy.methods.shared.tables.variables import Variables
+from understudy.methods.shared.tables.variables import COLUMNS, PAIRS, SCORES, TablesParameters, Variables
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -16,8 +15,6 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape, require_releasable
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 
-COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
-"""The charges, and arrays of the Release."""
 _SELECTED = {COLUMNS: 0.2, SCORES: 0.1, PAIRS: 0.7}
 _DECLARED = {COLUMNS: 0.35, PAIRS: 0.65}
 _MOST_CELLS = 20_000_000
@@ -45,9 +42,8 @@ def plan_with_columns(
 ) -> Plan:
     """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own.
 
-    Raises:
-        ConfigError: as :func:`~understudy.privacy.plan.plan_beside`; or a pair is none, or there are too many
-            cells.
+    Raises ConfigError as :func:`~understudy.privacy.plan.plan_beside`; or if a pair is not of two
+    columns, or there are too many cells.
     """
     require_measurable(variables, parameters)
 
@@ -123,11 +119,8 @@ def _forecast(charges: Sequence[Charge], variables: Variables, expected_records:
         )
         typical = cells[len(cells) // 2]
         error = min(1.0, typical * noise[name] * math.sqrt(2 / math.pi) / (2 * expected_records))
-        entries.append(
-            Fact(
-                "columns_error", error, "total variation that noise alone adds to a typical histogram (about, at most)"
-            )
-        )
+        title = "total variation that noise alone adds to a typical histogram (about, at most)"
+        entries.append(Fact("columns_error", error, title))
         if error > _MOSTLY_NOISE:
             warnings = (
                 "The histograms of the columns would be mostly noise: declare fewer values or bins, or give them more "

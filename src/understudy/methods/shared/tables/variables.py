@@ -1,11 +1,11 @@
-"""The variables of a table: its label, where it has one, and its typed columns; and sets of them."""
+"""The variables of a table, its label, where it has one, and its typed columns; what is released of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,39 @@ from numpy.typing import NDArray
 from understudy.base.columns import Column, Span
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.shared.tables.parameters import ALL, NONE, SELECTED, TREE
+from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.release import Release
+
+COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
+"""The charges, and arrays of the Release."""
+LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
+"""Arrays: the model's factors, one behind the other, and the pairs that were measured."""
+LARGEST_LOGARITHM = 100.0
+"""Of a factor, below its largest, which is 0."""
+SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
+COLUMNS_SHARE = 0.3
+"""Of the budget (of mu^2): what the columns get."""
+
+
+class TablesParameters(Parameters):
+    """The typed columns beside the text (--columns): released as noisy marginals."""
+
+    column_pairs: str = SELECTED
+    """Pairs of columns whose joint histograms are measured: ``selected`` (those of which more is to be learnt than
+    their noise costs, selected under privacy), ``tree`` (as few of them as connect all columns), ``all``, ``none``, or
+    ``A*B,B*C``, which is public."""
+
+    gone: ClassVar[GoneOnes] = {"columns_share": Gone(COLUMNS_SHARE, "columns get 30 % of the budget (of mu^2)")}
+
+
+class RowsParameters(Parameters):
+    """Which rows are sampled of a Release with columns."""
+
+    where: str | dict[str, Any] | None = None
+    """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
+    prompt_columns: str | tuple[str, ...] = ALL
+    """Columns that a prompt shows of its row: ``all``, ``none``, or names, separated by commas."""
+
 
 Pair = tuple[int, int]
 MOST_COLUMNS = 64
@@ -23,20 +55,13 @@ MOST_COLUMNS = 64
 class Variables:
     """The label as the first variable, where there are labels, and the typed columns in their order.
 
-    Args:
-        label: its column's name, or of crossed columns.
-        labels: the label set.
-        all_columns: the typed columns.
-        crossed: those of which the label is made, in the label's order: they follow from it.
-
-    Raises:
-        ConfigError: if there are none or more than :data:`MOST_COLUMNS`.
+    Raises ConfigError if there are none or more than :data:`MOST_COLUMNS`.
     """
 
-    label: str | None
-    labels: LabelSet
-    all_columns: tuple[Column, ...]
-    crossed: tuple[Column, ...] = ()
+    label: str | None  # its column's name, or of crossed columns
+    labels: LabelSet  # the label set
+    all_columns: tuple[Column, ...]  # the typed columns
+    crossed: tuple[Column, ...] = ()  # those of which the label is made, in the label's order: they follow from it
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -168,3 +193,30 @@ def _mapping(names: Iterable[str]) -> str:
 
 def _text(value: object) -> str:
     return "missing" if value is None else str(value)
+
+
+def has_columns(made: Release) -> bool:
+    """Whether the Release was made with typed columns."""
+    return bool(made.schema.columns)
+
+
+def variables_of(made: Release) -> Variables:
+    """Its variables."""
+    schema = made.schema
+    return Variables(schema.label, schema.label_set, schema.columns, schema.crossed)
+
+
+def parameters_of(made: Release) -> TablesParameters:
+    """What its columns were released with."""
+    known = {name: made.parameters[name] for name in TablesParameters.model_fields if name in made.parameters}
+    return TablesParameters(**known)
+
+
+def histograms_of(made: Release) -> dict[str, NDArray[np.float64]]:
+    """The noisy histogram of each typed column, ``Float64[size]``; none where the Release holds none that fit."""
+    variables = variables_of(made)
+    counts = made.arrays.get(COLUMNS)
+    if not has_columns(made) or counts is None or counts.shape != (sum(variables.sizes),):
+        return {}
+    parts = np.split(counts, np.cumsum(variables.sizes)[:-1])[int(variables.labelled) :]
+    return {column.name: part for column, part in zip(variables.columns, parts, strict=True)}
