@@ -115,31 +115,27 @@ class Preparation:
 
 
 class Door(Protocol):
-    """The one door between private records and released values: pays, samples, stores, has the ledger seal."""
+    """The one door between private records and released values: pays, adds noise, stores, has the ledger seal."""
 
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
-        ...
 
     def open(self, name: str) -> Any:
-        """Pay the charge ``name`` for what its mechanism gives to those who take their values in parts."""
-        ...
+        """Pay the charge ``name``, for values that are made in parts."""
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
         """The value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is used.
 
         Several threads may call it at once.
         """
-        ...
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """Something public, or made from sealed values, that a resumed run must find as it was."""
-        ...
 
 
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
-    """What a release may use besides the corpus.
+    """What a release may use in addition to the corpus; the functions are those of the :class:`Door`.
 
     Args:
         door: to private records, and to nothing else.
@@ -161,19 +157,15 @@ class ReleaseTools(Preparation):
     rows: Callable[[tuple[int, ...]], Rows] | None = None
 
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
-        """As :meth:`Door.measure`."""
         return needed(self.door).measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
-        """As :meth:`Door.open`."""
         return needed(self.door).open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """As :meth:`Door.seal`."""
         return needed(self.door).seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """As :meth:`Door.keep`."""
         return needed(self.door).keep(name, make)
 
 
@@ -233,10 +225,7 @@ class Method(ABC):
         return self.needs.embedder != "no"
 
     def require_guidable(self) -> None:  # noqa: B027 - optional
-        """See that a guide may be released beside what this method releases.
-
-        Raises ConfigError if the method promises something that would not hold for a guide.
-        """
+        """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
 
     @abstractmethod
     def plan(self, budget: Any, facts: PublicFacts) -> Plan:
@@ -258,14 +247,9 @@ class Method(ABC):
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
         """What else could fail though public facts tell it, done before anything is charged.
 
-        Args:
-            corpus: to check rules of the schema, and to read records that are declared public.
-
-        Returns:
-            What :class:`ReleaseTools` then has as ``prepared``.
-
-        Raises:
-            ConfigError, CorpusError, ModelError: what would fail after the charge.
+        ``corpus`` is there to check rules of the schema, and to read records that are declared public. What is returned
+        is the ``prepared`` of :class:`ReleaseTools`.
+        Raises ConfigError, CorpusError or ModelError for what would fail after the charge.
         """
 
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002 - for methods that ask

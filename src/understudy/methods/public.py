@@ -60,11 +60,9 @@ class Chooser(Protocol):
         Args:
             labels: index of the label that each text was made for.
         """
-        ...
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
         """Share of the texts that match the label that they were made for; 1 without labels."""
-        ...
 
 
 @dataclass(frozen=True)
