@@ -15,6 +15,8 @@ from shutil import disk_usage
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ.setdefault("UNDERSTUDY_DTYPE", "float32")  # the same models on every processor
+
 import pytest
 from hypothesis import settings
 from pyarrow.fs import FileSystem

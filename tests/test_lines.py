@@ -12,14 +12,12 @@ from understudy.base.files import UnreadableText, lines_of
 from understudy.corpus import read_corpus
 from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import secret_finder
-from understudy.text.prompts.template import read_examples
 from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {
     "secrets": lambda path: secret_finder(read_corpus([{"note": "x"}], text="note"), file=path).numbered,
     "labels": lambda path: declared_labels(f"@{path}"),
     "vocabulary": lambda path: load_vocabulary(path, stop_words="none").terms,
-    "examples": lambda path: tuple(example.text for example in read_examples(path)),
 }
 
 

@@ -17,7 +17,7 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     us.evaluate([{"note": "a"}], made_of(corpus, method, budget), text="note", holdout=corpus, beside={"b": "floor/"})
     guided: us.Release = us.release(corpus, us.GuidedEvolution(rounds=3), budget)
     us.generate(guided, records=10, rounds=2)
-    us.generate(made, guide_candidates=2, guide_moves=True)
+    us.generate(made, guide_candidates=2)
     us.baseline(labels="a,b", records_per_label=3)
     audit: us.RunAudit = us.audit(corpus, method, budget, canaries=100, records=10, output="out")
     paths: list[us.ReportPaths] = us.report("out", Path("other"), embedder="builtin")
@@ -35,7 +35,7 @@ def made_of(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> us.Result
 def wrong(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> None:
     us.plan(method, budget, price_input="1")  # type: ignore[arg-type]
     us.run(corpus, method, budget, recrods=3)  # type: ignore[call-arg]
-    us.run(corpus, method, budget, output_format="xlsx")  # type: ignore[arg-type]
+    us.run(corpus, method, budget, engine="fast")  # type: ignore[arg-type]
     us.release(corpus, method, budget, seed="x")  # type: ignore[arg-type]
     us.generate("a.release", length="4")  # type: ignore[arg-type]
     us.generate("a.release", guide_candidates="4")  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.base.files import require_local
-from understudy.corpus import Corpus, Label, OnBadRow, TableSource, is_frame, read_corpus
+from understudy.corpus import Corpus, Label, TableSource, is_frame, read_corpus
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
 from understudy.privacy.exact import Number
@@ -83,7 +83,6 @@ class FormatOptions(TypedDict, total=False):
     delimiter: str | None
     quotes: Literal["multiline", "line", "none"] | None
     encoding: str
-    on_bad_row: OnBadRow
     max_bad_rows: float
 
 
@@ -94,22 +93,13 @@ class EmbedderOptions(TypedDict, total=False):
 
 class PrivateModelOptions(TypedDict, total=False):
     private_model: str | None
-    private_device: Literal["cpu", "cuda"] | None
-    private_dtype: Literal["float32", "bfloat16"] | None
 
 
 class WritingOptions(TypedDict, total=False):
     document_type: str
     prompt: Folder | None
-    examples: Folder | None
-    examples_are_public: bool
-    examples_per_prompt: int
-    prompt_terms: int | None
-    label_in_prompt: bool
     samples: int
-    repair: int
     llm_temperature: float
-    top_p: float
     max_tokens: int
     json_schema: Folder | None
     llm: str
@@ -117,7 +107,6 @@ class WritingOptions(TypedDict, total=False):
     api_key_env: str | None
     llm_extra_body: str | Mapping[str, Any] | None
     llm_batch: bool
-    token_cap: int | None
     spending_cap: float | None
     expected_records: int | None
     price_input: float | None
@@ -130,8 +119,6 @@ class GuideOptions(TypedDict, total=False):
 
 class ChoosingOptions(TypedDict, total=False):
     guide_candidates: int | None
-    guide_moves: bool
-    ignore_guide: bool
 
 
 class TablesOptions(TypedDict, total=False):
@@ -140,20 +127,16 @@ class TablesOptions(TypedDict, total=False):
 
 class RowsOptions(TypedDict, total=False):
     where: str | Mapping[str, Any] | None
-    prompt_columns: str | Names
 
 
 class EngineOptions(TypedDict, total=False):
     engine: Literal["in-process", "processes", "ray"]
-    engine_address: str | None
     workers: int | None
-    worker_gpus: float
     scratch: Folder | None
 
 
 class OutputOptions(TypedDict, total=False):
     output: Folder | None
-    output_format: Literal["parquet", "csv", "jsonl"]
     records_per_label: int | None
     records: int | None
     seed: int
@@ -477,7 +460,7 @@ def _are_paths(source: object) -> bool:
 def export(
     made: Result | Folder,
     *,
-    to: Literal["chat", "huggingface", "csv"],
+    to: Literal["chat", "huggingface", "csv", "jsonl"],
     output: Folder,
     document_type: str | None = None,
     system: str | None = None,
@@ -488,7 +471,7 @@ def export(
         made: an output folder of :func:`run` or :func:`generate`, or what they returned with one.
         to: ``chat``: JSON lines, each with ``messages`` that ask for a text by its type, label and typed columns, for
             fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made of the
-            statement and of metrics that were released with a charge; ``csv``.
+            statement and of metrics that were released with a charge; ``csv`` and ``jsonl``.
         output: a file or, for ``huggingface``, a folder that is not there yet; on this machine.
         document_type: what chats call a text. None: as the run's own prompts did, or ``text`` where there were none.
         system: the system message of chats, if any.

@@ -210,7 +210,7 @@ def test_the_run_on_the_copy_has_a_ledger_and_a_folder_of_its_own(tmp_path: Path
 
 
 def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
-    settings = config(tmp_path, on_bad_row="skip", label="kind", labels="a")
+    settings = config(tmp_path, max_bad_rows=0.05, label="kind", labels="a")
     (tmp_path / "notes.jsonl").write_text('{"note": "x", "kind": "b"}\n', "utf-8")
     with Table.of(settings).open(tmp_path) as corpus, pytest.raises(CorpusError, match="no record"):
         choose_canaries(corpus, RARE, count=5, prefix_words=2, suffix_terms=3)

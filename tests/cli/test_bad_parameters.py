@@ -56,16 +56,12 @@ def undeclared_label(folder: Path) -> None:
     write_csv(folder / "notes.csv", [*rows(8), {**rows(1)[0], "department": "surgery"}])
 
 
-def examples_file(folder: Path) -> None:
-    (folder / "examples.txt").write_text("Chest pain and angina.\n", "utf-8")
-
-
-def foreign_examples(folder: Path) -> None:
-    (folder / "examples.txt").write_bytes(b"\xff\xfe\xff")
+def private_examples(folder: Path) -> None:
+    (folder / "prompt.yaml").write_text("examples: [Chest pain and angina.]", "utf-8")
 
 
 def bad_template(folder: Path) -> None:
-    (folder / "prompt.yaml").write_text("system: only\n", "utf-8")
+    (folder / "prompt.yaml").write_text("system: [only]\n", "utf-8")
 
 
 def unused_port() -> int:
@@ -95,7 +91,7 @@ BAD: dict[str, Bad] = {
     "label set empty": Bad({"labels": ","}, 2, "The declared label set is empty", "Name at least one label"),
     "label declared twice": Bad({"labels": "a,a"}, 2, "declared twice", "Declare each label once"),
     "labels without a column": Bad({"label": None}, 2, "no label column", "--label"),
-    "a row with another label": Bad({}, 3, "a label that is not declared", "--on-bad-row skip", undeclared_label),
+    "a row with another label": Bad({}, 3, "a label that is not declared", "--max-bad-rows", undeclared_label),
     "vocabulary empty": Bad({"top_terms": 1}, 2, "The vocabulary terms.txt is empty", "Give a file", empty_vocabulary),
     "vocabulary not there": Bad({"vocabulary": "none.txt"}, 2, "none.txt cannot be read", "Give an existing"),
     "vocabulary not said to be public": Bad(
@@ -132,12 +128,8 @@ BAD: dict[str, Bad] = {
     "share above one": Bad({"max_bad_rows": 1.5}, 2, "'max_bad_rows'", "--help"),
     "no records an owner": Bad({"max_records_per_owner": 0}, 2, "'max_records_per_owner'", "--help"),
     "examples not said to be public": Bad(
-        {"examples": "examples.txt"}, 2, "Example texts", "--examples-are-public", examples_file
+        {"prompt": "prompt.yaml"}, 2, "must not come from the private data", "docs/prompts.md", private_examples
     ),
-    "examples that cannot be read": Bad(
-        {"examples": "examples.txt", "examples_are_public": True}, 2, "cannot be read", "UTF-8", foreign_examples
-    ),
-    "no such examples": Bad({"examples": "no.txt", "examples_are_public": True}, 2, "no.txt", "Give a UTF-8"),
     "no such prompt": Bad({"prompt": "no.yaml"}, 2, "no.yaml cannot be read", "UTF-8 YAML"),
     "a prompt that is none": Bad(
         {"prompt": "prompt.yaml"}, 2, "prompt.yaml is no prompt template", "docs/prompts.md", bad_template
@@ -212,7 +204,7 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
         ("epsilon: [1]", "'epsilon"),
         ("records_per_label: many", "'records_per_label'"),
         ("llm_temperature: -1", "'llm_temperature'"),
-        ("on_bad_row: ignore", "'on_bad_row'"),
+        ("quotes: ignore", "'quotes'"),
         ("method: alchemy", "There is no method 'alchemy'"),
         ("method: [dp-kps]", "The method is not a name"),
         ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),
@@ -304,9 +296,9 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
             archive.writestr(
                 "release.json", json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, "method": name})
             )
-    args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
+    args = ["--json-schema", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
     assert _method_of_release(args).name == "aug-pe"
-    assert _method_of_release(["--guide-moves", str(tmp_path / "few-shot")]).name == "few-shot"
+    assert _method_of_release(["--llm-batch", str(tmp_path / "few-shot")]).name == "few-shot"
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
@@ -316,8 +308,7 @@ GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "gone": ({"coherence": 2}, 2, "There is no parameter 'coherence' any more", "Leave it out"),
     "unknown model": ({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
     "unreachable endpoint": (NO_ENDPOINT, 6, "does not answer", "Check the base URL"),
-    "private examples": ({"examples": "terms.txt"}, 2, "Example texts", "--examples-are-public"),
-    "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-p"),
+    "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-terms"),
 }
 
 

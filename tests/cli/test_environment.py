@@ -97,9 +97,7 @@ def test_yes_and_no_are_read_and_anything_else_names_the_variable(
     ("name", "flag"),
     [
         ("insecure_no_noise", "--insecure-no-noise"),
-        ("insecure_noise_seed", "--insecure-noise-seed"),
         ("vocabulary_is_public", "--vocabulary-is-public"),
-        ("examples_are_public", "--examples-are-public"),
         ("labels_from_data", "--labels-from-data"),
         ("trust_endpoint", "--trust-endpoint"),
         ("fresh", "--fresh"),
@@ -112,7 +110,7 @@ def test_what_gives_protection_up_or_vouches_must_be_typed(
     said = understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6")
     assert said.code != 0
     assert f"UNDERSTUDY_{name.upper()} is set, and {flag} must be typed" in said.err
-    typed = (flag, "3") if name == "insecure_noise_seed" else (flag,)
+    typed = (flag,)
     assert understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6", *typed).code == 0
 
 

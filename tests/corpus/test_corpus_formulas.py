@@ -6,6 +6,7 @@ import csv
 import json
 
 import pytest
+from clinic import in_format
 from corpus_tables import rows_of, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +70,8 @@ def test_the_synthetic_table_is_evaluated_and_reported_as_it_was_made(tmp_path) 
     folder.make()
     records = [SyntheticRecord(text, place % 2, {}) for place, text in enumerate(RUN)]
     schema = PublicSchema("note", "label", ("-a", "=b"))
-    path = folder.write_records(records, schema, "csv")
+    folder.write_records(records, schema)
+    path = in_format({"output": folder.root}, "csv")
     assert rows_of(open_table(path, [Named(("text",), "label")])) == [(r.text, schema.labels[r.label]) for r in records]
     assert [text.text for text in read_synthetic(folder.shareable)] == RUN
     assert {text.label for text in read_synthetic(folder.shareable)} == {"-a", "=b"}

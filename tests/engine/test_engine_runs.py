@@ -155,9 +155,7 @@ def test_the_command_has_engines(tmp_path: Path, use_embedder: Any, understudy: 
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-@pytest.mark.parametrize(
-    "changes", [{"workers": 2}, {"scratch": "x"}, {"engine_address": "auto"}, {"engine": "processes", "worker_gpus": 1}]
-)
+@pytest.mark.parametrize("changes", [{"workers": 2}, {"scratch": "x"}])
 def test_options_without_their_engine_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"engine|Ray"):
         running.release(run_config({**settings(tmp_path), **changes}))
@@ -211,7 +209,7 @@ class Slow(WordEmbedder):
 
 @pytest.mark.slow
 def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
-    two_nodes: Any, tmp_path: Path, use_embedder: Any
+    two_nodes: Any, tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_csv(tmp_path / "notes.csv", [{**row, "note": f"{row['note']} {PLANTED}"} for row in rows(120)])
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
@@ -227,7 +225,8 @@ def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
 
     loser = threading.Thread(target=lose_a_node, daemon=True)
     loser.start()
-    made = released(values, "ray", engine_address=two_nodes.address, workers=None)
+    monkeypatch.setenv("RAY_ADDRESS", two_nodes.address)
+    made = released(values, "ray", workers=None)
     loser.join()
     assert same(here, made)
     assert not two_nodes.worker_nodes

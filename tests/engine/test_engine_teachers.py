@@ -88,7 +88,6 @@ def released(tmp_path: Path, llama: Path, engine: str, output: str) -> us.Releas
     given = {
         "method": "seq-pate",
         "private_model": f"hf:{llama}",
-        "private_dtype": "float32",
         "document_type": "note",
         "declared_records": 24,
         "teachers": 5,

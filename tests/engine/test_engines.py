@@ -145,7 +145,7 @@ def test_a_local_cluster_has_a_token_that_its_user_alone_can_read_and_no_address
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray._raylet", inner)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     token = tmp_path / ".ray" / "auth_token"

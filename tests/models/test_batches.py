@@ -295,8 +295,13 @@ def test_a_batch_is_waited_for_at_another_address_and_under_any_content_type(mac
 
 
 def test_a_cap_hands_in_what_fits_and_then_ends(machine: Machine) -> None:
-    with pytest.raises(ModelError, match="token cap"):
-        machine.ask([ask(f"q{number}", max_tokens=100) for number in range(5)], token_cap=250)
+    with pytest.raises(ModelError, match="spending cap"):
+        machine.ask(
+            [ask(f"q{number}", max_tokens=100) for number in range(5)],
+            spending_cap=250,
+            price_per_million_input=1e6,
+            price_per_million_output=1e6,
+        )
     assert [len(batch["lines"]) for batch in plan_of(machine).batches.values()] == [2]
     assert len(machine.ask([ask(f"q{number}", max_tokens=100) for number in range(5)])) == 5
     assert set(plan_of(machine).asked.values()) == {1}

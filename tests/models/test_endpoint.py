@@ -141,7 +141,7 @@ def test_the_list_of_models_is_offered_or_not(endpoint: FakeEndpoint) -> None:
         {"timeout": 0},
         {"max_retries": -1},
         {"backoff_seconds": -1.0},
-        {"token_cap": 0},
+        {"spending_cap": 0},
         {"spending_cap": -1.0},
         {"spending_cap": 1.0},
         {"spending_cap": 1.0, "price_per_million_input": 1.0},

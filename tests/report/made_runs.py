@@ -13,6 +13,7 @@ import numpy as np
 from understudy.audit.one_run import GuessRule
 from understudy.audit.result import Attack, Guesses, RunAudit
 from understudy.base.files import private_folder
+from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Profile, Topic
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics
 from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
@@ -96,7 +97,10 @@ def make_run(
     if texts:
         provenance = {"phrases": ["chest pain", "murmur"], "model": "builtin:tiny", "release": root.name}
         records = [SyntheticRecord(text, label, provenance) for text, label in texts]
-        folder.write_records(records, schema, output_format)
+        folder.write_records(records, schema)
+        if output_format != "parquet":
+            folder.synthetic_file().unlink()
+            write_table(folder.synthetic_file(output_format), synthetic_columns(records, schema))
     return folder
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from understudy.corpus.write import write_table
 from understudy.ledger import Ledger
+from understudy.methods.registry import method_class
 from understudy.models.types import ChatRequest, Completion
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import RunConfig
 from understudy.text.prompts.template import load_template
 
 TERMS = (
@@ -66,7 +73,6 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "vocabulary_is_public": True,
         "top_terms": 10,
         "length": 3,
-        "bandwidth": 0,
         "llm": "none",
         "records_per_label": 4,
         "output": str(folder / "out"),
@@ -76,12 +82,38 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
-    """The same as flags of the command line."""
+    """The same on a command line; what is no flag stands in a configuration file beside the output."""
     words = []
+    groups = (RunConfig, method_class(values.get("method", "dp-kps")).parameters)
+    no_flag = {name for group in groups for name in group.model_fields.keys() - group.flags().keys()}
+    if no_flags := {name: value for name, value in values.items() if name in no_flag}:
+        file = Path(values["output"]).parent / "no-flags.yaml"
+        file.write_text(json.dumps(no_flags), "utf-8")
+        words += ["--config", str(file)]
     for name, value in values.items():
+        if name in no_flags:
+            continue
         flag = name.replace("_", "-")
         words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     return words
+
+
+def prompt_file(folder: Path, **settings: Any) -> str:
+    """A prompt file that changes these settings of the template that there is, or its examples."""
+    file, examples = folder / "prompt.yaml", settings.pop("examples", None)
+    shown = {} if examples is None else {"examples": examples, "examples_are_public": True}
+    file.write_text(json.dumps({**shown, "settings": settings}), "utf-8")
+    return str(file)
+
+
+def in_format(values: Mapping[str, Any], ending: str) -> Path:
+    """The table of a finished run in another format in its place, as older versions wrote it."""
+    folder = OutputFolder(Path(values["output"]))
+    table = pq.read_table(folder.synthetic_file())
+    folder.synthetic_file().unlink()
+    types = {field.name: field.type for field in table.schema}
+    write_table(folder.synthetic_file(ending), table.to_pydict(), types=types)
+    return folder.synthetic_file(ending)
 
 
 class FakeChat:

@@ -87,7 +87,7 @@ def test_acts_and_calls_are_learnt_with_their_turns_and_written(
         changes["tokens_per_batch"] = 2 * len(SAID) + 4
     released = running.release(run_config(talks(tmp_path, method, **changes))).release
     monkeypatch.setattr(TunedModel, "sample", says)
-    options = {} if method == "private-prediction" else {**model, "private_dtype": "float32", "records_per_label": 4}
+    options = {} if method == "private-prediction" else {**model, "records_per_label": 4}
     made = us.generate(released, output=str(tmp_path / "more"), **options)
 
     assert {record.text for record in made.records} == {SAID}, "what breaks off in a call is no transcript"

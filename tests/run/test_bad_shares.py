@@ -30,7 +30,7 @@ def datasets(values: dict[str, Any]) -> list[str]:
 def with_bad_rows(folder: Path, bad: int, good: int = 38, **changes: Any) -> dict[str, Any]:
     """Settings of a table of which ``bad`` rows have no text."""
     write_csv(folder / "notes.csv", [*rows(good), *({**row, "note": ""} for row in rows(bad))])
-    return settings(folder, **{"on_bad_row": "skip", **changes})
+    return settings(folder, **{"max_bad_rows": 0.05, **changes})
 
 
 @pytest.mark.parametrize("verb", ["run", "release"])
@@ -41,7 +41,7 @@ def test_a_table_in_another_format_than_declared_is_refused_before_the_charge(
     table = [f"{row['note']};{row['department']};02.02.2024;{n},50" for n, row in enumerate(rows())]
     table[:2] = [re.sub(r";02.02.2024;(\d+),", r";2024-02-02;\1.", row) for row in table[:2]]
     (tmp_path / "export.csv").write_text("\n".join(["note;department;day;paid", *table]) + "\n", "utf-8")
-    values = settings(tmp_path, data=str(tmp_path / "export.csv"), delimiter=";", on_bad_row="skip")
+    values = settings(tmp_path, data=str(tmp_path / "export.csv"), delimiter=";", max_bad_rows=0.05)
     values["columns"] = "day=2024-01-01..2024-12-31/12; paid=0.0..60.0/12"
     if verb == "release":
         del values["llm"], values["records_per_label"]
@@ -76,7 +76,7 @@ TURNS = [{"role": "clinician", "content": "fever"}, {"role": "patient", "content
 @pytest.mark.parametrize("form", ["notes", "dialogues"])
 def test_tables_in_memory_and_open_ones_are_refused_as_well(tmp_path: Path, form: str, opened: bool) -> None:
     texts: list[Any] = ["fever", "heart", "", ""] if form == "notes" else [TURNS, TURNS, "[]", "[]"]
-    read: dict[str, Any] = {"text": "note", "on_bad_row": "skip"}
+    read: dict[str, Any] = {"text": "note", "max_bad_rows": 0.05}
     read |= {} if form == "notes" else {"roles": "clinician,patient"}
     table: Any = [{"note": text} for text in texts]
     (tmp_path / "terms.txt").write_text("fever\nheart", "utf-8")
@@ -109,7 +109,7 @@ def test_a_run_that_was_charged_resumes_whatever_share_is_declared_now(tmp_path:
 
 def test_with_error_the_first_bad_row_ends_the_run_as_ever(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="A row has an empty text"):
-        running.run(run_config(with_bad_rows(tmp_path, 1, on_bad_row="error", max_bad_rows=1)))
+        running.run(run_config(with_bad_rows(tmp_path, 1, max_bad_rows=0)))
 
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, float("nan")])

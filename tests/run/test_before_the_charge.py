@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clinic import FakeChat, rows, settings
+from clinic import FakeChat, in_format, rows, settings
 from evolution_fixtures import OF_KPS, WordEmbedder, evolving
 from numpy.typing import NDArray
 from run_fixtures import runs_charged
@@ -141,9 +141,9 @@ def test_labels_of_several_types_are_written_in_every_format(
 ) -> None:
     table = [{**row, "department": labels[number % len(labels)]} for number, row in enumerate(rows(8))]
     (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, table)), "utf-8")
-    values = settings(tmp_path, data=str(tmp_path / "notes.jsonl"), labels=labels, output_format=output_format)
+    values = settings(tmp_path, data=str(tmp_path / "notes.jsonl"), labels=labels)
     run(run_config(values))
-    file = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    file = in_format(values, output_format)
     again = us.read_corpus(file, text="text", label="department", labels=labels)
     assert sum(len(batch.texts) for batch in again.batches()) == 4 * len(labels)
 

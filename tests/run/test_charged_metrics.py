@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from clinic import rows, settings, write_csv
+from clinic import in_format, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
@@ -319,7 +319,8 @@ def test_texts_that_were_generated_into_a_folder_of_their_own_may_be_charged_for
     tmp_path: Path, made: OutputFolder
 ) -> None:
     file = made.release_file("dp-kps")
-    result = us.generate(file, llm="none", records_per_label=3, output=str(tmp_path / "texts"), output_format="csv")
+    result = us.generate(file, llm="none", records_per_label=3, output=str(tmp_path / "texts"))
+    in_format({"output": tmp_path / "texts"}, "csv")
     assert result.folder is not None
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
     us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path, **words))

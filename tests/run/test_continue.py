@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from clinic import flags, rows, settings, write_csv
 from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
@@ -272,10 +272,10 @@ def test_where_a_release_stops_is_no_lasting_setting() -> None:
 
 
 def test_a_run_writes_all_that_the_release_holds_without_a_number_and_without_a_model(tmp_path: Path) -> None:
-    values = parts(tmp_path, texts_per_batch=3, output_format="jsonl")
+    values = parts(tmp_path, texts_per_batch=3)
     result = running.run(run_config(values))
-    written = (tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()
-    assert {json.loads(line)["text"] for line in written} == texts(result.release)
+    written = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")["text"].to_pylist()
+    assert set(written) == texts(result.release)
     assert len(written) == LABELS * BATCHES * 3
 
 

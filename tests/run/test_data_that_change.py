@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import COLUMNS, LABELS, FakeChat, rows, settings, write_csv
+from clinic import COLUMNS, LABELS, FakeChat, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import runs_charged
 from secret_fixtures import protecting, public_rows, secret_rows
@@ -455,18 +455,17 @@ def test_a_public_corpus_that_is_no_one_file_is_refused_before_any_charge(
 def test_the_statement_of_an_evolution_names_all_that_the_language_model_was_shown(tmp_path: Path) -> None:
     assert release(evolving(tmp_path)).statement.public_inputs.keys() == {"embedder", "language model", "prompts"}
     (tmp_path / "keywords.txt").write_text("heart\nskin\n", "utf-8")
-    (tmp_path / "examples.txt").write_text(public_rows()[0]["note"], "utf-8")
     shown = {
         **{"keywords": str(tmp_path / "keywords.txt"), "keywords_are_public": True},
-        **{"examples": str(tmp_path / "examples.txt"), "examples_are_public": True},
+        "prompt": prompt_file(tmp_path, examples=[public_rows()[0]["note"]]),
     }
     own = {"output": str(tmp_path / "more"), "ledger": str(tmp_path / "more.sqlite")}
     made = release(evolving(tmp_path, **own, **shown))
     found = made.statement.public_inputs
-    assert found.keys() == {"embedder", "language model", "prompts", "keywords", "examples"}
+    assert found.keys() == {"embedder", "language model", "prompts", "keywords"}
     assert found["language model"]["source"] == "fake:chat"
     assert found["keywords"]["source"] == "keywords.txt"
-    assert all(len(found[name]["sha256"]) == 64 for name in ("prompts", "keywords", "examples"))
+    assert all(len(found[name]["sha256"]) == 64 for name in ("prompts", "keywords"))
     words = made.statement.to_markdown()
     assert "language model: fake:chat" in words
     assert found["prompts"]["sha256"] in words

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clinic import FakeChat, settings
+from clinic import FakeChat, in_format, settings
 from run_fixtures import runs_charged
 from test_table_runs import simple_fit
 
@@ -314,7 +314,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], output_format: str
 ) -> None:
     chat = use_chat(FakeChat(replies))
-    settings = bookings(tmp_path, columns=SHAPE, epsilon="8", output_format=output_format, records_per_label=4)
+    settings = bookings(tmp_path, columns=SHAPE, epsilon="8", records_per_label=4)
     result = running.run(run_config(settings))
     asked = chat.asked[0]
     assert 'assistant calls search: {"query": "..."}\nsearch returns: ...\n' in asked.messages[-1].content
@@ -325,7 +325,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
     assert example is not None
     assert {part.tool for part in example} == {"", "search"}
     assert {part.act for part in example} == {"", "ask", "offer", "thank"}
-    table = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    table = in_format(settings, output_format)
     corpus = us.read_corpus(table, text="messages", roles="user,assistant", acts="ask,offer,thank", tools="search,book")
     texts = [text for batch in corpus.batches() for text in batch.texts]
     assert texts == [record.text for record in result.records]

@@ -147,7 +147,7 @@ def test_a_report_of_what_was_handed_out_makes_no_private_folder(tmp_path: Path,
 def test_no_planted_text_is_among_the_vectors_nor_any_vector_in_the_release(tmp_path: Path, counting: Counting) -> None:
     values = planted_settings(tmp_path, guide=True, llm="none")
     running.run(run_config(values))
-    us.evaluate(tmp_path / "notes.csv", values["output"], on_bad_row="skip", seeds=1, classifiers="embedding")
+    us.evaluate(tmp_path / "notes.csv", values["output"], max_bad_rows=0.05, seeds=1, classifiers="embedding")
     folder = tmp_path / "out" / "private" / FOLDER
     assert sum(PLANT in text for text in counting.seen) >= 60
     assert len(list(folder.glob("*.vectors"))) >= 1

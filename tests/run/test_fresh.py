@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clinic import FakeChat, settings
+from clinic import FakeChat, in_format, settings
 from run_fixtures import runs_charged, stops_after_the_charge
 
 from understudy.base.errors import BudgetExceeded, ResumeError, UnderstudyError
@@ -47,7 +47,8 @@ STATEMENT = {"dp-kps.release", "statement.json", "statement.md"}
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
 def test_a_fresh_release_leaves_no_table_of_an_earlier_run(tmp_path: Path, output_format: str) -> None:
     values = settings(tmp_path)
-    run(values, insecure_no_noise=True, output_format=output_format)
+    run(values, insecure_no_noise=True)
+    in_format(values, output_format)
     assert shareable(values) == {*STATEMENT, "schema.json", f"synthetic.{output_format}"}
     running.release(run_config({**values, "fresh": True}))
     assert shareable(values) == STATEMENT
@@ -56,7 +57,8 @@ def test_a_fresh_release_leaves_no_table_of_an_earlier_run(tmp_path: Path, outpu
 
 def test_a_fresh_run_leaves_no_table_in_another_format(tmp_path: Path) -> None:
     values = settings(tmp_path)
-    run(values, insecure_no_noise=True, output_format="csv")
+    run(values, insecure_no_noise=True)
+    in_format(values, "csv")
     run(values, fresh=True)
     assert shareable(values) == {*STATEMENT, "schema.json", "synthetic.parquet"}
 
@@ -172,7 +174,8 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
-    run(noiseless, output_format="csv")
+    run(noiseless)
+    in_format(noiseless, "csv")
     made = running.release(run_config(settings(tmp_path, records_per_label=None))).release
     options: dict[str, Any] = {"llm": "none", "records": 4, "output": noiseless["output"]}
 
@@ -191,7 +194,8 @@ def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
-    run(noiseless, output_format="csv")
+    run(noiseless)
+    in_format(noiseless, "csv")
     private = settings(tmp_path, records_per_label=None)
     made = running.release(run_config(private)).release
     use_chat(FakeChat(kill))

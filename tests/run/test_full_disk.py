@@ -178,7 +178,6 @@ def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_
     values = settings(
         tmp_path,
         data=str(tmp_path / "bad.csv"),
-        on_bad_row="skip",
         max_bad_rows=1,
         output=str(tmp_path / "deep" / "out"),
     )
@@ -186,7 +185,7 @@ def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_
     try:
         assert understudy("run", *flags(values)).code == 0
         options = ["--embedder", "none", "--metrics", "leakage", "--ledger", str(tmp_path / "other.sqlite")]
-        words = ["--dataset", "notes", "--charge-metrics", "0.5", "--on-bad-row", "skip", "--max-bad-rows", "1"]
+        words = ["--dataset", "notes", "--charge-metrics", "0.5", "--max-bad-rows", "1"]
         said = understudy("evaluate", values["data"], values["output"], *options, *words)
         assert said.code == 0, said.err
         assert understudy("report", values["output"]).code == 0

@@ -26,7 +26,6 @@ from test_private_embedder import ByNeighbour, Elsewhere, Silent
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
-from understudy.methods.shared.guide.guide import guide_of
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.events import GaussianEvent
@@ -94,10 +93,9 @@ def test_a_release_without_a_guide_is_what_it_was(tmp_path: Path) -> None:
     assert run(settings(tmp_path, output=None, guide=False), **SEEDED).release.digest == plain.digest
 
 
-@pytest.mark.parametrize("other", [{"guide_candidates": 9}, {"guide_moves": True}, {"ignore_guide": True}])
-def test_a_run_without_a_guide_is_asked_nothing_of_one(tmp_path: Path, other: dict[str, Any]) -> None:
+def test_a_run_without_a_guide_is_asked_nothing_of_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        run(settings(tmp_path, **other), **SEEDED)
+        run(settings(tmp_path, guide_candidates=9), **SEEDED)
     assert "--guide" in caught.value.cure
 
 
@@ -216,15 +214,15 @@ def test_another_embedder_is_refused_and_the_cure_works(
     with pytest.raises(ReleaseError, match="made of embeddings of fake:words, not of fake:others") as caught:
         us.generate(made, llm="none", records=4)
     assert "--embedder" in caught.value.cure
-    assert "--ignore-guide" in caught.value.cure
+    assert "--guide-candidates 0" in caught.value.cure
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: pytest.fail("it was loaded"))
-    assert len(us.generate(made, llm="none", records=4, ignore_guide=True).records) == 4
+    assert len(us.generate(made, llm="none", records=4, guide_candidates=0).records) == 4
 
 
 def test_ignoring_the_guide_gives_what_a_release_without_it_gives(made: Release) -> None:
     parameters = {name: value for name, value in made.parameters.items() if "guide" not in name}
     without = replace(made, parameters=parameters)
-    ignored = us.generate(made, llm="none", records=10, ignore_guide=True)
+    ignored = us.generate(made, llm="none", records=10, guide_candidates=0)
     plain = us.generate(without, llm="none", records=10)
     assert [record.text for record in ignored.records] == [record.text for record in plain.records]
     assert [record.text for record in us.generate(made, llm="none", records=10).records] != [
@@ -232,9 +230,7 @@ def test_ignoring_the_guide_gives_what_a_release_without_it_gives(made: Release)
     ]
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("guide_candidates", 3), ("guide_moves", True), ("ignore_guide", True), ("guide", True)]
-)
+@pytest.mark.parametrize(("option", "value"), [("guide_candidates", 3), ("guide", True)])
 def test_what_is_asked_of_a_guide_needs_one(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
     with pytest.raises(ConfigError, match="there is none") as caught:
@@ -243,8 +239,8 @@ def test_what_is_asked_of_a_guide_needs_one(option: str, value: Any) -> None:
 
 
 def test_options_that_ask_for_nothing_may_be_given(made: Release) -> None:
-    options: dict[str, Any] = {"guide_candidates": None, "guide_moves": False, "ignore_guide": False}
-    assert us.generate(dp_kps(), llm="none", records=3, **options).records
+    for nothing in (None, 0):
+        assert us.generate(dp_kps(), llm="none", records=3, guide_candidates=nothing).records
     with pytest.raises(ConfigError, match="'guide' was fixed"):
         us.generate(made, llm="none", records=3, guide=False)  # type: ignore[call-arg]
 
@@ -281,7 +277,7 @@ def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
         told = [sum(term in record.text for term in TERMS[:8]) for record in records]
         return sum(2 * (2 * each - 5) * (1 - 2 * record.label) for each, record in zip(told, records, strict=True))
 
-    assert right() > right(ignore_guide=True) + 40
+    assert right() > right(guide_candidates=0) + 40
 
 
 def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported(
@@ -300,34 +296,6 @@ def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported
     (tmp_path / "few").mkdir()
     result = run(guided(tmp_path / "few", llm="fake", guide_candidates=2))
     assert (len(result.records), result.missing) == (3, 5)
-
-
-def test_a_text_moves_to_the_label_that_it_speaks_for(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], embedder: WordEmbedder
-) -> None:
-    """The model writes what speaks for one label wherever it is asked for the other."""
-    written = ("heart, stent, oedema, angina", "itch, scalp, eczema, mole")
-    values = guided(tmp_path, llm="fake", insecure_no_noise=True, records_per_label=None, label_in_prompt=True)
-    made = running.release(run_config(values)).release
-    guide = guide_of(made, embedder, cure="")
-    assert guide.scores(embedder.embed(written)).argmax(axis=1).tolist() == [0, 1]
-
-    def swapped(request: ChatRequest) -> Completion:
-        return Completion(written["cardiology" in request.messages[-1].content], "stop")
-
-    use_chat(FakeChat(swapped))
-    options: dict[str, Any] = {"llm": "fake", "records_per_label": 2, "label_in_prompt": True}
-    stays = us.generate(made, **options)
-    assert [(record.label, record.text) for record in stays.records] == [
-        *[(0, written[1])] * 2,
-        *[(1, written[0])] * 2,
-    ]
-    assert not any("made_for" in record.provenance for record in stays.records)
-    moved = us.generate(made, **options, guide_moves=True)
-    assert [(record.label, record.text, record.provenance["made_for"]) for record in moved.records] == [
-        *[(0, written[0], 1)] * 2,
-        *[(1, written[1], 0)] * 2,
-    ]
 
 
 def test_the_same_run_twice_chooses_the_same_and_another_seed_chooses_others(made: Release) -> None:
@@ -513,11 +481,10 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
         changes = {
             "llm": "openai:test",
             "base_url": endpoint.base_url,
-            "on_bad_row": "skip",
             "max_bad_rows": 1,
             "owner": "clinician",
         }
-        said = understudy("run", *flags(guided(tmp_path, **changes, guide_moves=True)))
+        said = understudy("run", *flags(guided(tmp_path, **changes)))
         assert said.code == 0, said.err
         seen = endpoint.seen
     assert len(seen) >= 24
@@ -539,7 +506,6 @@ def test_nothing_planted_leaves_a_guided_evolution(
         changes = {
             "llm": "openai:test",
             "base_url": endpoint.base_url,
-            "on_bad_row": "skip",
             "max_bad_rows": 1,
         }
         said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
@@ -564,7 +530,7 @@ def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
 
     plant(tmp_path)
     use(monkeypatch, Broken())
-    said = understudy("run", *flags(guided(tmp_path, on_bad_row="skip", max_bad_rows=1)))
+    said = understudy("run", *flags(guided(tmp_path, max_bad_rows=1)))
     assert said.code != 0
     assert_clean(said.out + said.err, "what was said")
     assert_clean_folder(tmp_path / "out" / "release")

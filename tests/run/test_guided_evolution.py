@@ -184,11 +184,9 @@ def test_what_cannot_be_planned_is_refused_before_the_charge(
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
-@pytest.mark.parametrize("option", ["guide_moves", "ignore_guide", "guide_candidates"])
-def test_what_chooses_among_other_methods_texts_is_not_for_it(made: us.Release, option: str) -> None:
-    options: dict[str, Any] = {option: 2 if option == "guide_candidates" else True}
+def test_what_chooses_among_other_methods_texts_is_not_for_it(made: us.Release) -> None:
     with pytest.raises(ConfigError):
-        us.generate(made, llm="fake", records=2, **options)
+        us.generate(made, llm="fake", records=2, guide_candidates=2)
 
 
 def test_without_noise_the_guide_is_exact(tmp_path: Path, varied_chat: FakeChat, embedder: WordEmbedder) -> None:

@@ -28,7 +28,7 @@ def test_two_datasets_without_a_good_row_are_two(tmp_path: Path) -> None:
     for name in ("e1", "e2"):
         write_csv(tmp_path / f"{name}.csv", [{**row, "department": "other"} for row in rows(3)])
         values = settings(tmp_path, data=str(tmp_path / f"{name}.csv"), output=str(tmp_path / name))
-        values |= {"on_bad_row": "skip", "max_bad_rows": 1}
+        values |= {"max_bad_rows": 1}
         release(values)
         assert runs_charged(values["ledger"], name) == 1
         with Ledger(values["ledger"]) as ledger:
@@ -39,7 +39,7 @@ def test_two_datasets_without_a_good_row_are_two(tmp_path: Path) -> None:
 
 
 def test_data_that_were_empty_when_the_run_began_are_still_compared(tmp_path: Path) -> None:
-    values = settings(tmp_path, on_bad_row="skip", max_bad_rows=1)
+    values = settings(tmp_path, max_bad_rows=1)
     write_csv(tmp_path / "notes.csv", [{**row, "department": "other"} for row in rows(3)])
     release(values)
     (tmp_path / "out" / "release" / "dp-kps.release").unlink()

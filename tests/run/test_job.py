@@ -23,9 +23,7 @@ def config(**changes: Any) -> RunConfig:
     [
         ({"records_per_label": 3}, "not clear how many"),
         ({"where": "age=3"}, "no typed columns"),
-        ({"prompt_columns": "age"}, "no typed columns"),
-        ({"guide_moves": True}, "about the guide"),
-        ({"guide": True, "guide_moves": True, "columns": COLUMNS}, "leave its row's other columns"),
+        ({"guide_candidates": 2}, "about the guide"),
         ({"column_pairs": "tree"}, "and no columns"),
         ({"method": "guided-evolution"}, "needs a language model"),
         ({"llm": "builtin", "llm_batch": True}, "has no batches"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from clinic import flags, rows, settings
 from numpy.typing import NDArray
@@ -132,8 +133,9 @@ def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, unders
     assert understudy("run", *flags(counting(tmp_path, word="heart"))).code == 0
     release, output = str(tmp_path / "out" / "release" / "counting.release"), str(tmp_path / "more")
     more = ("generate", release, "--llm", "none", "--records", "1", "--output", output)
-    assert understudy(*more, "--times", "4", "--output-format", "jsonl").code == 0
-    assert "heart, heart, heart, heart" in (tmp_path / "more" / "release" / "synthetic.jsonl").read_text()
+    assert understudy(*more, "--times", "4").code == 0
+    (text,) = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet")["text"].to_pylist()
+    assert text == "heart, heart, heart, heart"
     said = understudy(*more, "--word", "skin")
     assert said.code == 2
     assert "No such option" in said.err

@@ -135,7 +135,6 @@ def test_skipping_is_said_without_a_count(tmp_path: Path) -> None:
         "text": "note",
         "epsilon": 1,
         "delta": "1e-6",
-        "on_bad_row": "skip",
         "max_bad_rows": 1,
     }
     config = run_config({**values, **METHOD.dump(), "ledger": str(tmp_path / "l.sqlite")})
@@ -160,7 +159,7 @@ def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None
 def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
-    said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", on_bad_row="skip", max_bad_rows=1)))
+    said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", max_bad_rows=1)))
     assert said.code == 0
     assert "are the labels those of the data?" in said.err
 

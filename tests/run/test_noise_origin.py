@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from clinic import flags, settings
 from evolution_fixtures import evolving
@@ -57,9 +58,9 @@ def assert_all_of_one_kind(values: dict[str, Any], *, private: bool) -> None:
     assert (NOT_PRIVATE in (folder.shareable / "statement.md").read_text("utf-8")) is not private
     for file in folder.shareable.glob("*.release"):
         assert load_release(file).statement.private is private
-    if folder.synthetic_file("jsonl").exists():
-        lines = folder.synthetic_file("jsonl").read_text("utf-8").splitlines()
-        stamped = {"stamp" in json.loads(json.loads(line)["provenance"]) for line in lines}
+    if folder.synthetic_file().exists():
+        column = pq.read_table(folder.synthetic_file())["provenance"].to_pylist()
+        stamped = {"stamp" in json.loads(each) for each in column}
         assert stamped == {not private}
 
 
@@ -168,7 +169,7 @@ def of_method(
         request.getfixturevalue(fixture)
     if request.param == "in-parts":
         install(monkeypatch.setattr)
-    return lambda **changes: METHODS[request.param](tmp_path, output_format="jsonl", **changes)
+    return lambda **changes: METHODS[request.param](tmp_path, **changes)
 
 
 each_method = pytest.mark.parametrize("of_method", METHODS, indirect=True)
@@ -218,7 +219,7 @@ def test_a_seeded_run_takes_up_nothing_of_one_without_noise(tmp_path: Path) -> N
 def test_a_private_run_that_is_killed_before_its_release_leaves_the_seeded_results_under_their_own_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = settings(tmp_path, output_format="jsonl")
+    values = settings(tmp_path)
     run(values, insecure_noise_seed=0)
 
     with monkeypatch.context() as patch:
@@ -237,7 +238,7 @@ def test_a_private_run_that_is_killed_before_its_release_leaves_the_seeded_resul
 def test_a_seeded_store_that_is_moved_into_a_private_run_s_place_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    values = settings(tmp_path, output_format="jsonl")
+    values = settings(tmp_path)
     seeded, private = tmp_path / "seeded" / "private", tmp_path / "out" / "private"
     with monkeypatch.context() as patch:
         if stage == "begun":
@@ -268,7 +269,7 @@ def test_a_private_store_that_is_moved_into_a_seeded_run_s_place_is_refused(tmp_
 
 
 def test_a_seeded_release_that_is_put_in_a_private_run_s_place_is_refused(tmp_path: Path) -> None:
-    values = settings(tmp_path, output_format="jsonl")
+    values = settings(tmp_path)
     run(values)
     run(values, insecure_noise_seed=0, output=str(tmp_path / "seeded"))
     shutil.copy(tmp_path / "seeded" / "release" / "dp-kps.release", release_folder(values))
@@ -303,7 +304,7 @@ def test_texts_of_a_release_without_a_promise_carry_the_stamp_whoever_generates_
 ) -> None:
     made = running.release(run_config(settings(tmp_path, records_per_label=None, **insecure)))
     assert made.folder is not None
-    words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts"), "output_format": "jsonl"}
+    words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts")}
     said = understudy("generate", str(made.folder.release_file("dp-kps")), *flags(words))
     assert said.code == 0, said.err
     assert_all_of_one_kind(words, private=False)
@@ -316,7 +317,7 @@ def test_a_folder_of_texts_takes_on_the_promise_of_what_is_generated_there(tmp_p
     seeded = running.release(
         run_config(settings(tmp_path, records_per_label=None, insecure_noise_seed=0, output=str(tmp_path / "seeded")))
     ).release
-    words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts"), "output_format": "jsonl"}
+    words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts")}
     running.generate(seeded, **words)
     assert_all_of_one_kind(words, private=False)
     running.generate(private, **words)

@@ -99,9 +99,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"epsilon": "1e9"},
         GUIDE,
         {**GUIDE, "noise": "laplace", **OWNER},
-        {**GUIDE, **KERNEL, "length": 6, "shortest": 1, "guide_candidates": 7, "guide_moves": True},
+        {**GUIDE, **KERNEL, "length": 6, "shortest": 1, "guide_candidates": 7},
         {**GUIDE, "delta": "0", "noise": "laplace"},
-        {**GUIDE, "ignore_guide": True, "labels": LABELS[:1]},
+        {**GUIDE, "guide_candidates": 0, "labels": LABELS[:1]},
     ],
     "guided-evolution": [
         {},
@@ -118,7 +118,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "aug-pe": [
         {},
-        {**GUIDE, "guide_moves": True},
+        {**GUIDE},
         {"rounds": 1, "population": 1, "variations": 1, "nearest": 1000, **OWNER},
         {"selection": "proportional", "threshold": 1e12, "distance": "l2"},
         {"min_words": 100_000, "max_words": 100_000},

@@ -86,7 +86,7 @@ def tickets(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
     return settings(folder, **{**dict.fromkeys(not_used), **own, **changes})
 
 
-TUNED: dict[str, Any] = {"private_dtype": "float32", "lora_rank": 4}
+TUNED: dict[str, Any] = {"lora_rank": 4}
 METHODS: dict[str, dict[str, Any]] = {
     "dp-finetune": {**TUNED, "declared_records": 6, "sampling_rate": 0.5, "steps": 2},
     "seq-pate": {
@@ -146,9 +146,7 @@ def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_colu
     released = running.release(run_config(values)).release
     assert not chat.asked, "a release asks no language model"
     monkeypatch.setattr(TunedModel, "sample", says)
-    options = GENERATED.get(
-        method, {"private_model": f"hf:{llama}", "private_dtype": "float32", "records_per_label": 4}
-    )
+    options = GENERATED.get(method, {"private_model": f"hf:{llama}", "records_per_label": 4})
     made = us.generate(released, output=str(tmp_path / "more"), **options)
 
     table = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet").to_pylist()

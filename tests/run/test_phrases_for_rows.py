@@ -25,7 +25,7 @@ SAID = {
 }
 """Which terms the notes of a ward in a department hold."""
 SEEDED = {"insecure_noise_seed": 1}
-MODEL = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
+MODEL = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from batch_server import Batches
-from clinic import TERMS, flags, rows, settings, write_csv
+from clinic import TERMS, flags, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import Said
 from server import FakeEndpoint, answer, error
@@ -53,7 +53,7 @@ def plant(folder: Path) -> None:
 
 def planted_settings(folder: Path, **changes: Any) -> dict[str, Any]:
     plant(folder)
-    return settings(folder, owner="clinician", on_bad_row="skip", max_bad_rows=1, **changes)
+    return settings(folder, owner="clinician", max_bad_rows=1, **changes)
 
 
 def assert_clean(data: bytes | str, where: str) -> None:
@@ -94,16 +94,14 @@ def test_nothing_planted_leaves_a_run_without_a_language_model(
     assert_clean(said.out + said.err, "what was said")
 
 
-@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
 def test_nothing_planted_reaches_an_endpoint_or_its_results(
-    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture, output_format: str
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "repair": 1, "length": 4}
-        said = understudy(
-            "run", *flags(planted_settings(tmp_path, **changes, label_in_prompt=True, output_format=output_format))
-        )
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "length": 4}
+        prompt = prompt_file(tmp_path, repair=1, label_in_prompt=True)
+        said = understudy("run", *flags(planted_settings(tmp_path, **changes, prompt=prompt)))
         assert said.code == 0, said.err
         seen = endpoint.seen
     assert len(seen) > 16
@@ -128,7 +126,7 @@ def test_nothing_planted_is_said_however_much_is(
     assert said.code == 0, said.err
     assert_clean(said.out + said.err, "what was said")
     assert ("Try 1 of a request failed: the endpoint answered HTTP 500" in said.err) is ("-v" in words)
-    plain = {name: value for name, value in planted_settings(tmp_path).items() if name != "on_bad_row"}
+    plain = {name: value for name, value in planted_settings(tmp_path).items() if name != "max_bad_rows"}
     plain |= {"output": str(tmp_path / "bad"), "llm": "none", "dataset": "other"}
     said = understudy("run", *words, *flags(plain))
     assert said.code != 0
@@ -142,7 +140,11 @@ def test_nothing_planted_is_in_the_files_of_a_batch(
     plan = Batches()
     with FakeEndpoint(plan) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, "llm_batch": True}
-        said = understudy("run", "-v", *flags(planted_settings(tmp_path, **changes, label_in_prompt=True)))
+        said = understudy(
+            "run",
+            "-v",
+            *flags(planted_settings(tmp_path, **changes, prompt=prompt_file(tmp_path, label_in_prompt=True))),
+        )
     assert said.code == 0, said.err
     assert plan.batches
     assert_clean(said.out + said.err, "what was said")
@@ -154,7 +156,11 @@ def test_nothing_planted_is_in_the_files_of_a_batch(
 
 def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     with FakeEndpoint(lambda number, seen: answer("A note.")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "label_in_prompt": True}
+        changes = {
+            "llm": "openai:test",
+            "base_url": endpoint.base_url,
+            "prompt": prompt_file(tmp_path, label_in_prompt=True),
+        }
         assert understudy("run", *flags(planted_settings(tmp_path, **changes))).code == 0
         prompts = [seen.body["messages"] for seen in endpoint.seen if seen.prompt != "Say ok."]
     template = load_template("document")
@@ -189,7 +195,6 @@ def test_nothing_planted_leaves_a_private_evolution(
         changes = {
             "llm": "openai:test",
             "base_url": endpoint.base_url,
-            "on_bad_row": "skip",
             "max_bad_rows": 1,
         }
         values = evolving(tmp_path, **own, **changes, **UNITS[unit], vocabulary=str(tmp_path / "terms.txt"))

@@ -127,8 +127,7 @@ def test_a_plan_needs_no_data_and_touches_no_ledger(tmp_path: Path, method: us.D
         llm="openai:test",
         price_input=1.0,
         price_output=2.0,
-        samples=2,
-        repair=1,
+        samples=3,
     )
     assert [charge.name for charge in made.plan.charges] == ["vocabulary", "density"]
     assert made.epsilon == pytest.approx(3, abs=1e-6)
@@ -176,10 +175,10 @@ def test_labels_keep_their_type_in_every_format(
         ledger=ledger,
         dataset="v",
         output=tmp_path / "out",
-        output_format=output_format,
     )
     assert result.columns["code"] == [0, 0, 1]
-    path = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    path = tmp_path / f"table.{output_format}"
+    result.save(path)
     if output_format == "parquet":
         table = pq.read_table(path)
         assert str(table.schema.field("code").type) == str(table.schema.field("label").type) == "int64"
@@ -299,9 +298,7 @@ def test_a_corpus_too_small_for_its_budget_is_said_to_be_one(method: us.DPKPS) -
 def test_labels_read_from_an_empty_table_are_null(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     path = write_csv(tmp_path / "notes.csv", [])
     corpus = us.read_corpus(path, text="note", label="department", labels_from_data=True)
-    result = us.run(
-        corpus, method, BUDGET, llm="none", records=2, ledger=ledger, output=tmp_path / "out", output_format="csv"
-    )
+    result = us.run(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, output=tmp_path / "out")
     assert result.columns["department"] == result.columns["label"] == [None, None]
 
 
@@ -370,7 +367,7 @@ OPTIONS: dict[type, set[type[Parameters]]] = {
     api.PlanOptions: {RunConfig},
 }
 _BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
-_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "on_bad_row", "max_bad_rows"}
+_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "max_bad_rows"}
 ELSEWHERE = {
     api.RunOptions: {"data", *_BUDGET},
     api.AuditOptions: {"data", *_BUDGET},

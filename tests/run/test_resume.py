@@ -7,8 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
+from clinic import TERMS, FakeChat, flags, prompt_file, rows, settings, write_csv
 from run_fixtures import Said, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer, error
 
@@ -61,9 +62,7 @@ CHANGED = {
     "noise": "laplace",
     "seed": 1,
     "records_per_label": 5,
-    "output_format": "csv",
     "owner": "clinician",
-    "on_bad_row": "skip",
 }
 
 
@@ -95,14 +94,12 @@ def test_a_public_file_that_changed_is_an_error(
     use_chat(FakeChat())
     (tmp_path / "stop.txt").write_text("the", "utf-8")
     (tmp_path / "prompt.yaml").write_text("document_type: note\nuser: 'Use: {phrases}'", "utf-8")
-    (tmp_path / "examples.txt").write_text(f"{', '.join(TERMS)}.", "utf-8")
     files = {
         "vocabulary": tmp_path / "terms.txt",
         **{"stop_words": tmp_path / "stop.txt", "prompt": tmp_path / "prompt.yaml"},
-        "examples": tmp_path / "examples.txt",
     }
     named = {key: str(path) for key, path in files.items()}
-    values = settings(tmp_path, **named, examples_are_public=True, llm="fake")
+    values = settings(tmp_path, **named, llm="fake")
     with stops_after_the_charge(monkeypatch):
         run(values)
     before = files[name].read_text("utf-8")
@@ -118,7 +115,7 @@ def test_operational_settings_may_change(tmp_path: Path, use_chat: Callable[[Fak
     values = settings(tmp_path, llm="fake")
     run(values)
     (tmp_path / "notes.csv").rename(tmp_path / "moved.csv")
-    changes: dict[str, Any] = {"token_cap": 10_000, "price_input": 1.0, "expected_records": 9}
+    changes: dict[str, Any] = {"spending_cap": 10_000, "price_input": 1.0, "price_output": 1.0, "expected_records": 9}
     run(values, **changes, data=str(tmp_path / "moved.csv"), dataset="notes", api_key_env="A_KEY")
     assert runs_charged(values["ledger"]) == 1
 
@@ -200,7 +197,7 @@ def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
         run(values)
     write_csv(tmp_path / "copy.csv", rows())
     assert runs_charged(values["ledger"]) == 0
-    run(values, on_bad_row="skip")
+    run(values, max_bad_rows=0.05)
     with pytest.raises(LedgerError, match="This content is known as 'notes'"):
         run(values, data=str(tmp_path / "copy.csv"), output=str(tmp_path / "copy"))
     with pytest.raises(BudgetExceeded):
@@ -245,13 +242,13 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
         return Completion("", "failed", error="busy") if next(number) % 4 == 1 else Completion("A text.", "stop")
 
     chat = use_chat(FakeChat(sometimes))
-    values = settings(tmp_path, llm="fake", output_format="jsonl")
+    values = settings(tmp_path, llm="fake")
     told: list[str] = []
     listener = running.Listener(told.append)
     result = running.run(run_config(values), listener=listener)
     assert (len(result.records), result.missing) == (6, 2)
     assert any(line.startswith("2 texts could not be had. The same command asks again") for line in told)
-    assert len((tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()) == 6
+    assert pq.read_metadata(tmp_path / "out" / "release" / "synthetic.parquet").num_rows == 6
     use_chat(FakeChat()).asked = chat.asked = []
     result = running.run(run_config(values))
     assert (len(result.records), result.missing) == (8, 0)
@@ -269,7 +266,9 @@ def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
         return error(403) if seen.prompt in minded else answer("A note.")
 
     with FakeEndpoint(gateway) as endpoint:
-        values = settings(tmp_path, llm="openai:test", base_url=endpoint.base_url, examples_per_prompt=0)
+        values = settings(
+            tmp_path, llm="openai:test", base_url=endpoint.base_url, prompt=prompt_file(tmp_path, examples_per_prompt=0)
+        )
         for _ in range(2):
             result = run(values)
             assert (len(result.records), result.missing) == (5, 3)
@@ -323,19 +322,25 @@ def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[
     assert set(release.terms) <= set(TERMS)
 
 
-def test_a_run_that_reached_its_token_cap_goes_on_with_a_larger_one(
+def test_a_run_that_reached_its_cap_goes_on_with_a_larger_one(
     tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generating, "AT_ONCE", 1)
     with FakeEndpoint(lambda number, seen: answer("A note.", usage=(50, 50))) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "max_tokens": 50}
-        values = settings(tmp_path, **changes, examples_per_prompt=0)
-        said = understudy("run", *flags({**values, "token_cap": 700}))
+        changes = {
+            "llm": "openai:test",
+            "base_url": endpoint.base_url,
+            "max_tokens": 50,
+            "price_input": 1,
+            "price_output": 1,
+        }
+        values = settings(tmp_path, **changes, prompt=prompt_file(tmp_path, examples_per_prompt=0))
+        said = understudy("run", *flags({**values, "spending_cap": 700e-6}))
         assert said.code == 6, said.err
         assert "cap" in said.err
         asked = len(endpoint.seen)
         assert 1 < asked < 9
-        said = understudy("run", *flags({**values, "token_cap": 100_000}))
+        said = understudy("run", *flags({**values, "spending_cap": 0.1}))
         assert said.code == 0, said.err
         assert len(endpoint.seen) == 9
     assert runs_charged(values["ledger"]) == 1

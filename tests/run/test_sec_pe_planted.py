@@ -26,9 +26,7 @@ def planted(folder: Path, **changes: Any) -> dict[str, Any]:
     plant(folder)
     (folder / "secrets.txt").write_text(f"{PLANT}name7\n{PLANT}name8\n", "utf-8")
     own = {"secrets": "secret", "secrets_file": str(folder / "secrets.txt"), "secret_detectors": "phone"}
-    return protecting(
-        folder, **{**own, "on_bad_row": "skip", "max_bad_rows": 1, "max_records_per_secret": 2, **changes}
-    )
+    return protecting(folder, **{**own, "max_bad_rows": 1, "max_records_per_secret": 2, **changes})
 
 
 def test_nothing_planted_reaches_an_endpoint_a_log_or_the_results(
@@ -61,7 +59,7 @@ def test_nothing_planted_is_in_an_incidence_file_or_its_release(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     values = planted(tmp_path)
-    names = ("data", "text", "label", "labels", "secrets", "secrets_file", "secret_detectors", "on_bad_row")
+    names = ("data", "text", "label", "labels", "secrets", "secrets_file", "secret_detectors", "max_bad_rows")
     given = {name: values[name] for name in names} | {"output": str(tmp_path / "shown" / "incidence.parquet")}
     said = understudy("secrets", "incidence", *flags(given))
     assert said.code == 0, said.err

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from clinic import write_csv
+from clinic import in_format, write_csv
 from test_table_runs import COLUMNS, NAMES, simple_fit, tables
 
 import understudy as us
@@ -60,7 +60,8 @@ def rewritten(folder: Path, name: str, **changes: str | None) -> Path:
 def test_every_format_is_measured_alike_with_the_columns_of_the_release(tmp_path: Path) -> None:
     found = []
     for output_format in ("parquet", "csv", "jsonl"):
-        made = run(tmp_path, output_format=output_format, output=str(tmp_path / output_format))
+        made = run(tmp_path, output=str(tmp_path / output_format))
+        in_format({"output": made.root}, output_format)
         found.append(us.evaluate(tmp_path / "notes.csv", made.root, **FEW))
     first = distances(found[0])
     assert first.keys() == {"label", *NAMES}
@@ -72,7 +73,7 @@ def test_every_format_is_measured_alike_with_the_columns_of_the_release(tmp_path
 
 
 def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path) -> None:
-    run(tmp_path, output_format="csv")
+    in_format({"output": run(tmp_path).root}, "csv")
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
     real, mine = tmp_path / "notes.csv", rewritten(tmp_path, "mine.csv", night="", beds=None)
     assert not distances(us.evaluate(real, mine, **words, **FEW))
@@ -84,7 +85,7 @@ def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path) -> None:
 
 
 def test_values_that_are_not_declared_are_one_error(tmp_path: Path) -> None:
-    run(tmp_path, output_format="csv")
+    in_format({"output": run(tmp_path).root}, "csv")
     other = rewritten(tmp_path, "other.csv", ward="C")
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology", "columns": COLUMNS}
     with pytest.raises(ConfigError, match="its typed column 'ward' does not declare"):
@@ -165,7 +166,8 @@ def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(tmp_pat
 
 
 def test_a_table_with_other_cells_is_another_table(tmp_path: Path) -> None:
-    made = run(tmp_path, output_format="csv")
+    made = run(tmp_path)
+    in_format({"output": made.root}, "csv")
     us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
     same = rewritten(tmp_path, "same.csv")
     other = rewritten(tmp_path, "other.csv", beds="4")
@@ -179,7 +181,8 @@ def test_a_table_with_other_cells_is_another_table(tmp_path: Path) -> None:
 def test_a_table_is_the_same_in_every_format(tmp_path: Path) -> None:
     found = set()
     for output_format in ("parquet", "csv", "jsonl"):
-        made = run(tmp_path, output_format=output_format, output=str(tmp_path / output_format))
+        made = run(tmp_path, output=str(tmp_path / output_format))
+        in_format({"output": made.root}, output_format)
         found.add(table_sha256(made.synthetic_file(output_format)))
     assert len(found) == 1
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from clinic import LABELS, TERMS, FakeChat, flags, rows, settings, write_csv
+from clinic import LABELS, TERMS, FakeChat, flags, in_format, prompt_file, rows, settings, write_csv
 from numpy.typing import NDArray
 from run_fixtures import Said, files_holding, runs_charged, stops_after_the_charge
 
@@ -135,8 +135,8 @@ def test_columns_keep_their_types_where_all_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
 def test_other_formats_hold_the_same_rows(tmp_path: Path, output_format: str) -> None:
-    run(tables(tmp_path), output_format=output_format)
-    file = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    run(values := tables(tmp_path))
+    file = in_format(values, output_format)
     if output_format == "csv":
         with file.open(newline="") as stream:
             written: list[dict[str, Any]] = list(csv.DictReader(stream))
@@ -148,7 +148,7 @@ def test_other_formats_hold_the_same_rows(tmp_path: Path, output_format: str) ->
 
 def test_prompts_show_the_row_that_the_text_gets(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
     chat = use_chat(FakeChat())
-    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
+    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
     result = run(tables(tmp_path, where="ward=A|B", **model))
     asked = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
     assert len(asked) == len(result.records) == 8
@@ -162,8 +162,10 @@ def test_prompts_show_the_columns_that_are_named(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], asked: str | list[str]
 ) -> None:
     chat = use_chat(FakeChat())
-    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
-    result = run(tables(tmp_path, where="ward=A|B,beds=1..4", prompt_columns=asked, **model))
+    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
+    result = run(
+        tables(tmp_path, where="ward=A|B,beds=1..4", prompt=prompt_file(tmp_path, prompt_columns=asked), **model)
+    )
     prompts = [request.messages[-1].content for request in chat.asked]
     if asked == "none":
         assert not [prompt for prompt in prompts if "Details" in prompt]
@@ -173,23 +175,16 @@ def test_prompts_show_the_columns_that_are_named(
 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
-def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(made: Release, asked: str) -> None:
+def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
     with pytest.raises(ConfigError, match="rows have none of that name"):
-        us.generate(made, llm="none", records=5, prompt_columns=asked)
-
-
-def test_columns_in_prompts_need_columns(tmp_path: Path) -> None:
-    values = settings(tmp_path, prompt_columns="ward")
-    with pytest.raises(ConfigError, match="no typed columns"):
-        run(values)
-    assert not runs_charged(values["ledger"])
+        us.generate(made, llm="none", records=5, prompt=prompt_file(tmp_path, prompt_columns=asked))
 
 
 def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat())
-    values = tables(tmp_path, llm="fake", prompt_columns="wing")
+    values = tables(tmp_path, llm="fake", prompt=prompt_file(tmp_path, prompt_columns="wing"))
     with pytest.raises(ConfigError, match="rows have none of that name"):
         run(values)
     assert not runs_charged(values["ledger"])
@@ -416,7 +411,7 @@ def test_a_value_outside_its_domain_is_a_bad_row_that_names_the_column_and_its_f
     (line,) = (tmp_path / "out" / "private" / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(line)["kind"] == f"value outside a column's domain: {column}"
     assert not runs_charged(values["ledger"])
-    run(values, on_bad_row="skip", max_bad_rows=1)
+    run(values, max_bad_rows=1)
     skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())
     assert skipped == {"skipped": 1, "kinds": {f"value outside a column's domain: {column}": 1}}
 
@@ -484,7 +479,6 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"columns": "provenance=A|B"}, "also the text"),
         ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
         ({"column_pairs": "ward*wing"}, "no pair"),
-        ({"guide": True, "guide_moves": True}, "row's other columns"),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -614,7 +608,7 @@ def test_no_value_of_a_row_is_in_what_may_be_shared(
         table = list(csv.DictReader(stream))
     table[3]["ward"] = "zanzibar-wing"
     write_csv(tmp_path / "notes.csv", table, list(table[0]))
-    said = understudy("run", *flags({**values, "on_bad_row": "skip", "max_bad_rows": 1}))
+    said = understudy("run", *flags({**values, "max_bad_rows": 1}))
     assert said.code == 0, said.err
     assert "zanzibar" not in said.out + said.err
     assert not files_holding(tmp_path / "out", b"zanzibar")

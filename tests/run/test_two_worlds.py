@@ -133,7 +133,7 @@ def two_worlds(
             for name, value in CASES[case](here).items()
         }
         chat.asked.clear()
-        said = understudy("run", *flags({**values, "on_bad_row": "skip", "max_bad_rows": 1}))
+        said = understudy("run", *flags({**values, "max_bad_rows": 1}))
         assert said.code == 0, said.err
         seen = {"output": public(said.out), "log": public(said.err).replace(f"world-{world}", "world")}
         asked = {"asked": str([[message.content for message in request.messages] for request in chat.asked])}

@@ -176,12 +176,18 @@ def test_an_evolution_keeps_the_prompts_that_its_statement_names(
         run(values, llm="b", document_type="note")
 
 
+PROMPT = """
+user: "Use: {phrases}"
+settings: {examples_per_prompt: 1, prompt_terms: 1, repair: 1, label_in_prompt: true}
+examples_are_public: true
+examples: ["chest pain, heart, pulse, oedema, skin, rash, eczema, itch"]
+document_type: note
+"""
 CHANGES: dict[str, dict[str, Any]] = {
     "model": {"llm": "other", "llm_extra_body": {"top_k": 4}},
     "none": {"llm": "none"},
-    "sampling": {"max_tokens": 5, "llm_temperature": 0, "samples": 2, "repair": 1},
-    "prompt": {"document_type": "note", "prompt_terms": 1, "examples_per_prompt": 0, "prompt": "prompt.yaml"},
-    "examples": {"examples": "examples.txt", "examples_are_public": True},
+    "sampling": {"max_tokens": 5, "llm_temperature": 0, "samples": 2},
+    "prompt": {"document_type": "note", "prompt": "prompt.yaml"},
 }
 
 
@@ -190,12 +196,8 @@ def test_what_only_writes_may_change_after_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[[FakeChat], FakeChat], name: str
 ) -> None:
     use_chat(FakeChat())
-    (tmp_path / "prompt.yaml").write_text("document_type: note\nuser: 'Use: {phrases}'", "utf-8")
-    (tmp_path / "examples.txt").write_text("chest pain, heart, pulse, oedema, skin, rash, eczema, itch\n", "utf-8")
-    changes = {
-        each: str(tmp_path / value) if each in ("prompt", "examples") else value
-        for each, value in CHANGES[name].items()
-    }
+    (tmp_path / "prompt.yaml").write_text(PROMPT, "utf-8")
+    changes = {each: str(tmp_path / value) if each == "prompt" else value for each, value in CHANGES[name].items()}
     values = settings(tmp_path, llm="fake")
     with stops_after_the_charge(monkeypatch):
         run(values)

@@ -241,9 +241,7 @@ def test_what_is_known_of_where_a_text_comes_from_stands_beside_it(tmp_path: Pat
         {},
     ]
     records = [SyntheticRecord(f"Text {number}.", 0, origin) for number, origin in enumerate(origins)]
-    folder.write_records(records, PublicSchema("note", "department", ("skin",)), "jsonl")
-    for other in ("parquet", "csv"):
-        folder.synthetic_file(other).unlink(missing_ok=True)
+    folder.write_records(records, PublicSchema("note", "department", ("skin",)))
     studio = Studio.over(tmp_path)
     page = studio.read(f"{studio.link('run')}/texts")
     assert '<span class="seed unused">chest pain' in page

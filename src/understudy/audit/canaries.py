@@ -235,7 +235,7 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
         "delimiter": None,
         "quotes": None,
         "encoding": "utf-8",
-        "on_bad_row": "error",
+        "max_bad_rows": 0.0,
         "dataset": "audit",
         "ledger": str(private / LEDGER),
         "ledger_id": None,

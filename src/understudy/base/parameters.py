@@ -24,6 +24,7 @@ from pydantic import (
 from understudy.base.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 _ONE_OR_SEVERAL = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
@@ -50,6 +51,11 @@ CommaSeparated = Annotated[
 
 
 _Group = TypeVar("_Group", bound="Parameters")
+
+_T = TypeVar("_T")
+_NO_FLAG = object()
+Ablation = Annotated[_T, _NO_FLAG]
+"""A setting of YAML and Python that is no flag: who compares variants of a method writes files or code."""
 
 LARGEST = 2**53
 """Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
@@ -118,6 +124,11 @@ class Parameters(BaseModel):
         if named := sorted(cls.all_gone().keys() & set(values)):
             problem = f"There is no parameter {named[0]!r} any more: {cls.all_gone()[named[0]].now}."
             raise ConfigError(problem, "Leave it out.")
+
+    @classmethod
+    def flags(cls) -> dict[str, FieldInfo]:
+        """The fields that are flags of the command line."""
+        return {name: field for name, field in cls.model_fields.items() if _NO_FLAG not in field.metadata}
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
     settings = run_config(given(values, config))
     require_output(settings.output)
     with listener() as told:
-        _show(pipeline.run(settings, listener=told), settings.output_format, as_json)
+        _show(pipeline.run(settings, listener=told), as_json, table=True)
 
 
 @click.command(cls=ParametersCommand, groups=_release_groups, main=_MAIN)
@@ -169,7 +169,7 @@ def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> N
     settings = run_config(given(values, config))
     require_output(settings.output)
     with listener() as told:
-        _show(pipeline.release(settings, listener=told, resume=resume), None, as_json)
+        _show(pipeline.release(settings, listener=told, resume=resume), as_json, table=False)
 
 
 @click.command(cls=ParametersCommand, groups=_generate_groups, main=(*WRITING, "where"))
@@ -187,7 +187,7 @@ def generate(release: str, config: str | None, as_json: bool, max_release_bytes:
     require_output(settings.get("output"))
     with listener() as told:
         result = pipeline.generate(made, listener=told, **settings)
-    _show(result, str(settings.get("output_format", "parquet")), as_json)
+    _show(result, as_json, table=True)
 
 
 @click.command(
@@ -218,7 +218,7 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
     require_output(settings.get("output"))
     with listener() as told:
         records = write_baseline(settings, listener=told)
-    table = OutputFolder(Path(settings["output"])).synthetic_file(str(settings.get("output_format", "parquet")))
+    table = OutputFolder(Path(settings["output"])).synthetic_file()
     if as_json:
         show_json({"output": str(settings["output"]), "table": str(table), "records": len(records)})
     else:
@@ -227,7 +227,7 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
 
 @click.command()
 @click.argument("folder")
-@click.option("--to", type=click.Choice(["chat", "huggingface", "csv"]), required=True, help="The form.")
+@click.option("--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl"]), required=True, help="The form.")
 @click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
 @click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
 @click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
@@ -236,7 +236,8 @@ def export(folder: str, *, to: str, output: str, document_type: str | None, syst
     """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
 
     chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
-    and of metrics that were released with a charge. csv: one table. Nothing private is read, and nothing is charged.
+    and of metrics that were released with a charge. csv, jsonl: one table. Nothing private is read, and
+    nothing is charged.
     """
     from understudy import api
 
@@ -247,20 +248,19 @@ def export(folder: str, *, to: str, output: str, document_type: str | None, syst
         click.echo(made)
 
 
-def _show(result: Result, output_format: str | None, as_json: bool) -> None:
-    """What was made: the table in ``output_format``, or the Release alone."""
+def _show(result: Result, as_json: bool, *, table: bool) -> None:
+    """What was made: a table, or the Release alone."""
     assert result.folder is not None
-    release = result.folder.release_file(result.release.method)
-    table = None if output_format is None else result.folder.synthetic_file(output_format)
+    release, written = result.folder.release_file(result.release.method), result.folder.synthetic_file()
     if not as_json:
-        click.echo(table or release)
+        click.echo(written if table else release)
         return
     show_json(
         {
             **result.to_json(),
             "output": str(result.folder.root),
             "release": str(release) if release.exists() else None,
-            "table": None if table is None else str(table),
+            "table": str(written) if table else None,
         }
     )
 

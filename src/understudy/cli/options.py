@@ -41,7 +41,7 @@ release_size_option = click.option(
 
 def options_of(group: type[Parameters]) -> list[click.Option]:
     """One flag per field; all default to "not given", so that a configuration file shows through."""
-    return [_option(name, field) for name, field in group.model_fields.items()]
+    return [_option(name, field) for name, field in group.flags().items()]
 
 
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
@@ -95,6 +95,12 @@ class ParametersCommand(click.Command):
         named = {word[2:].split("=")[0].replace("-", "_") for word in args if word.startswith("--")}
         for group in self._groups(tuple(args)):
             group.require_no_gone(named | {name.removeprefix("no_") for name in named})
+            if no_flags := sorted(named & group.model_fields.keys() - group.flags().keys()):
+                name = no_flags[0]
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is no flag.",
+                    f"Write `{name}: ...` in the configuration file (--config), or give {name}=... in Python.",
+                )
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}

@@ -284,8 +284,8 @@ def read_corpus(
     delimiter: str | None = None,
     quotes: Quotes | None = None,
     encoding: str = "utf-8",
-    on_bad_row: OnBadRow = "error",
-    max_bad_rows: float = MAX_BAD_ROWS,
+    on_bad_row: OnBadRow | None = None,
+    max_bad_rows: float | None = None,
     max_cell_bytes: int = 1_048_576,
     formulas_escaped: bool = False,
     private_dir: str | os.PathLike[str] | None = None,
@@ -319,8 +319,10 @@ def read_corpus(
             can then merge rows unnoticed. ``line``: cells in quotes end on their line, so that a row whose quotes do
             not pair up is a bad row and changes no other. ``none``: a quote is a character (the default for TSV).
         encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
-        on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone.
+        on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone. Default: ``skip``
+            where ``max_bad_rows`` is given and above 0.
         max_bad_rows: the share of all rows, 0 to 1, that may be skipped: a run of more is refused before its charge.
+            Default: 0.05.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
         formulas_escaped: in CSV, take away the apostrophe that :func:`understudy.corpus.write_table` puts before what a
             spreadsheet would run.
@@ -369,8 +371,8 @@ def read_corpus(
         )
     corpus = Corpus(
         table,
-        on_bad_row=on_bad_row,
-        max_bad_rows=max_bad_rows,
+        on_bad_row=on_bad_row or ("skip" if max_bad_rows else "error"),
+        max_bad_rows=MAX_BAD_ROWS if max_bad_rows is None else max_bad_rows,
         max_cell_bytes=max_cell_bytes,
         private_dir=folder,
         name=proposed_name(source) if isinstance(source, (str, os.PathLike)) else None,
@@ -405,7 +407,7 @@ def _check_choices(
     labels: object,
     labels_from_data: bool,
     label_type: str | None,
-    on_bad_row: str,
+    on_bad_row: str | None,
     source: object,
     declared: Sequence[Column],
 ) -> None:
@@ -423,5 +425,5 @@ def _check_choices(
         raise undeclared(label, declared)
     if label_type is not None and label_type not in LABEL_TYPES:
         raise ConfigError(f"The label type {label_type!r} is unknown.", f"Use {', '.join(LABEL_TYPES)}.")
-    if on_bad_row not in ("error", "skip"):
+    if on_bad_row not in (None, "error", "skip"):
         raise ConfigError(f"{on_bad_row!r} is no way to treat a bad row.", "Use error or skip.")

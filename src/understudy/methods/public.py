@@ -103,9 +103,10 @@ class CallEstimate:
     def of_phrases(
         cls, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate, *, length: int = _PHRASES
     ) -> CallEstimate:
-        """One prompt per record around ``length`` phrases, sampled and repaired as ``writing`` says."""
-        phrases = ["keyphrase"] * min(length, writing.prompt_terms or length)
-        messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
-        again = writing.repair + (MOST_TRIES if writing.json_schema else 0)
+        """One prompt per record around ``length`` phrases, sampled and repaired as it is said."""
+        settings = template.settings
+        phrases = ["keyphrase"] * min(length, settings.prompt_terms or length)
+        messages = template.messages(phrases, examples=template.examples[: settings.examples_per_prompt])
+        again = settings.repair + (MOST_TRIES if writing.json_schema else 0)
         calls = sum(counts) * (writing.samples + again)
         return cls(calls, sum(len(message.content) for message in messages), most=again > 0)

@@ -60,9 +60,8 @@ class EndpointChat:
         extra_body: further fields of every request, as the product documents them.
         timeout: seconds for one try.
         max_retries: tries after the first.
-        token_cap: most tokens over the life of this object, prompts and answers together. A try whose use is unknown
-            (no usage reported, timed out, broken off) counts as the worst it could be.
-        spending_cap: most money, in the unit of the two prices, which it needs.
+        spending_cap: most money over the life of this object, in the unit of the two prices, which it needs. A try
+            whose use is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: takes a line for the user.
 
@@ -79,7 +78,6 @@ class EndpointChat:
     max_concurrency: int = 64
     timeout: float = 120.0
     max_retries: int = 6
-    token_cap: int | None = None
     spending_cap: float | None = None
     price_per_million_input: float | None = None
     price_per_million_output: float | None = None
@@ -104,7 +102,6 @@ class EndpointChat:
         self.dialect = Dialect(limit_name=preset.limit_name)
         """What has been learnt about the endpoint so far."""
         self.budget = Budget(
-            token_cap=self.token_cap,
             spending_cap=self.spending_cap,
             price_per_million_input=self.price_per_million_input,
             price_per_million_output=self.price_per_million_output,

@@ -80,7 +80,6 @@ class Usage:
 class Budget:
     """What has been used, what is in flight at its worst, and whether one more request fits. None is no cap."""
 
-    token_cap: int | None
     spending_cap: float | None
     price_per_million_input: float | None
     price_per_million_output: float | None
@@ -89,9 +88,11 @@ class Budget:
     _tokens_per_byte: float | None = None
 
     def __post_init__(self) -> None:
-        if not all(cap is None or cap > 0 for cap in (self.token_cap, self.spending_cap)):
+        if self.spending_cap is None:
+            return
+        if not self.spending_cap > 0:
             raise ConfigError("A cap must be larger than 0.", "Leave the cap out to have none.")
-        if self.spending_cap is not None and None in (self.price_per_million_input, self.price_per_million_output):
+        if None in (self.price_per_million_input, self.price_per_million_output):
             raise ConfigError(
                 "A spending cap needs the model's prices.",
                 "Give the price of a million input tokens and of a million output tokens.",
@@ -106,15 +107,13 @@ class Budget:
         return Usage(int(prompt_bytes * (self._tokens_per_byte or TOKENS_PER_BYTE)) + 16, max_tokens)
 
     def cap_reached(self, worst: Usage) -> ModelError | None:
-        """The error to raise if ``worst`` on top of everything used and in flight breaks a cap."""
+        """The error to raise if ``worst`` on top of everything used and in flight breaks the cap."""
         then = self.used + self._in_flight + worst
-        caps = {"token": (then.tokens, self.token_cap), "spending": (self.cost(then), self.spending_cap)}
-        for name, (amount, cap) in caps.items():
-            if cap is not None and amount > cap:
-                return ModelError(
-                    f"The {name} cap is reached.",
-                    f"Raise --{name}-cap; stored answers are kept, and the same command resumes.",
-                )
+        if self.spending_cap is not None and self.cost(then) > self.spending_cap:
+            return ModelError(
+                "The spending cap is reached.",
+                "Raise --spending-cap; stored answers are kept, and the same command resumes.",
+            )
         return None
 
     def reserve(self, worst: Usage) -> None:

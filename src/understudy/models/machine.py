@@ -20,6 +20,7 @@ from understudy.base.errors import ConfigError, ModelError
 
 T = TypeVar("T")
 
+_NO_CUDA = "torch sees no CUDA device on this machine."
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelerate", "safetensors")
 
 
@@ -41,18 +42,35 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``."""
+    """``"cuda"`` where torch sees one, else ``"cpu"``; or what ``UNDERSTUDY_DEVICE`` says.
+
+    Raises as :func:`require_local`, and where that device is not there.
+    """
     require_local()
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    there = torch.cuda.is_available()
+    said = named_in_environment("UNDERSTUDY_DEVICE", ("cpu", "cuda"))
+    if said == "cuda" and not there:
+        raise ModelError(_NO_CUDA, "Unset UNDERSTUDY_DEVICE, or set it to cpu.")
+    return said or ("cuda" if there else "cpu")
+
+
+def named_in_environment(variable: str, choices: tuple[str, ...]) -> str | None:
+    """Which of the choices the environment variable names; None where it names none. ConfigError for anything else."""
+    said = os.environ.get(variable) or None
+    if said is not None and said not in choices:
+        raise ConfigError(f"Unknown value {said!r} of {variable}.", f"Set it to {' or '.join(choices)}, or unset it.")
+    return said
 
 
 def require_device(device: str | None) -> None:
     """See that the machine has the device and the extra; else a ModelError."""
     require_local()
-    if device == "cuda" and best_device() != "cuda":
-        raise ModelError("torch sees no CUDA device on this machine.", "Leave the device out, or name cpu.")
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelError(_NO_CUDA, "Leave the device out, or name cpu.")
 
 
 _MOST = 8  # beyond this the interpreter lock is what they wait for

@@ -135,7 +135,7 @@ OWN_PARAMETERS = {
     "max_tokens": "--max-tokens",
     "max_completion_tokens": "--max-tokens",
     "temperature": "--llm-temperature",
-    "top_p": "--top-p",
+    "top_p": "the `settings` of a prompt file (--prompt)",
     "stop": "--prompt",
     "n": "--samples",
     "stream": None,

@@ -235,7 +235,7 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
             raise PrivacyError(
                 f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
                 "influence of one record would have no bound.",
-                "Use another model, or run it in another precision (--private-dtype) or on another device.",
+                "Use another model; or set UNDERSTUDY_DTYPE=float32, or UNDERSTUDY_DEVICE to another device.",
             )
 
 

@@ -521,7 +521,8 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
         raise PrivacyError(
             f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
             "device, so the influence of one record would have no bound.",
-            "Take a rank that is a multiple of 4 (--lora-rank), or use another precision (--private-dtype) or device.",
+            "Take a rank that is a multiple of 4 (--lora-rank); or set UNDERSTUDY_DTYPE=float32, or "
+            "UNDERSTUDY_DEVICE to another device.",
         )
 
 

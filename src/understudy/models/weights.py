@@ -12,6 +12,7 @@ from typing import Any
 
 from understudy.base.errors import ModelError
 from understudy.base.files import files_sha256
+from understudy.models.machine import named_in_environment
 from understudy.models.types import Message
 
 
@@ -30,7 +31,7 @@ def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> 
             folder,
             local_files_only=True,
             use_safetensors=True,
-            dtype=getattr(torch, dtype or _fast_dtype(device)),
+            dtype=getattr(torch, dtype or _best_dtype(device)),
         )
     except Exception as error:  # the libraries raise whatever they like on a foreign folder
         raise ModelError(
@@ -72,10 +73,13 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:
         return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
 
-def _fast_dtype(device: str) -> str:
-    """bfloat16 where the processor multiplies in it (measured four times as fast), else float32."""
+def _best_dtype(device: str) -> str:
+    """bfloat16 where the processor multiplies in it (measured four times as fast), else float32; or what
+    ``UNDERSTUDY_DTYPE`` says."""
     import torch
 
+    if said := named_in_environment("UNDERSTUDY_DTYPE", ("float32", "bfloat16")):
+        return said
     if device == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
     able = torch.cpu.get_capabilities()

@@ -1,4 +1,4 @@
-"""A run's synthetic table in the forms that others work with: chat JSON lines, a Hugging Face dataset folder, CSV.
+"""A run's synthetic table in the forms that others work with: chats, a Hugging Face dataset folder, CSV, JSON lines.
 
 Nothing is read but the shareable folder of the run, and nothing is charged.
 """
@@ -34,7 +34,7 @@ from understudy.run.outputs import (
     types_of,
 )
 
-To = Literal["chat", "huggingface", "csv"]
+To = Literal["chat", "huggingface", "csv", "jsonl"]
 DATA_FILE = "data/train-00000-of-00001.parquet"
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MOST_LABELS = 100  # in the card's table
@@ -87,7 +87,8 @@ def export_run(
 
     Args:
         folder: of the run.
-        to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder) or ``csv`` (a file).
+        to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv`` or
+            ``jsonl`` (a file).
         document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
             ``text`` where there were none.
         system: of chats: their system message, if they are to have one.
@@ -107,7 +108,7 @@ def export_run(
     try:
         if to == "chat":
             _write_chats(run, output, document_type or run.document_type or "text", system)
-        elif to == "csv":
+        elif to in ("csv", "jsonl"):
             write_table(output, run.columns(), types=types_of(run.schema))
         else:
             _write_dataset(run, output)

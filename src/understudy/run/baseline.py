@@ -20,7 +20,6 @@ from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
 from understudy.run.settings import run_config
-from understudy.text.prompts.template import load_template
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import public_name
 
@@ -64,7 +63,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     ) as session:
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         evolution = _evolution(job.method)
-        template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
+        template = writing.prompts.template
         keywords: Sequence[Sequence[str]] = [()] * size  # the template's would outweigh the label
         if evolution.keywords is not None:
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
@@ -82,7 +81,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         ]
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
-            path = session.visible_folder.write_records(records, schema, place.output_format)
+            path = session.visible_folder.write_records(records, schema)
             listener.say(f"Wrote {in_texts(len(records))} to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"The language model did not write {missing} of the texts.")

@@ -13,7 +13,6 @@ from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.run.generating import template_of
 from understudy.run.job import Chat, Job, Promise, Texts, Wanted
 from understudy.run.planning import make_plan
 from understudy.run.settings import RunConfig
@@ -103,7 +102,7 @@ def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: Lab
     if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
     counts = [count * wanted.candidates(method, chat) for count in counts]
-    estimate = method.estimate_calls(counts, texts.parameters, template_of(texts))
+    estimate = method.estimate_calls(counts, texts.parameters, texts.template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * texts.parameters.max_tokens
     entries = [

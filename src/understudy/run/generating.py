@@ -20,7 +20,7 @@ from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
-from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
+from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser, load_embedder_of
@@ -29,15 +29,7 @@ from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_co
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters, PrivateModelParameters
 from understudy.run.tabling import TableRows
-from understudy.text.prompts.template import (
-    Example,
-    Prompts,
-    PromptTemplate,
-    in_form,
-    load_template,
-    read_examples,
-    with_phrases,
-)
+from understudy.text.prompts.template import Prompts, with_phrases
 from understudy.text.writing.records import Rows, SyntheticRecord, Value
 from understudy.text.writing.writer import Form, NoText, Writer
 
@@ -192,6 +184,11 @@ class Writing:
     named: Chat
     form: Form | None = None
 
+    @property
+    def prompted(self) -> str | Sequence[str]:
+        """The columns of a row that prompts show."""
+        return self.prompts.template.settings.prompt_columns
+
     def writer(
         self,
         labels: Sequence[Label],
@@ -207,15 +204,15 @@ class Writing:
             known: phrases that the examples are looked through for, where there are such.
             rows: of typed columns, which prompts show.
         """
-        examples, parameters = self.prompts.examples, self.prompts.parameters
-        if known:
-            examples = with_phrases(examples, known, count=parameters.prompt_terms or 5)
+        template = self.prompts.template
+        if known and not all(each.phrases for each in template.examples):
+            examples = with_phrases(template.examples, known, count=template.settings.prompt_terms or 5)
+            template = template.model_copy(update={"examples": tuple(examples)})
         return Writer(
             self.chat,
-            self.prompts.template,
-            parameters,
+            template,
+            self.prompts.parameters,
             labels=[canonical(label) for label in labels],
-            examples=examples,
             seed=self.named.seed,
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
@@ -226,14 +223,13 @@ class Writing:
 
 def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat, listener: Listener) -> Writing:
     """Everything that could fail about the writing, before anything is charged."""
-    parameters = texts.parameters
     if named.asks and texts.form and named.llm == "none":
         raise ConfigError(
             "Texts that have parts are written by a language model, and there is none.",
             "Name one with --llm; phrases alone are no dialogue and no row of texts.",
         )
     form = _form(texts, method, named)
-    prompts = Prompts(parameters, template_of(texts), _examples(texts, method), texts.form)
+    prompts = Prompts(texts.parameters, texts.template, texts.form)
     chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
         from understudy.models.catalog import language_note
@@ -270,14 +266,8 @@ def require_room(writing: Writing, method: Method, planned: Release, details: st
     if any(room(writer.template.with_details(each, details)) < 1 for each in asked):
         raise ConfigError(
             f"A prompt may fill the window of {writing.named.llm}, and leave no room for an answer.",
-            "Name another with a larger window (--llm), or show less (--examples-per-prompt, --max-words, ...).",
+            "Name another with a larger window (--llm), or show less (fewer examples per prompt, --max-words, ...).",
         )
-
-
-def template_of(texts: Texts) -> PromptTemplate:
-    """The prompts for texts that have these parts. The shipped ones of a document type are about plain texts."""
-    parameters, parts = texts.parameters, texts.form
-    return in_form(load_template(parameters.document_type, file=parameters.prompt, general=bool(parts)), parts)
 
 
 def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
@@ -331,7 +321,7 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method, wanted = job.method, job.wanted
-    rows = TableRows.of(made, seed=wanted.seed, where=wanted.where, prompt_columns=wanted.prompt_columns)
+    rows = TableRows.of(made, seed=wanted.seed, where=wanted.where, prompt_columns=writing.prompted)
     asked = _counts(wanted, made, method, rows, listener, capped=capped)
     if rows is not None:
         rows.require(asked)
@@ -389,7 +379,7 @@ def write_texts(
             "(--unfinished keep).",
         )
     if session.visible_folder is not None:
-        path = session.visible_folder.write_records(written, made.schema, job.place.output_format)
+        path = session.visible_folder.write_records(written, made.schema)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
         if method.needs.holds_texts:
@@ -420,27 +410,6 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def _examples(texts: Texts, method: Method) -> Sequence[Example]:
-    parameters, parts = texts.parameters, texts.form
-    if parameters.examples is None:
-        return ()
-    if not parameters.examples_are_public:
-        raise ConfigError(
-            "Example texts in a prompt must not come from the private data.",
-            "If they are public, say so with --examples-are-public.",
-        )
-    if texts.record_columns and method.needs.private_model:
-        found = read_records(parameters.examples, RecordCheck(texts.record_columns))
-        return [Example(text=record, phrases=()) for record in found]
-    own = read_examples(parameters.examples)
-    if parts and any(parts.parse(each.text) is None for each in own):
-        raise ConfigError(
-            "The examples hold a text that is no transcript of its parts.",
-            "Give JSONL lines whose `text` has a line `NAME: ...` for every field or turn.",
-        )
-    return own
-
-
 def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     from understudy.models.catalog import load_chat
     from understudy.models.presets import preset_of
@@ -449,7 +418,6 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     if preset_of(named.llm) is not None:
         options |= {
             "max_concurrency": AT_ONCE,
-            "token_cap": named.token_cap,
             "spending_cap": named.spending_cap,
             "price_per_million_input": named.price_input,
             "price_per_million_output": named.price_output,
@@ -494,7 +462,7 @@ def load_private_model_of(named: PrivateModelParameters) -> CausalModel:
     is not followed: it may come from anybody."""
     from understudy.models.catalog import load_causal
 
-    return load_causal(named.private_model or "builtin", device=named.private_device, dtype=named.private_dtype)
+    return load_causal(named.private_model or "builtin")
 
 
 def _teach(chat: ChatModel, asked: ChatModel) -> None:

@@ -80,13 +80,11 @@ class GuidedChooser:
     Args:
         guide: of the Release.
         embedder: that the guide was made with.
-        moves: whether texts may go to another label than they were made for.
         say: takes a line for the user.
     """
 
     guide: Guide
     embedder: Embedder
-    moves: bool = False
     say: Callable[[str], None] = lambda _line: None
     _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -98,11 +96,11 @@ class GuidedChooser:
 
         Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
         """
-        if not has_guide(made) or wanted.ignore_guide:
+        if not has_guide(made) or wanted.guide_candidates == 0:
             return None
         embedder = load_embedder_of(named, private, made.schema.form)
-        cure = "Generate with the embedder that it was made with (--embedder), or with --ignore-guide."
-        return cls(guide_of(made, embedder, cure=cure), embedder, wanted.guide_moves, listener.say)
+        cure = "Generate with the embedder that it was made with (--embedder), or with --guide-candidates 0."
+        return cls(guide_of(made, embedder, cure=cure), embedder, listener.say)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""
@@ -118,20 +116,17 @@ class GuidedChooser:
         """``counts[label]`` of the records of each label, those without a text last."""
         there = [record for record in records if record.text]
         labels = np.array([record.label for record in there], dtype=np.int64)
-        choice = choose(self.guide, self._vectors([record.text for record in there]), labels, counts, moves=self.moves)
+        choice = choose(self.guide, self._vectors([record.text for record in there]), labels, counts)
         kept = []
         for label, (count, chosen) in enumerate(zip(counts, choice.chosen, strict=True)):
-            for index in chosen.tolist():
-                record = there[index]
-                moved = {} if record.label == label else {"made_for": record.label}
-                kept.append(replace(record, label=label, provenance={**record.provenance, **moved}))
+            kept += [there[index] for index in chosen.tolist()]
             blank = (record for record in records if not record.text and record.label == label)
             kept += islice(blank, count - len(chosen))
-        if len(there) > sum(counts) or choice.moved:
+        if len(there) > sum(counts):
             told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
             if len(counts) > 1:
                 told += f", {choice.confirmed} of which speak for the label that they were made for"
-            self.say(f"{told}{f'; {choice.moved} went to another label' if choice.moved else ''}.")
+            self.say(f"{told}.")
         return kept
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:

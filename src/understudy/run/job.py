@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,14 @@ from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
 from understudy.methods.registry import make_method
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.variables import ALL, RowsParameters, TablesParameters, Variables
+from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
-from understudy.text.prompts.template import WritingParameters
+from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder
@@ -63,8 +64,8 @@ class FreeJob:
         self.wanted = config.part(Wanted)
         if generates:
             self.wanted.require(self.method, labels=config.label_set.size, guide=guide, columns=columns)
-        self.chat = Chat.of(config, self.method, releases=releases, generates=generates)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
+        self.chat = Chat.of(config, self.method, self.texts, releases=releases, generates=generates)
         self.embedder = config.part(settings.EmbedderParameters)
         self.private_model = config.part(settings.PrivateModelParameters)
         self.place = config.part(settings.OutputParameters)
@@ -141,7 +142,7 @@ class Wanted(
 
     def candidates(self, method: Method, chat: Chat) -> int:
         """Texts made for each one that is kept."""
-        if not self.guide or self.ignore_guide:
+        if not self.guide or self.guide_candidates == 0:
             return 1
         phrases = chat.llm == "none" and method.needs.generation_llm == "optional"
         return self.guide_candidates or (1 if phrases else _TEXTS)
@@ -158,10 +159,10 @@ class Wanted(
             raise ConfigError(
                 f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or --guide-candidates."
             )
-        asked = [name for name in ("guide", *ChoosingParameters.model_fields) if getattr(self, name)]
+        asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
         if asked and not guide:
             raise ConfigError(
-                f"{asked[0]!r} is about the guide of a Release, and there is none.",
+                f"{asked!r} is about the guide of a Release, and there is none.",
                 "Leave it out, or release with --guide.",
             )
         if self.where and not columns:
@@ -169,21 +170,11 @@ class Wanted(
                 "A condition on rows is given (--where), and there are no typed columns.",
                 "Leave it out, or declare --columns for the release.",
             )
-        if self.prompt_columns != ALL and not columns:
-            raise ConfigError(
-                "The columns that prompts show are named (--prompt-columns), and there are no typed columns.",
-                "Leave it out, or declare --columns for the release.",
-            )
         if self.where and method.needs.rows:
             name = method.name
             raise ConfigError(
                 f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
                 "Leave --where out, and select the rows you want from the synthetic table.",
-            )
-        if columns and self.guide_moves:
-            raise ConfigError(
-                "A text that moves to another label would leave its row's other columns behind.",
-                "Leave --guide-moves out for a table with typed columns.",
             )
 
 
@@ -206,7 +197,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     each repair."""
 
     @classmethod
-    def of(cls, config: RunConfig, method: Method, *, releases: bool, generates: bool) -> Chat:
+    def of(cls, config: RunConfig, method: Method, texts: Texts, *, releases: bool, generates: bool) -> Chat:
         """Raises ConfigError if there is none where the method cannot do without, or it has no batches to be asked
         through."""
         needs, rounds = method.needs, method.dump().get("rounds")
@@ -223,9 +214,10 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
                 "Leave --llm-batch out, or name a model that has some: openai:NAME.",
             )
         prices = {name: getattr(config, name) for name in ("price_input", "price_output")}
+        in_a_row = 1 + (rounds if isinstance(rounds, int) else 0)
         if config.llm_batch:
             prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
-        in_a_row = 1 + (rounds if isinstance(rounds, int) else 0) + config.repair
+            in_a_row += texts.template.settings.repair
         return config.part(cls, asks=asks, in_a_row=in_a_row, **prices)
 
     @property
@@ -244,6 +236,12 @@ class Texts:
     parameters: WritingParameters
     form: TextForm
     record_columns: tuple[str, ...]
+
+    @cached_property
+    def template(self) -> PromptTemplate:
+        """The prompts for them. The shipped ones of a document type are about plain texts."""
+        named = self.parameters
+        return in_form(load_template(named.document_type, file=named.prompt, general=bool(self.form)), self.form)
 
 
 _WEAK_EPSILON = 20

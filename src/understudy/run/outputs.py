@@ -37,6 +37,7 @@ from understudy.release.statement import Statement
 from understudy.text.writing.records import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
+"""Of synthetic tables: Parquet, and what earlier versions wrote."""
 REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
@@ -97,8 +98,8 @@ class OutputFolder:
     def release_file(self, method: str) -> Path:
         return self.shareable / f"{method}.release"
 
-    def synthetic_file(self, output_format: str) -> Path:
-        return self.shareable / f"synthetic.{output_format}"
+    def synthetic_file(self, table_format: str = "parquet") -> Path:
+        return self.shareable / f"synthetic.{table_format}"
 
     @property
     def schema_file(self) -> Path:
@@ -164,7 +165,7 @@ class OutputFolder:
     def _written(self) -> list[Path]:
         """All that runs, evaluations and audits write for others to read, the statement last."""
         return [
-            *(self.synthetic_file(output_format) for output_format in FORMATS),
+            *map(self.synthetic_file, FORMATS),
             self.schema_file,
             self.metrics_file,
             self.report_file,
@@ -198,16 +199,11 @@ class OutputFolder:
         with self.diary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
 
-    def write_records(
-        self,
-        records: Sequence[SyntheticRecord],
-        schema: PublicSchema,
-        output_format: str,
-    ) -> Path:
+    def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema) -> Path:
         """The synthetic table, and beside it what its columns are, for those who have it without its Release."""
         with atomic_file(self.schema_file) as stream:
             stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
-        path = self.synthetic_file(output_format)
+        path = self.synthetic_file()
         write_table(path, synthetic_columns(records, schema), types=types_of(schema))
         return path
 

@@ -74,7 +74,7 @@ def make_release(
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method, promise, table, skips = job.method, job.promise, job.table, job.table.on_bad_row == "skip"
+    method, promise, table, skips = job.method, job.promise, job.table, job.table.skips_bad_rows
     own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
     file = session.folder.release_file(method.name)
     if resume:
@@ -127,7 +127,7 @@ def make_release(
         planned = _planned_release(job, corpus, plan, preparation)
         require_readable(planned)
         if writing is not None:
-            require_room(writing, method, planned, longest_details(variables, job.wanted.prompt_columns), listener)
+            require_room(writing, method, planned, longest_details(variables, writing.prompted), listener)
         if method.needs.candidates and not session.begun:
             listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
         json_records = bool(corpus.schema.record_columns)

@@ -17,14 +17,13 @@ from understudy.base.columns import Column, cross_labels, crossed_columns, decla
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical
-from understudy.base.parameters import CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
+from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.addresses import parse_address
-from understudy.corpus.corpus import MAX_BAD_ROWS
 from understudy.corpus.labels import declared_labels
 from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.variables import ALL, RowsParameters, TablesParameters
+from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -107,14 +106,14 @@ class TableParameters(Parameters):
     """What CSV quotes mean: ``line`` keeps each row on its line. Default: ``multiline``; ``none`` for TSV."""
     encoding: str = "utf-8"
     """Encoding of CSV and JSONL."""
-    on_bad_row: Literal["error", "skip"] = "error"
-    """What to do with a row that cannot be used."""
-    max_bad_rows: Operational[float] = Field(MAX_BAD_ROWS, ge=0, le=1)
-    """Share of the rows that may be skipped: where more cannot be used, the run is refused before its charge."""
+    max_bad_rows: Operational[float] = Field(0.0, ge=0, le=1)
+    """Share of the rows that are skipped where they cannot be used; with more the run is refused before its charge.
+    0: the first such row is an error."""
 
     gone: ClassVar[GoneOnes] = {
         "label_type": Gone(None, "labels have the type of the file's column, or that in which they are declared"),
         "max_cell_bytes": Gone(1_048_576, "a row with a cell of more than 1 MiB is bad"),
+        "on_bad_row": Gone("error", "max_bad_rows above 0 skips rows that cannot be used", free=True),
     }
 
     @model_validator(mode="before")
@@ -160,7 +159,12 @@ class TableParameters(Parameters):
     @property
     def reading(self) -> dict[str, Any]:
         """The fields that :func:`understudy.read_corpus` takes."""
-        return self.model_dump(include=set(TableParameters.model_fields) - {"max_records_per_owner"})
+        fields = self.model_dump(include=set(TableParameters.model_fields) - {"max_records_per_owner"})
+        return {**fields, "on_bad_row": "skip" if self.skips_bad_rows else "error"}
+
+    @property
+    def skips_bad_rows(self) -> bool:
+        return self.max_bad_rows > 0
 
 
 class DataParameters(TableParameters):
@@ -268,7 +272,7 @@ class LedgerParameters(Parameters):
     """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
     insecure_no_noise: bool = False
     """Add no noise. NOT PRIVATE."""
-    insecure_noise_seed: int | None = Field(None, ge=0)
+    insecure_noise_seed: Ablation[int | None] = Field(None, ge=0)
     """Sample repeatable noise. NOT PRIVATE."""
 
     @property
@@ -309,10 +313,11 @@ class PrivateModelParameters(Parameters):
     private_model: str | None = None
     """Reads private text on this machine, or is the base of what a Release tuned: ``builtin`` (the default),
     ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
-    private_device: Literal["cpu", "cuda"] | None = None
-    """Where it runs. Default: CUDA if there is one."""
-    private_dtype: Literal["float32", "bfloat16"] | None = None
-    """Its arithmetic. Default: bfloat16 if the processor supports it, else float32."""
+
+    gone: ClassVar[GoneOnes] = {
+        "private_device": Gone(None, "CUDA is used if there is one; UNDERSTUDY_DEVICE=cpu keeps to the CPU", free=True),
+        "private_dtype": Gone(None, "bfloat16 is used where the processor supports it, else float32", free=True),
+    }
 
 
 class ModelParameters(Parameters):
@@ -330,13 +335,12 @@ class ModelParameters(Parameters):
     """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
     llm_batch: Operational[bool] = False
     """Ask through batches (OpenAI's): half the price, answers within a day."""
-    token_cap: Operational[int | None] = Field(None, ge=1)
-    """Stop before this many tokens are used."""
     spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
 
     gone: ClassVar[GoneOnes] = {
         "max_concurrency": Gone(64, "at most 64 requests are made at once, and fewer where an endpoint refuses some"),
+        "token_cap": Gone(None, "spending_cap counts millions of tokens where price_input and price_output are 1"),
     }
 
     @field_validator("llm_extra_body")
@@ -365,16 +369,17 @@ class EngineParameters(Parameters):
 
     engine: Operational[Literal["in-process", "processes", "ray"]] = "in-process"
     """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
-    cluster (the extra ``ray``)."""
-    engine_address: Operational[str | None] = None
-    """Address of a Ray cluster: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``. Default: a cluster of this machine."""
+    cluster (the extra ``ray``): that of Ray's own variable RAY_ADDRESS, else one of this machine."""
     workers: Operational[int | None] = Field(None, ge=1, le=100_000)
     """How many cores the engine uses. Default: all there are."""
-    worker_gpus: Operational[float] = Field(0.0, ge=0, le=64)
-    """GPUs that each task on a Ray cluster asks for."""
     scratch: Operational[str | None] = None
     """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
     output's private folder."""
+
+    gone: ClassVar[GoneOnes] = {
+        "engine_address": Gone(None, "Ray's own variable RAY_ADDRESS has the address of the cluster"),
+        "worker_gpus": Gone(0.0, "the workers share the GPUs of a Ray cluster equally"),
+    }
 
 
 class OutputParameters(Parameters):
@@ -382,8 +387,6 @@ class OutputParameters(Parameters):
 
     output: Operational[str | None] = None
     """Folder for the results."""
-    output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
-    """Format of the synthetic table; in CSV an apostrophe is put before cells that a spreadsheet would run."""
     records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records per label."""
     records: int | None = Field(None, ge=1, le=MOST_RECORDS)
@@ -396,6 +399,7 @@ class OutputParameters(Parameters):
 
     gone: ClassVar[GoneOnes] = {
         "keep_formulas": Gone(False, "cells that a spreadsheet would run are escaped; Result.save can leave them"),
+        "output_format": Gone("parquet", "the table is Parquet; `understudy export` writes CSV and JSONL", free=True),
     }
 
 
@@ -434,8 +438,8 @@ class RunConfig(
         if not needs.holds_texts:
             found |= {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
         if not needs.private_model:
-            some = {"examples_per_prompt", "prompt_terms", "label_in_prompt"}
-            found |= some if needs.candidates else WritingParameters.model_fields.keys()
+            every = WritingParameters.model_fields.keys() | WritingParameters.all_gone().keys()
+            found |= {"examples_per_prompt", "prompt_terms", "label_in_prompt"} if needs.candidates else every
         return frozenset(found)
 
     def without_gone(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -458,8 +462,6 @@ class RunConfig(
             unused.add("llm_extra_body")
         if self.columns is None:  # likewise
             unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
-        if self.prompt_columns == ALL:
-            unused.add("prompt_columns")
         fields = self.model_dump(mode="json", exclude=unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)

@@ -49,9 +49,7 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
     else:
         from understudy.run.engine.cluster import RayCluster
 
-        engine = RayCluster(
-            address=config.engine_address, workers=config.workers, gpus=config.worker_gpus, scratch=scratch
-        )
+        engine = RayCluster(workers=config.workers, scratch=scratch)
     try:
         _require_shared(engine, scratch)
         engine.ask(kind_of_worker, always=True)
@@ -120,8 +118,6 @@ def statement_of(config: EngineParameters) -> tuple[str, ...]:
 def _check_options(config: EngineParameters) -> None:
     if config.engine == "in-process" and (config.workers or config.scratch):
         raise ConfigError("There are workers for an engine, and no engine.", "Give --engine processes or --engine ray.")
-    if config.engine != "ray" and (config.engine_address or config.worker_gpus):
-        raise ConfigError("Only a Ray cluster has an address, or GPUs for each task.", "Give --engine ray.")
 
 
 def _version(package: str) -> str:

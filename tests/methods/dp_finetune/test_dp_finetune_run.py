@@ -53,7 +53,6 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
         made = {
             "method": "dp-finetune",
             "private_model": f"hf:{llama}",
-            "private_dtype": "float32",
             "document_type": "note",
             "max_tokens": 12,
             "declared_records": 24,
@@ -87,9 +86,7 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
     assert len(names) == 4, "queries and values of two blocks"
     assert any(np.any(made.arrays[name]) for name in names), "something was learnt"
     model = f"hf:{llama}"
-    more = generate(
-        made, private_model=model, private_dtype="float32", records=30, output=str(tmp_path / "more"), seed=3
-    )
+    more = generate(made, private_model=model, records=30, output=str(tmp_path / "more"), seed=3)
     assert len(more.records) == 30
     assert json.loads((tmp_path / "more/release/statement.json").read_text())["private"] is True
 
@@ -232,7 +229,7 @@ def test_json_records_are_trained_and_sampled_as_such(
     result = run(config(**settings))
     assert (len(result.records), result.missing) == (0, 4), "random weights write no JSON"
     form = result.release.strings["form"]
-    model = {"private_model": f"hf:{llama}", "private_dtype": "float32"}
+    model = {"private_model": f"hf:{llama}"}
     with pytest.raises(NoText, match="no text that can be used"):
         generate(result.release, **model, records=2, output=str(tmp_path / "texts"))
     assert form[0] == '{"note":'

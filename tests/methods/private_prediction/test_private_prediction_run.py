@@ -245,7 +245,7 @@ def test_nothing_planted_leaves_a_run(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)
-    values = predicting(tmp_path, llama, on_bad_row="skip", max_bad_rows=1, **options)
+    values = predicting(tmp_path, llama, max_bad_rows=1, **options)
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
     release = str(tmp_path / "out" / "release" / "private-prediction.release")
@@ -273,7 +273,7 @@ def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
         raise us.UnderstudyError("A draw failed.", "Try again.")
 
     monkeypatch.setattr("understudy.methods.shared.decoding.sums.TokenSums.over", fails)
-    said = understudy("run", *flags(predicting(tmp_path, llama, on_bad_row="skip", max_bad_rows=1)))
+    said = understudy("run", *flags(predicting(tmp_path, llama, max_bad_rows=1)))
     assert said.code != 0
     assert_clean(said.out + said.err + caplog.text, "what was said")
     monkeypatch.undo()

@@ -57,7 +57,6 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
         made = {
             "method": "seq-pate",
             "private_model": f"hf:{llama}",
-            "private_dtype": "float32",
             "document_type": "note",
             "max_tokens": 12,
             "declared_records": 24,
@@ -87,9 +86,7 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
     made = load_release(tmp_path / "out" / "release" / "seq-pate.release")
     assert made.arrays["answers"].shape == (10, 8)
     assert any(np.any(array) for name, array in made.arrays.items() if name.endswith("lora_B.weight"))
-    more = generate(
-        made, private_model=f"hf:{llama}", private_dtype="float32", records=30, output=str(tmp_path / "more"), seed=3
-    )
+    more = generate(made, private_model=f"hf:{llama}", records=30, output=str(tmp_path / "more"), seed=3)
     assert len(more.records) == 30
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from understudy.base.errors import ConfigError
 from understudy.text.prompts.evolving import EvolutionPrompts, fill_in
-from understudy.text.prompts.template import Example, PromptTemplate, load_template, read_examples, with_phrases
+from understudy.text.prompts.template import Example, PromptTemplate, load_template, with_phrases
 from understudy.text.vocabulary.words import kept_phrases
 
 SHIPPED = sorted(
@@ -112,7 +112,7 @@ BAD_PREDICTION = ("3", "{more: b}", "{chat: {block: x}}", "{chat: {block: '{text
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "- a", "document_type: x", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"),
+        *("", "- a", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"),
         *(f"document_type: haiku\nuser: a\nevolution: {block}" for block in BAD_EVOLUTION),
         *(f"document_type: haiku\nuser: a\nprediction: {block}" for block in BAD_PREDICTION),
     ],
@@ -131,48 +131,40 @@ def test_a_template_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
             load_template("news", file=tmp_path / name)
 
 
-def test_example_texts_get_the_phrases_that_they_hold(tmp_path: Path) -> None:
-    path = tmp_path / "examples.txt"
-    path.write_text("Chest pain since Monday, no fever.\n\nNothing known.\r\nA rash; FEVER too.\u2028\n", "utf-8")
-    examples = with_phrases(read_examples(path), ["fever", "chest pain", "rash", "pain"], count=2)
-    assert [example.phrases for example in examples] == [("fever", "chest pain"), ("fever", "rash")]
-    assert examples[0].text == "Chest pain since Monday, no fever."
+EXAMPLES = "examples_are_public: true\nexamples:\n- Chest pain, no fever.\n- Nothing known.\n"
 
 
-def test_examples_in_json_lines_may_bring_their_phrases(tmp_path: Path) -> None:
-    path = tmp_path / "examples.jsonl"
-    path.write_text(
-        '{"text": " A b. ", "phrases": ["zeta"]}\n"Only fever."\n{"text": "C fever"}\n{"text": ""}', "utf-8"
-    )
-    examples = with_phrases(read_examples(path), ["fever"], count=5)
+def test_examples_without_phrases_get_those_that_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(EXAMPLES + "- {text: ' A b. ', phrases: [zeta]}", "utf-8")
+    shown = load_template("news", file=path).examples
+    examples = with_phrases(shown, ["fever", "chest pain", "pain"], count=2)
     assert [(example.text, example.phrases) for example in examples] == [
-        ("A b.", ("zeta",)),
-        *(("Only fever.", ("fever",)), ("C fever", ("fever",))),
+        *(("Chest pain, no fever.", ("fever", "chest pain")), ("A b.", ("zeta",))),
     ]
-
-
-@pytest.mark.parametrize(
-    "text", ["{", '{"phrases": ["a"]}', '{"text": "a", "phrases": "a, b"}', '{"text": "a", "note": "b"}', "3", "[1]"]
-)
-def test_examples_that_are_none_are_one_error(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "examples.jsonl"
-    path.write_text(text, "utf-8")
-    with pytest.raises(ConfigError, match=r"The examples examples.jsonl (cannot be read|are not as they should be)"):
-        read_examples(path)
-
-
-def test_examples_in_one_json_file_are_not_read_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "examples.json"
-    path.write_text('[\n{"text": "Fever."}\n]', "utf-8")
-    with pytest.raises(ConfigError, match=r"examples\.json are one JSON file.*\.jsonl"):
-        read_examples(path)
-
-
-def test_examples_without_a_known_phrase_are_one_error(tmp_path: Path) -> None:
-    (tmp_path / "examples.txt").write_text("Nothing.", "utf-8")
     with pytest.raises(ConfigError, match="hold no text with a phrase of the Release"):
-        with_phrases(read_examples(tmp_path / "examples.txt"), ["fever"], count=3)
-    assert with_phrases([], ["fever"], count=3) == []
+        with_phrases(shown[1:2], ["fever"], count=3)
+
+
+def test_a_file_that_asks_for_nothing_changes_the_template_that_there_is(tmp_path: Path) -> None:
+    path, shipped = tmp_path / "mine.yaml", load_template("clinical note")
+    path.write_text("settings: {label_in_prompt: true, repair: 2, top_p: 0.5}", "utf-8")
+    changed = load_template("clinical note", file=path)
+    assert (changed.settings.label_in_prompt, changed.settings.repair, changed.settings.top_p) == (True, 2, 0.5)
+    assert changed.model_copy(update={"settings": shipped.settings}) == shipped
+    assert changed.sha256 != shipped.sha256
+    path.write_text(EXAMPLES, "utf-8")
+    changed = load_template("clinical note", file=path)
+    assert (changed.user, changed.evolution.random) == (shipped.user, shipped.evolution.random)
+    assert [each.text for each in changed.evolution_examples] == ["Chest pain, no fever.", "Nothing known."]
+    assert [each.text for each in changed.prediction_examples()] == ["Chest pain, no fever.", "Nothing known."]
+
+
+def test_examples_without_phrases_must_be_said_to_be_public(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("examples: [A note.]", "utf-8")
+    with pytest.raises(ConfigError, match="say so with `examples_are_public: true`"):
+        load_template("news", file=path)
 
 
 VALUES = {"label": "sport", "keyword": "a comeback", "style": "briefly", "words": "40", "text": "An [old] {text}."}

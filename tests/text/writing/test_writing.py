@@ -9,7 +9,7 @@ import pytest
 from clinic import FakeChat, prompt_of
 
 from understudy.models.types import ChatRequest, Completion
-from understudy.text.prompts.template import Example, WritingParameters, load_template
+from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
 from understudy.text.vocabulary.words import kept_phrases
 from understudy.text.writing.records import Seed, SyntheticRecord
 from understudy.text.writing.writer import NoText, Writer, rank
@@ -20,8 +20,11 @@ SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 def write(
     chat: FakeChat | None, seeds: Sequence[Seed] = SEEDS, more: dict[str, Any] | None = None, **parameters: Any
 ) -> list[SyntheticRecord]:
-    template = load_template("document")
-    return list(Writer(chat, template, WritingParameters(**parameters), **(more or {})).write(seeds))
+    settings = {name: parameters.pop(name) for name in PromptSettings.model_fields if name in parameters}
+    others = dict(more or {})
+    changed = {"examples": others.pop("examples")} if "examples" in others else {}
+    template = load_template("document").model_copy(update={"settings": PromptSettings(**settings), **changed})
+    return list(Writer(chat, template, WritingParameters(**parameters), **others).write(seeds))
 
 
 def in_turn(*texts: str) -> Callable[[ChatRequest], Completion]:

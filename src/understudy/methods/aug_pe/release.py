@@ -22,8 +22,6 @@ Guarantee:
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -170,9 +168,6 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
     }
-    if writer.examples:
-        shown = json.dumps([example.model_dump(mode="json") for example in writer.examples]).encode()
-        found["examples"] = {"source": "examples of your own", "sha256": hashlib.sha256(shown).hexdigest()}
     if parameters.keywords is not None:
         found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}
     return found

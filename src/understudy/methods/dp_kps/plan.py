@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import CommaSeparated, Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, Parameters, public_file
 from understudy.methods.dp_kps.sequences import GRID, WEIGHT_GRID, structures
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.tables.variables import ALL, NONE
@@ -39,9 +39,9 @@ class SequenceParameters(Parameters):
 
     length: int = Field(6, ge=1, le=100)
     """Terms of the longest sequences (L). A label with fewer terms above the noise has shorter ones."""
-    shortest: int = Field(3, ge=1, le=100)
+    shortest: Ablation[int] = Field(3, ge=1, le=100)
     """Terms of the shortest sequences, if length is not less: lengths are uniform between the two."""
-    contrast: float = Field(1.0, ge=0, le=100)
+    contrast: Ablation[float] = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
 
     gone: ClassVar[GoneOnes] = {
@@ -67,7 +67,7 @@ class ReleaseParameters(Parameters):
 
     noise: NoiseKind = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published."""
-    mode: Literal["independent", "iterative"] = "independent"
+    mode: Ablation[Literal["independent", "iterative"]] = "independent"
     """Whether terms are sampled from a density of terms, or grown against densities of sequences."""
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
@@ -79,11 +79,11 @@ class ReleaseParameters(Parameters):
     """Size of the privatised vocabulary (N). Default: those that stand above the noise, at most 5000."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
-    bandwidth: float = Field(0.0, ge=0, le=1000)
+    bandwidth: Ablation[float] = Field(0.0, ge=0, le=1000)
     """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
-    features: int = Field(2000, ge=1, le=100_000)
+    features: Ablation[int] = Field(2000, ge=1, le=100_000)
     """Random frequencies a sketch (I)."""
-    phrase_columns: CommaSeparated = (ALL,)
+    phrase_columns: Ablation[CommaSeparated] = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
 
     gone: ClassVar[GoneOnes] = {

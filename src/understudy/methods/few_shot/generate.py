@@ -113,12 +113,12 @@ class Prompting:
         shown = [exemplars[number] for number in wanted.exemplars]
         if not shown:
             public = template.prediction_examples(shape, self._columns)
-            shown = [each.text for each in shown_examples(public, label, most=writing.examples_per_prompt)]
+            shown = [each.text for each in shown_examples(public, label, most=template.settings.examples_per_prompt)]
         return ChatRequest(
             template.with_details(prompt.messages(shown), "" if row is None else row.details),
             max_tokens=writing.max_tokens,
             temperature=writing.llm_temperature,
-            top_p=writing.top_p,
+            top_p=template.settings.top_p,
             stop=prompt.stop if self._check is None else (),
             sample=self._writer.seed * _SAMPLES,
         )

@@ -37,8 +37,8 @@ def generate(
     Args:
         knows_rows: the model has learnt texts that begin with the cells of their row.
     """
-    writer = tools.writer.parameters
-    sampling = Sampling(tools.seed, writer.llm_temperature, writer.top_p, writer.max_tokens)
+    writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
+    sampling = Sampling(tools.seed, writing.llm_temperature, top_p, writing.max_tokens)
     texts = Texts(tuned, sampling, _check(release), drop_unfinished=parameters.unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
     rows = tools.writer.rows if knows_rows else None

@@ -1,7 +1,8 @@
-"""A Ray cluster: one that is there, by its address, or one of this machine alone."""
+"""A Ray cluster: the one that Ray's own variable RAY_ADDRESS names, or one of this machine alone."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections import deque
@@ -26,20 +27,17 @@ class RayCluster:
     Ray does a task again whose worker or node dies. What tasks raise never reaches Ray, which would log it.
 
     Args:
-        address: ``HOST:PORT`` of the cluster's head, ``ray://HOST:PORT``, or ``auto``; None begins a local one.
         workers: cores to use; None for all that the cluster has.
-        gpus: that every task asks for.
         scratch: private: where a local cluster puts what does not fit into its shared memory.
 
     Raises:
         EngineError: Ray is not installed, or the cluster cannot be reached.
     """
 
-    def __init__(
-        self, *, address: str | None = None, workers: int | None = None, gpus: float = 0.0, scratch: Path
-    ) -> None:
+    def __init__(self, *, workers: int | None = None, scratch: Path) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        local = address in (None, "local")
+        address = os.environ.get("RAY_ADDRESS") or "local"
+        local = address == "local"
         try:
             import ray
         except ImportError:
@@ -51,7 +49,7 @@ class RayCluster:
         try:
             if local:
                 _ask_for_token()
-            ray.init(address="local" if local else address, log_to_driver=False, logging_level="ERROR", **own)
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
         except Exception as error:
             if local:
                 raise EngineError(
@@ -61,9 +59,11 @@ class RayCluster:
                 ) from None
             raise EngineError(
                 f"No Ray cluster could be reached at {address} ({type(error).__name__}).",
-                "Check the address (--engine-address), and that the cluster's version of Ray and Python is this one's.",
+                "Check the address (RAY_ADDRESS), and that the cluster's version of Ray and Python is this one's.",
             ) from None
-        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        resources = ray.cluster_resources()
+        self.workers = workers or max(1, int(resources.get("CPU", 1)))
+        gpus = min(1.0, math.floor(1e4 * resources.get("GPU", 0.0) / self.workers) / 1e4)  # Ray counts 1/10,000 of one
         self._options = {
             "num_cpus": 1,
             "num_gpus": gpus,
@@ -110,7 +110,7 @@ class RayCluster:
         if not answers:
             raise EngineError(
                 "No machine of the Ray cluster has the cores, or GPUs, that a task asks for.",
-                "Add machines, or ask for fewer GPUs.",
+                "Add machines.",
             )
         if any(answer != answers[0] for answer in answers):
             raise EngineError(

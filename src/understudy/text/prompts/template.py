@@ -12,13 +12,13 @@ from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from understudy.base.errors import ConfigError
-from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
-from understudy.base.parameters import Parameters, public_file
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
+from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.base.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.models.types import Message
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -31,6 +31,25 @@ from understudy.text.prompts.predicting import (
 )
 from understudy.text.vocabulary.words import kept_phrases
 
+ALL = "all"
+
+
+class PromptSettings(Parameters):
+    """How prompts are filled and asked: the ``settings`` of a prompt file."""
+
+    examples_per_prompt: int = Field(3, ge=0, le=50)
+    """How many examples a prompt shows."""
+    prompt_terms: int | None = Field(None, ge=1)
+    """Put only the first phrases of a seed into the prompt (small models drop terms)."""
+    label_in_prompt: bool = False
+    """Name the label in the prompt (the label set must be public)."""
+    prompt_columns: str | tuple[str, ...] = ALL
+    """Columns that a prompt shows of its row: ``all``, ``none``, or names, separated by commas."""
+    repair: int = Field(0, ge=0, le=8)
+    """Times to ask again for a text with the phrases that are missing."""
+    top_p: float = Field(0.95, gt=0, le=1)
+    """Nucleus sampling of the language model."""
+
 
 class WritingParameters(Parameters):
     """How a language model turns seeds into texts."""
@@ -39,28 +58,23 @@ class WritingParameters(Parameters):
     """What is to be written: picks the prompt template of that name, or fills the general one."""
     prompt: str | None = public_file(None)
     """A prompt template file of your own (YAML)."""
-    examples: str | None = public_file(None)
-    """Public example texts for the prompt: a file with one text per line, or JSONL with ``text`` and ``phrases``."""
-    examples_are_public: bool = False
-    """Your word that the example texts do not come from the private data."""
-    examples_per_prompt: int = Field(3, ge=0, le=50)
-    """How many examples a prompt shows."""
-    prompt_terms: int | None = Field(None, ge=1)
-    """Put only the first phrases of a seed into the prompt (small models drop terms)."""
-    label_in_prompt: bool = False
-    """Name the label in the prompt (the label set must be public)."""
     samples: int = Field(1, ge=1, le=64)
     """Answers to each prompt, of which the one with most phrases is kept."""
-    repair: int = Field(0, ge=0, le=8)
-    """Times to ask again for a text with the phrases that are missing."""
     llm_temperature: float = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
-    top_p: float = Field(0.95, gt=0, le=1)
-    """Nucleus sampling of the language model."""
     max_tokens: int = Field(160, ge=1, le=1_000_000)
     """Longest answer in tokens."""
     json_schema: str | None = public_file(None)
     """A JSON schema file: every text is a JSON object that fits it (methods that prompt with phrases)."""
+
+    gone: ClassVar[GoneOnes] = {
+        "examples": Gone(None, "`examples` are part of the prompt file (--prompt; docs/prompts.md)"),
+        "examples_are_public": Gone(False, "`examples_are_public` is part of the prompt file (--prompt)", free=True),
+        **{
+            name: Gone(field.default, f"`{name}` is one of the `settings` of the prompt file (--prompt)")
+            for name, field in PromptSettings.model_fields.items()
+        },
+    }
 
 
 GENERAL = "general"
@@ -70,7 +84,7 @@ _FORM = "See docs/prompts.md for its form."
 class Example(Parameters):
     """A public text and phrases that it holds."""
 
-    phrases: tuple[str, ...]
+    phrases: tuple[str, ...] = ()
     text: str
 
 
@@ -103,11 +117,29 @@ class PromptTemplate(Parameters):
         "Answer with the text only.\n\n{text}"
     )
     stop: tuple[str, ...] = ()
+    settings: PromptSettings = PromptSettings()
+    examples_are_public: bool = False
     examples: tuple[Example, ...] = Field(default=())
     rows: tuple[PartsExample, ...] = Field(default=())
     dialogues: tuple[PartsExample, ...] = Field(default=())
     evolution: EvolutionPrompts = EvolutionPrompts()
     prediction: PredictionPrompts = PredictionPrompts()
+
+    @field_validator("examples", mode="before")
+    @classmethod
+    def _texts_alone(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"text": each} if isinstance(each, str) else each for each in value]
+
+    @model_validator(mode="after")
+    def _public_examples(self) -> Self:
+        if not self.examples_are_public and not all("phrases" in each.model_fields_set for each in self.examples):
+            raise ValueError(
+                "examples without phrases must not come from the private data: if they are public, say so with "
+                "`examples_are_public: true`"
+            )
+        return self
 
     def messages(
         self,
@@ -147,7 +179,9 @@ class PromptTemplate(Parameters):
     @property
     def evolution_examples(self) -> tuple[EvolutionExample, ...]:
         """Texts to show in prompts that make texts evolve: those made for it, else the others."""
-        return self.evolution.examples or as_evolution_examples(self.examples)
+        return self.evolution.examples or tuple(
+            EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in self.examples
+        )
 
     def evolution_messages(
         self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
@@ -212,7 +246,10 @@ class PromptTemplate(Parameters):
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
         general |= {
             name
-            for name in ("details", "as_json", "as_fields", "as_dialogue", "as_acts", "as_calls", "rows", "dialogues")
+            for name in (
+                *("details", "as_json", "as_fields", "as_dialogue", "as_acts", "as_calls", "rows", "dialogues"),
+                *("settings", "examples_are_public"),
+            )
             if getattr(self, name) == type(self).model_fields[name].default
         }
         return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
@@ -229,19 +266,15 @@ class PromptTemplate(Parameters):
         return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
 
 
-def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample, ...]:
-    """Example texts for prompts that make texts evolve: about their first phrase."""
-    return tuple(EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in examples)
-
-
 def load_template(document_type: str, *, file: str | Path | None = None, general: bool = False) -> PromptTemplate:
     """The template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
 
-    Case does not count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be
-    read or is no template.
+    A file that asks for nothing itself (no ``user``) changes the template that there would be without it. Case does not
+    count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be read or is no
+    template.
     """
     if file is not None:
-        return _read_template(Path(file))
+        return _read_template(Path(file), document_type, general=general)
     wanted = _normal(document_type)
     shipped = () if general else resources.files(__package__).joinpath("templates").iterdir()
     for name in sorted(path.name for path in shipped if path.name.endswith(".yaml")):
@@ -260,11 +293,20 @@ def _normal(document_type: str) -> str:
     return " ".join(re.split(r"[\s_-]+", document_type.lower())).strip()
 
 
-def _read_template(path: Path) -> PromptTemplate:
+def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTemplate:
     try:
         fields = _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
     except (UnreadableText, UnicodeDecodeError) as error:
         raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
+    if "user" not in fields:
+        named = fields.get("document_type", document_type)
+        base = load_template(named if isinstance(named, str) else document_type, general=general)
+        others = base.model_dump(exclude_unset=True)
+        if "examples" in fields:  # they are shown in place of all others
+            others = {name: each for name, each in others.items() if name not in ("rows", "dialogues")}
+            for block in {"evolution", "prediction"} & others.keys():
+                others[block] = {n: each for n, each in others[block].items() if n not in ("examples", "records")}
+        fields = {**others, **fields}
     try:
         return PromptTemplate(**fields)
     except (ConfigError, TypeError) as error:
@@ -287,31 +329,7 @@ class Prompts:
 
     parameters: WritingParameters
     template: PromptTemplate  # asks for texts of the form
-    examples: Sequence[Example] = ()  # of the user's own; without them the template's are shown
     form: TextForm = PLAIN
-
-
-def read_examples(file: str | Path) -> list[Example]:
-    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list."""
-    path = Path(file)
-    if path.suffix == ".json":
-        raise ConfigError(
-            f"The examples {path.name} are one JSON file, which would be read as texts line by line.",
-            "Give one text per line (.txt), or one JSON object per line (.jsonl).",
-        )
-    try:
-        lines = [line for line in read_lines(path) if line.strip()]
-        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
-    except (ValueError, RecursionError, UnreadableText) as error:
-        raise cannot_read(f"The examples {path.name}", error, "Give a UTF-8 text or JSONL file.") from None
-    fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
-    try:
-        return [Example(**each) for each in fields]
-    except ConfigError as error:
-        raise ConfigError(
-            f"The examples {path.name} are not as they should be ({error.problem.rstrip('.')}).",
-            "Give JSONL lines with `text` and, if you like, `phrases`, a list.",
-        ) from None
 
 
 def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
@@ -326,7 +344,7 @@ def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: in
     useful = [example for example in made if example.text and example.phrases]
     if examples and not useful:
         raise ConfigError(
-            "The examples hold no text with a phrase of the Release.", "Give JSONL lines with `text` and `phrases`."
+            "The examples hold no text with a phrase of the Release.", "Give each its `phrases` in the prompt file."
         )
     return useful
 

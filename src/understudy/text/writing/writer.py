@@ -16,7 +16,7 @@ from pathlib import PurePath
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
-from understudy.text.prompts.template import Example, PromptTemplate, WritingParameters
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 from understudy.text.writing.records import Row, Rows, Seed, SyntheticRecord, Value
 
@@ -32,7 +32,6 @@ class Writer:
     template: PromptTemplate
     parameters: WritingParameters
     labels: Sequence[str] = ()  # the label set as strings, for prompts that name the label
-    examples: Sequence[Example] = ()  # public; the template's own if there are none
     seed: int = 0  # another one asks for other answers
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
@@ -58,7 +57,7 @@ class Writer:
         asker.require_text()
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
-        asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
+        asked = [seed.phrases[: self.template.settings.prompt_terms] for seed in seeds]
         rows = [self._row(seed) for seed in seeds]
         prompts = [
             self._messages(phrases, seed, first + index, row)
@@ -78,7 +77,7 @@ class Writer:
                 tries[index] += 1
             self._replace(asker, best, asked, rows, {index: self._request(prompts[index]) for index in blank})
             blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
-        for _ in range(self.parameters.repair):
+        for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
                 index: self._request(self.template.repair_messages(best[index].text, lacking, asked[index]))
@@ -100,19 +99,20 @@ class Writer:
 
     def longest_prompts(self, terms: Sequence[str], *, count: int) -> Iterator[tuple[Message, ...]]:
         """For each label what asks for the ``count`` longest terms, with the longest examples."""
-        phrases = tuple(sorted(terms, key=len, reverse=True)[:count])[: self.parameters.prompt_terms]
-        known = self.examples or self.template.examples
-        writer = replace(self, examples=sorted(known, key=lambda each: len(each.text), reverse=True))
+        phrases = tuple(sorted(terms, key=len, reverse=True)[:count])[: self.template.settings.prompt_terms]
+        known = self.template.examples
+        examples = tuple(sorted(known, key=lambda each: len(each.text), reverse=True))
+        writer = replace(self, template=self.template.model_copy(update={"examples": examples}))
         return (writer._messages(phrases, Seed(phrases, label), 0, None) for label in range(len(self.labels) or 1))
 
     def _row(self, seed: Seed) -> Row | None:
         return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
 
     def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
-        shown = list(self.examples or self.template.examples)
-        count = min(self.parameters.examples_per_prompt, len(shown))
+        shown = list(self.template.examples)
+        count = min(self.template.settings.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
-        label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
+        label = self.labels[seed.label] if self.template.settings.label_in_prompt and self.labels else None
         details = "" if row is None else row.details
         schema = (self.form and self.form.schema) or ""
         if self.form is not None:
@@ -125,7 +125,7 @@ class Writer:
             messages,
             max_tokens=self.parameters.max_tokens,
             temperature=self.parameters.llm_temperature,
-            top_p=self.parameters.top_p,
+            top_p=self.template.settings.top_p,
             stop=() if self.form else self.template.stop,
             schema=None if self.form is None else self.form.schema,
             sample=self.seed * 1_000_000,

@@ -13,7 +13,7 @@ import pytest
 from understudy.base.errors import ConfigError
 from understudy.corpus.corpus import RowCheck
 from understudy.corpus.schema import Schema
-from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, read_records
+from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck
 
 COLUMNS = ("title", "year")
 CHECK = RecordCheck(COLUMNS)
@@ -183,17 +183,6 @@ def test_without_the_extra_the_cure_names_it(tmp_path: Path, monkeypatch: pytest
     assert CHECK('{"title": "", "year": 1}') == '{"title": "", "year": 1}'
     with pytest.raises(ConfigError, match=r"understudy\[local\]"):
         schema(tmp_path, SCHEMA)
-
-
-def test_public_example_records_come_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "shots.jsonl"
-    path.write_text('{"year": 1954, "title": "Rain"}\n\n{"title": "B\u2028", "year": null}\n', "utf-8")
-    assert read_records(path, CHECK) == ('{"title": "Rain", "year": 1954}', '{"title": "B\u2028", "year": null}')
-    path.write_text('{"title": "Rain"}', "utf-8")
-    with pytest.raises(ConfigError, match=r"shots.jsonl hold a line that is no record \(columns\)"):
-        read_records(path, CHECK)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_records(tmp_path / "none.jsonl", CHECK)
 
 
 def test_a_schema_of_draft_3_whose_required_is_no_list_requires_no_column(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.evolving import EvolutionPrompts
-from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
+from understudy.text.prompts.template import PromptSettings, PromptTemplate, WritingParameters, load_template
 from understudy.text.writing.writer import Writer
 
 FAILED = Completion("", "failed", error="no answer")
@@ -52,9 +52,10 @@ def make_api(
     writer: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> TextAPI:
-    made = Writer(
-        chat, template or load_template("note"), WritingParameters(**(writing or {})), labels=labels, **(writer or {})
-    )
+    writing, writer = dict(writing or {}), dict(writer or {})
+    settings = PromptSettings(**{name: writing.pop(name) for name in PromptSettings.model_fields if name in writing})
+    template = (template or load_template("note")).model_copy(update={"settings": settings})
+    made = Writer(chat, template, WritingParameters(**writing), labels=labels, **writer)
     return TextAPI(made, EvolutionParameters(**parameters), keywords or [()] * max(1, len(labels)))
 
 

@@ -9,7 +9,8 @@ from scripted import EMPTY, FAILED, ScriptedChat, make_api, template_of, with_se
 from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.models.types import Completion
-from understudy.text.prompts.template import Example
+from understudy.text.prompts.evolving import EvolutionPrompts
+from understudy.text.prompts.template import Example, load_template
 
 TEXT = "The soup was cold, and nobody's waiter came."
 NO_LABELS = np.zeros(1, dtype=np.int32)
@@ -122,13 +123,14 @@ def test_without_labels_no_prompt_names_one() -> None:
 
 def test_examples_of_the_user_replace_the_templates_and_take_turns() -> None:
     chat = ScriptedChat()
-    examples = [Example(phrases=(f"key{n}",), text=f"Own {n}.") for n in range(3)]
-    api = make_api(chat, writing={"examples_per_prompt": 2}, writer={"examples": examples})
+    examples = tuple(Example(phrases=(f"key{n}",), text=f"Own {n}.") for n in range(3))
+    own = load_template("note").model_copy(update={"examples": examples, "evolution": EvolutionPrompts()})
+    api = make_api(chat, template=own, writing={"examples_per_prompt": 2})
     api.random([2, 0], stage=0)
     shown = [[message.content for message in request.messages if message.role == "assistant"] for request in chat.asked]
     assert shown == [["Own 0.", "Own 1."], ["Own 2.", "Own 0."]]
     assert "key0" in chat.asked[0].messages[1].content
-    other = make_api(chat := ScriptedChat(), writing={"examples_per_prompt": 0}, writer={"examples": examples})
+    other = make_api(chat := ScriptedChat(), template=own, writing={"examples_per_prompt": 0})
     other.random([1, 0], stage=0)
     assert [message.role for message in chat.asked[0].messages] == ["system", "user"]
 

@@ -249,7 +249,7 @@ def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
     assert calls("dp-kps gaussian", guide=False) == (30, 30)
     assert calls("dp-kps gaussian") == (30, 90)
     assert calls("dp-kps gaussian", guide_candidates=7) == (30, 210)
-    assert calls("dp-kps gaussian", ignore_guide=True) == (30, 30)
+    assert calls("dp-kps gaussian", guide_candidates=0) == (30, 30)
     assert calls("dp-kps gaussian", llm="none") == (30, 0)
 
 

@@ -66,20 +66,14 @@ def test_most_typical_texts_are_not_all_that_is_said() -> None:
 def test_counts_are_respected_and_no_text_is_chosen_twice() -> None:
     spoken = [number % 3 for number in range(60)]
     labels = np.random.default_rng(4).integers(3, size=60)
-    for moves in (False, True):
-        for counts in ([5, 5, 5], [1, 0, 9], [0, 0, 0], [20, 3, 2]):
-            choice = choose(GUIDE, made(spoken), labels, counts, moves=moves)
-            there = np.bincount(labels, minlength=3)
-            assert all(
-                len(each) >= min(pair) for each, *pair in zip(choice.chosen, counts, there.tolist(), strict=True)
-            )
-            assert all(len(each) <= count for each, count in zip(choice.chosen, counts, strict=True))
-            every = np.concatenate(choice.chosen)
-            assert len(set(every.tolist())) == len(every)
-            moved = sum(int((labels[each] != label).sum()) for label, each in enumerate(choice.chosen))
-            assert choice.moved == moved
-            assert moves or moved == 0
-            assert choice.confirmed == sum(spoken[text] == label for text, label in enumerate(labels))
+    there = np.bincount(labels, minlength=3).tolist()
+    for counts in ([5, 5, 5], [1, 0, 9], [0, 0, 0], [20, 3, 2]):
+        choice = choose(GUIDE, made(spoken), labels, counts)
+        assert [len(each) for each in choice.chosen] == [min(pair) for pair in zip(counts, there, strict=True)]
+        every = np.concatenate(choice.chosen)
+        assert len(set(every.tolist())) == len(every)
+        assert all((labels[each] == label).all() for label, each in enumerate(choice.chosen))
+        assert choice.confirmed == sum(spoken[text] == label for text, label in enumerate(labels))
 
 
 def test_texts_that_speak_for_another_label_are_left_out_while_others_are_there() -> None:
@@ -92,34 +86,16 @@ def test_texts_that_speak_for_another_label_are_left_out_while_others_are_there(
     assert chosen(choose(GUIDE, vectors, labels, [4, 2, 1])) == [sorted([0, 2, 4, fourth]), [5, 6], [7]]
 
 
-def test_texts_move_to_the_label_that_they_speak_for_where_it_lacks_its_own() -> None:
-    spoken = [0, 1, 1, 2, 1, 1, 1, 2]
-    labels = np.array([0, 0, 0, 0, 1, 1, 1, 2])
-    choice = choose(GUIDE, made(spoken), labels, [1, 5, 1], moves=True)
-    assert chosen(choice) == [[0], [1, 2, 4, 5, 6], [7]]
-    assert choice.moved == 2
-    assert chosen(choose(GUIDE, made(spoken), labels, [1, 3, 1], moves=True)) == [[0], [4, 5, 6], [7]], "it has enough"
-
-
-def test_a_label_gives_away_no_text_that_it_needs_itself() -> None:
-    spoken, labels = [2, 2, 0, 0], np.array([0, 0, 1, 1])
-    choice = choose(GUIDE, made(spoken), labels, [2, 2, 0], moves=True)
-    assert chosen(choice) == [[0, 1], [2, 3], []]
-    assert chosen(choose(GUIDE, made(spoken), labels, [2, 1, 0], moves=True))[0][1] in (2, 3)
-
-
-@pytest.mark.parametrize("moves", [False, True])
-def test_fewer_texts_than_wanted_are_all_chosen(moves: bool) -> None:
+def test_fewer_texts_than_wanted_are_all_chosen() -> None:
     labels = np.array([0, 1, 1, 2])
-    assert chosen(choose(GUIDE, made([0, 2, 1, 2]), labels, [9, 9, 9], moves=moves)) == [[0], [1, 2], [3]]
+    assert chosen(choose(GUIDE, made([0, 2, 1, 2]), labels, [9, 9, 9])) == [[0], [1, 2], [3]]
 
 
 @pytest.mark.parametrize("counts", [[3, 3, 3], [0, 0, 0]])
-@pytest.mark.parametrize("moves", [False, True])
-def test_of_no_texts_none_are_chosen(counts: list[int], moves: bool) -> None:
-    choice = choose(GUIDE, unit(0, 0), np.empty(0, dtype=np.int64), counts, moves=moves)
+def test_of_no_texts_none_are_chosen(counts: list[int]) -> None:
+    choice = choose(GUIDE, unit(0, 0), np.empty(0, dtype=np.int64), counts)
     assert chosen(choice) == [[], [], []]
-    assert (choice.confirmed, choice.moved) == (0, 0)
+    assert choice.confirmed == 0
 
 
 def test_what_tells_labels_apart_is_said_more_often_than_by_chance() -> None:

@@ -17,7 +17,7 @@ from understudy.methods.shared.decoding.structured import JSONSchema, RecordChec
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.types import Message
-from understudy.text.prompts.predicting import PredictionExample, PredictionPrompt, Shape
+from understudy.text.prompts.predicting import PredictionPrompt, Shape
 from understudy.text.prompts.template import Prompts
 from understudy.text.writing.writer import public_name
 
@@ -271,7 +271,6 @@ def build_prompts(
             "Name all of its columns with --record-columns, or change the schema.",
         )
     shape: Shape = "json" if record_columns else "text"
-    examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
     row_tokens = _most_row_tokens(columns, model) if columns else 0
     made = []
     for label in label_names or [""]:
@@ -281,8 +280,7 @@ def build_prompts(
             shape=shape,
             columns=record_columns,
             schema="" if schema is None else schema.text,
-            examples=examples,
-            most_examples=prompts.parameters.examples_per_prompt,
+            most_examples=prompts.template.settings.examples_per_prompt,
         )
         tokens = prompt_tokens(prompt, model)
         fitting = tokens.most_fitting(model.window, new_tokens=row_tokens + prompts.parameters.max_tokens + 1)

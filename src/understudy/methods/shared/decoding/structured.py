@@ -17,7 +17,7 @@ from textwrap import shorten
 from typing import Any
 
 from understudy.base.errors import ConfigError
-from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.transcript import TextForm
 from understudy.base.untrusted import depth_within, members
 
@@ -161,27 +161,6 @@ def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
         return schema.get("minimum", 1)
     plain: dict[Any, Any] = {"boolean": False, "array": [], "null": None}
     return plain[kind] if isinstance(kind, str) and kind in plain else {}
-
-
-def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
-    """Public example records of a JSONL file, as the corpus writes them.
-
-    Raises ConfigError: the file cannot be read, or a line is no such record.
-    """
-    path = Path(file)
-    try:
-        lines = [line for line in read_lines(path) if line.strip()]
-    except UnreadableText as error:
-        raise ConfigError(f"The examples {path.name} cannot be read ({error}).", "Give a UTF-8 JSONL file.") from None
-    as_json = RecordCheck(check.columns, check.schema)
-    found = [as_json(line) for line in lines]
-    wrong = next((fault for fault in found if isinstance(fault, Fault)), None)
-    if wrong is not None:
-        raise ConfigError(
-            f"The examples {path.name} hold a line that is no record ({wrong}).",
-            f"Give a JSON object a line, with the keys {', '.join(check.columns)}.",
-        )
-    return tuple(str(record) for record in found)
 
 
 def _parse(text: str) -> dict[str, Any] | Fault:

@@ -106,7 +106,8 @@ def build_instructions(
 
     What was tuned knows the form of the texts and ends them by itself, so that blank lines in them may stay.
     """
-    plain = replace(prompts, parameters=prompts.parameters.model_copy(update={"examples_per_prompt": 0}))
+    settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
+    plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
     asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
     labels = tuple(replace(each, prompt=replace(each.prompt, stop=())) for each in asked.labels)
     return replace(asked, labels=labels)

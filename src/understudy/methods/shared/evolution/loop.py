@@ -337,7 +337,7 @@ def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticReco
 def estimate_calls(
     parameters: EvolvingParameters,
     counts: Sequence[int],
-    writing: WritingParameters,
+    writing: WritingParameters,  # noqa: ARG001
     template: PromptTemplate,
     *,
     sizes: Sequence[Sequence[int]] | None = None,
@@ -349,7 +349,7 @@ def estimate_calls(
     prompts = template.evolution
     text = "words " * ((parameters.min_words + parameters.max_words) // 2)
     wish = {"label": "label", "style": (prompts.styles or ("",))[0], "words": "00", "text": text}
-    examples = template.evolution_examples[: writing.examples_per_prompt]
+    examples = template.evolution_examples[: template.settings.examples_per_prompt]
     turns = [({**wish, "text": each.text}, each.text) for each in examples]
     patterns = prompts.fill if parameters.blank_probability_at(0) > 0 else prompts.rephrase
     messages = template.evolution_messages(patterns[0], wish, turns=turns)

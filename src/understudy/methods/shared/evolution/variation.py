@@ -19,7 +19,6 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
-from understudy.text.prompts.template import as_evolution_examples
 from understudy.text.writing.writer import Asker, NoText, Writer, tidy
 
 BLANK = "_"
@@ -175,8 +174,8 @@ class TextAPI:
 
     def _shown(self, index: int) -> list[EvolutionExample]:
         """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
-        known = as_evolution_examples(self.writer.examples) or self.writer.template.evolution_examples
-        count = min(self.writer.parameters.examples_per_prompt, len(known))
+        known = self.writer.template.evolution_examples
+        count = min(self.writer.template.settings.examples_per_prompt, len(known))
         return [known[(index * count + offset) % len(known)] for offset in range(count)]
 
     def _ask(
@@ -191,7 +190,7 @@ class TextAPI:
             (),
             max_tokens=writing.max_tokens,
             temperature=writing.llm_temperature,
-            top_p=writing.top_p,
+            top_p=self.writer.template.settings.top_p,
             stop=self.writer.template.stop,
             sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
         )
@@ -228,8 +227,8 @@ def longest_prompts(
 ) -> Iterator[tuple[Message, ...]]:
     """The longest for each label and its keywords (none given: the public ones); varied are texts as long as asked."""
     writing, template = writer.parameters, writer.template
-    known = as_evolution_examples(writer.examples) or template.evolution_examples
-    shown = sorted(known, key=lambda each: len(each.text), reverse=True)[: writing.examples_per_prompt]
+    known = sorted(template.evolution_examples, key=lambda each: len(each.text), reverse=True)
+    shown = known[: template.settings.examples_per_prompt]
     turns = [({**_about(each, each.text), "text": each.text}, each.text) for each in shown]
     wish = {"style": max(template.evolution.styles, key=len, default=""), "words": str(parameters.max_words)}
     wish["text"] = " ".join([BLANK] * min(parameters.max_words, writing.max_tokens))

@@ -156,12 +156,9 @@ class Choice:
 
     chosen: tuple[NDArray[np.int64], ...]
     confirmed: int  # texts that match the label that they were made for
-    moved: int  # chosen texts that were made for another label
 
 
-def choose(
-    guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int], *, moves: bool = False
-) -> Choice:
+def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int]) -> Choice:
     """``counts[label]`` of the texts for each label: those that match it, spread as the label's texts are.
 
     Herding (Chen, Welling and Smola 2010): texts are taken one by one, each the one that brings the sum of those taken
@@ -169,8 +166,7 @@ def choose(
     most typical texts alone would all say the same.
 
     Texts that match another label are left out, as long as others are there: then those whose margin is the
-    largest fill up. With ``moves``, texts of other labels that match this one, and that these labels can spare,
-    come before these.
+    largest fill up.
 
     Without labels the mean of the chosen texts follows that of the private ones, and of the candidates the more typical
     ones are chosen among, twice as many as are wanted.
@@ -182,46 +178,20 @@ def choose(
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]
-        return Choice((typical[herd(vectors[typical], guide.centre, counts[0])],), len(vectors), 0)
+        return Choice((typical[herd(vectors[typical], guide.centre, counts[0])],), len(vectors))
     margins = guide.margins(vectors, labels)
     confirmed = margins > 0
     middle = np.zeros(vectors.shape[1]) if not len(vectors) else vectors.mean(axis=0, dtype=np.float64)
-    taken = np.zeros(len(vectors), dtype=np.bool_)
     chosen: list[NDArray[np.int64]] = []
     for label, count in enumerate(counts):
-        mine = np.flatnonzero((labels == label) & ~taken)
+        mine = np.flatnonzero(labels == label)
         pool = mine[confirmed[mine]]
-        if moves and len(pool) < count:
-            pool = np.concatenate([pool, _guests(guide, vectors, labels, counts, taken, label)])[:count]
         if len(pool) < count:
             others = mine[~confirmed[mine]]
             pool = np.concatenate([pool, others[np.argsort(-margins[others], kind="stable")][: count - len(pool)]])
         target = middle + CONTRAST * (guide.means[label] - guide.centre)
         chosen.append(pool[herd(vectors[pool], target, count)])
-        taken[chosen[-1]] = True
-    moved = sum(int((labels[each] != label).sum()) for label, each in enumerate(chosen))
-    return Choice(tuple(chosen), int(confirmed.sum()), moved)
-
-
-def _guests(
-    guide: Guide,
-    vectors: Vectors,
-    labels: NDArray[np.int64],
-    counts: Sequence[int],
-    taken: NDArray[np.bool_],
-    label: int,
-) -> NDArray[np.int64]:
-    """Texts of other labels that match this one, best first: as many of each as its own label can spare."""
-    leads = guide.margins(vectors, np.full(len(vectors), label))
-    found = [np.empty(0, dtype=np.int64)]
-    for other, count in enumerate(counts):
-        mine = (labels == other) & ~taken
-        spare = int(mine.sum()) - (count if other > label else 0)
-        guests = np.flatnonzero(mine & (leads > 0))
-        if other != label and spare > 0:
-            found.append(guests[np.argsort(-leads[guests], kind="stable")][:spare])
-    guests = np.concatenate(found)
-    return guests[np.argsort(-leads[guests], kind="stable")]
+    return Choice(tuple(chosen), int(confirmed.sum()))
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -125,10 +125,11 @@ class GuideParameters(Parameters):
 class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
 
-    guide_candidates: int | None = Field(None, ge=1, le=1000)
-    """Texts made for each one that is kept; the guide chooses among them. Default: 3, and 1 where phrases stand for
-    texts, which are chosen by themselves."""
-    guide_moves: bool = False
-    """Texts that match another label may be moved to it, where it lacks texts of its own."""
-    ignore_guide: bool = False
-    """Make texts as if the Release had no guide."""
+    guide_candidates: int | None = Field(None, ge=0, le=1000)
+    """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
+    1 where phrases stand for texts, which are chosen by themselves."""
+
+    gone: ClassVar[GoneOnes] = {
+        "guide_moves": Gone(False, "texts stay with the label that they were made for"),
+        "ignore_guide": Gone(False, "guide_candidates 0 makes texts as if the Release had no guide"),
+    }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.base.columns import Column, Span
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
 from understudy.release import Release
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
@@ -30,7 +30,7 @@ COLUMNS_SHARE = 0.3
 class TablesParameters(Parameters):
     """The typed columns beside the text (--columns): released as noisy marginals."""
 
-    column_pairs: str = SELECTED
+    column_pairs: Ablation[str] = SELECTED
     """Pairs of columns whose joint histograms are measured: ``selected`` (those of which more is to be learnt than
     their noise costs, selected under privacy), ``tree`` (as few of them as connect all columns), ``all``, ``none``, or
     ``A*B,B*C``, which is public."""
@@ -43,8 +43,6 @@ class RowsParameters(Parameters):
 
     where: str | dict[str, Any] | None = None
     """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
-    prompt_columns: str | tuple[str, ...] = ALL
-    """Columns that a prompt shows of its row: ``all``, ``none``, or names, separated by commas."""
 
 
 Pair = tuple[int, int]
