@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 import understudy.models.catalog as catalog
+from benchmarks.corpora import prompt_file
 from benchmarks.sets import DATA, VOCABULARIES, embed, embedder
 from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
@@ -34,7 +35,7 @@ DELTA = "1e-6"
 PRIOR, POSTERIOR = "1e-4", "1e-3"
 WORDS: dict[str, Any] = {"min_words": 20, "max_words": 45}
 WRITING: dict[str, Any] = {"llm_temperature": 0.8, "max_tokens": 80}
-PHRASES: dict[str, Any] = {"llm_temperature": 0.6, "max_tokens": 80, "label_in_prompt": True, "length": 4}
+PHRASES: dict[str, Any] = {"llm_temperature": 0.6, "max_tokens": 80, "length": 4}
 EVOLUTION: dict[str, Any] = {"rounds": 2, "variations": 3, "blank_probability": 0, **WORDS}
 
 
@@ -246,6 +247,7 @@ def with_llm(epsilon: int, *, guide: bool = False) -> Callable[[Place, int], Non
         row = f"dp-kps-llm-e{epsilon}{'-guided' if guide else ''}"
         options = {"document_type": place.size.document_type, "records_per_label": place.size.written}
         options |= {"samples": 1, "guide_candidates": 2} if guide else {"samples": 2}
+        options["prompt"] = prompt_file(place.out / f"{place.name}-label.yaml", label_in_prompt=True)
         again(epsilon, row, guide=guide, llm="builtin", **options, **PHRASES)(place, repetition)
 
     return make

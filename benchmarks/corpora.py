@@ -6,6 +6,7 @@ shifted from label to label, so that labels differ.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cache
@@ -110,3 +111,11 @@ class HashChat:
             source = np.random.default_rng(int(request.key(self.model_id)[:12], 16))
             chosen = [words[number] for number in source.integers(0, 5_000, 30)]
             yield index, Completion(" ".join(chosen), "stop", 30, 30)
+
+
+def prompt_file(path: Path, examples: Sequence[str] | None = None, **settings: object) -> str:
+    """A prompt file that changes these settings of the shipped template, or its examples."""
+    shown = {} if examples is None else {"examples": list(examples), "examples_are_public": True}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**shown, "settings": settings}), "utf-8")
+    return str(path)

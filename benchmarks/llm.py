@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import understudy as us
+from benchmarks.corpora import prompt_file
 from benchmarks.sets import CACHE, VOCABULARIES, load_set
 from benchmarks.utility import texts_accuracy
 from understudy.ledger import Ledger
@@ -54,7 +55,7 @@ def main() -> None:
                 samples=arguments.samples,
                 llm_temperature=0.6,
                 max_tokens=80,
-                examples_per_prompt=4,
+                prompt=prompt_file(Path(folder) / "prompt.yaml", examples_per_prompt=4),
             )
         kept = sum(len(record.provenance["kept"]) for record in result.records)
         asked = sum(len(record.provenance["phrases"]) for record in result.records)

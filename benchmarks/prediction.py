@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 import understudy as us
 import understudy.models.catalog as catalog
+from benchmarks.corpora import prompt_file
 from benchmarks.sets import CACHE, DATA
 from benchmarks.textquality import known_pairs, known_words, nearness, right_label
 from understudy.ledger import Ledger
@@ -287,9 +288,8 @@ def _shots(configuration: Configuration, folder: Path) -> dict[str, Any]:
     template = load_template(configuration.document_type)
     shape = "json" if configuration.columns else "text"
     texts = [each.text for each in template.prediction_examples(shape, configuration.columns)]
-    file = folder / "shots.jsonl"
-    file.write_text("".join(json.dumps({"text": text, "phrases": []}) + "\n" for text in texts))
-    return {"examples": str(file), "examples_are_public": True, "examples_per_prompt": configuration.shots}
+    shown = None if configuration.columns else texts
+    return {"prompt": prompt_file(folder / "prompt.yaml", shown, examples_per_prompt=configuration.shots)}
 
 
 def run(configuration: Configuration) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks import tables_sets
+from benchmarks.corpora import prompt_file
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables import apart, learned, show
@@ -143,16 +144,17 @@ def run(method: us.Method, *, label: str = AREA, each: int | None = None, **opti
     return make
 
 
-def phrases(source: str = "dp-kps-none", **options: Any) -> Callable[[Path], None]:
-    """Texts of the language model from four phrases each, of the Release of another row."""
+def phrases(source: str = "dp-kps-none", columns: str = "all", **options: Any) -> Callable[[Path], None]:
+    """Texts of the language model from four phrases each, of the Release of another row; ``columns`` in prompts."""
 
     def make(folder: Path) -> None:
+        settings = {"label_in_prompt": True, "prompt_columns": columns}
         us.generate(
             folder.parent / source / "release" / "dp-kps.release",
             llm="builtin",
             records=RECORDS,
             document_type=KIND,
-            label_in_prompt=True,
+            prompt=prompt_file(folder / "prompt.yaml", **settings),
             length=4,
             output=str(folder),
             **WRITING,
@@ -182,11 +184,11 @@ ROWS: dict[str, Callable[[Path], None]] = {
     "dp-kps-none": run(us.DPKPS(), llm="none", records=RECORDS),
     "dp-kps-none-crossed": run(us.DPKPS(), label="service*priority", llm="none", records=RECORDS),
     "dp-kps-rows": phrases(),
-    "dp-kps-few": phrases(prompt_columns=f"{SERVICE},priority"),
-    "dp-kps-no-rows": phrases(prompt_columns="none"),
+    "dp-kps-few": phrases(columns=f"{SERVICE},priority"),
+    "dp-kps-no-rows": phrases(columns="none"),
     "dp-kps-best-of-4": phrases(samples=4),
-    "dp-kps-few-best-of-4": phrases(prompt_columns=f"{SERVICE},priority", samples=4),
-    "dp-kps-no-rows-best-of-4": phrases(prompt_columns="none", samples=4),
+    "dp-kps-few-best-of-4": phrases(columns=f"{SERVICE},priority", samples=4),
+    "dp-kps-no-rows-best-of-4": phrases(columns="none", samples=4),
     "dp-kps-crossed": phrases("dp-kps-none-crossed"),
     "private-prediction": run(
         us.PrivatePrediction(

@@ -46,7 +46,6 @@ from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
-from understudy.run.settings import RUN_GROUPS
 from understudy.text.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
@@ -230,10 +229,10 @@ def shown(default: Any) -> str:
     return "false" if default is False else f"`{default}`"
 
 
-def test_the_configuration_page_lists_every_parameter_with_its_default() -> None:
-    rows = table_rows("configuration.md", "Every parameter")
-    fields = {name: field for group in RUN_GROUPS for name, field in group.model_fields.items()}
-    assert rows == {name: shown(field.get_default()) for name, field in fields.items()}
+def test_what_is_made_of_the_descriptions_of_parameters_is_current() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "described.py"))
+    assert made["PAGE"].read_text("utf-8") == made["page"](), "run `python docs/described.py`"
+    assert made["STUB"].read_text("utf-8") == made["stub"](), "run `python docs/described.py`"
 
 
 IN_WORDS = {

@@ -1,8 +1,8 @@
 """The Python face: one function per verb of the command line, with typed keywords.
 
-An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The families below say
-which options a verb takes, for type checkers and editors; the pydantic models in :mod:`understudy.run.settings` and
-beside it check the values, and a test sees that both agree. What is wrong is an
+An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The pydantic models in
+:mod:`understudy.run.settings` and beside it describe and check them; ``options.pyi`` says which a verb takes, for type
+checkers and editors, and is made of these models. What is wrong is an
 :class:`~understudy.base.errors.UnderstudyError`, of a kind that ``docs/errors.md`` lists.
 """
 
@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.base.files import require_local
-from understudy.corpus import Corpus, Label, TableSource, is_frame, read_corpus
+from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
-from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
@@ -40,203 +39,18 @@ if TYPE_CHECKING:
     from understudy.audit.result import RunAudit
     from understudy.evaluate.metrics.results import Evaluation
     from understudy.evaluate.tables import Table
+    from understudy.options import (
+        AuditOptions,
+        BaselineOptions,
+        EvaluateOptions,
+        GenerateOptions,
+        PlanOptions,
+        RunOptions,
+    )
     from understudy.report.page import Reports
 
 Folder = str | PathLike[str]
 """Of a file, too."""
-Names = str | Sequence[str]
-"""One string may hold several, separated by commas."""
-Labels = str | Sequence[Label]
-"""Or ``A,B,C``, or ``@FILE``."""
-
-
-class LedgerOptions(TypedDict, total=False):
-    dataset: str | None
-    ledger: Folder | None
-    ledger_id: str | None
-    insecure_no_noise: bool
-    insecure_noise_seed: int | None
-
-
-class BoundOptions(TypedDict, total=False):
-    max_records_per_owner: int
-    secrets_file: Folder | None
-    secret_detectors: Names
-    max_records_per_secret: int | None
-
-
-class ColumnOptions(TypedDict, total=False):
-    text: str | Sequence[str] | None
-    roles: Names
-    acts: Names
-    tools: Names
-    record_columns: Names
-    label: str | None
-    labels: Labels | None
-    labels_from_data: bool
-    owner: str | None
-    columns: str | Mapping[str, Any] | None
-
-
-class FormatOptions(TypedDict, total=False):
-    format: Literal["csv", "tsv", "jsonl", "parquet"] | None
-    delimiter: str | None
-    quotes: Literal["multiline", "line", "none"] | None
-    encoding: str
-    max_bad_rows: float
-
-
-class EmbedderOptions(TypedDict, total=False):
-    embedder: str
-    trust_endpoint: bool
-
-
-class PrivateModelOptions(TypedDict, total=False):
-    private_model: str | None
-
-
-class WritingOptions(TypedDict, total=False):
-    document_type: str
-    prompt: Folder | None
-    samples: int
-    llm_temperature: float
-    max_tokens: int
-    json_schema: Folder | None
-    llm: str
-    base_url: str | None
-    api_key_env: str | None
-    llm_extra_body: str | Mapping[str, Any] | None
-    llm_batch: bool
-    spending_cap: float | None
-    expected_records: int | None
-    price_input: float | None
-    price_output: float | None
-
-
-class GuideOptions(TypedDict, total=False):
-    guide: bool
-
-
-class ChoosingOptions(TypedDict, total=False):
-    guide_candidates: int | None
-
-
-class TablesOptions(TypedDict, total=False):
-    column_pairs: str
-
-
-class RowsOptions(TypedDict, total=False):
-    where: str | Mapping[str, Any] | None
-
-
-class EngineOptions(TypedDict, total=False):
-    engine: Literal["in-process", "processes", "ray"]
-    workers: int | None
-    scratch: Folder | None
-
-
-class OutputOptions(TypedDict, total=False):
-    output: Folder | None
-    records_per_label: int | None
-    records: int | None
-    seed: int
-    fresh: bool
-
-
-class SettingOptions(
-    LedgerOptions,
-    BoundOptions,
-    EmbedderOptions,
-    PrivateModelOptions,
-    WritingOptions,
-    GuideOptions,
-    TablesOptions,
-    EngineOptions,
-    ChoosingOptions,
-    RowsOptions,
-    OutputOptions,
-    total=False,
-):
-    """Of a run, whatever its table is."""
-
-
-class PlanOptions(SettingOptions, ColumnOptions, total=False):
-    """Of ``plan``, which has no corpus to say what its columns are."""
-
-    secrets: Names
-
-
-class RunOptions(SettingOptions, ColumnOptions, FormatOptions, total=False):
-    """Of ``run`` and ``release``; an open corpus has columns and format already."""
-
-    secrets: Names
-
-
-class EvolutionOptions(TypedDict, total=False):
-    min_words: int
-    max_words: int
-    keywords: Folder | None
-    keywords_are_public: bool
-
-
-class GenerateOptions(
-    EmbedderOptions, WritingOptions, ChoosingOptions, RowsOptions, OutputOptions, EvolutionOptions, total=False
-):
-    """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
-
-    length: int
-    shortest: int
-    contrast: float
-    harvest: Literal["population", "variations"]
-    rounds: int
-    population: int | str | Sequence[int]
-    variations: int
-    selection: Literal["rank", "proportional"]
-    threshold: float
-    blank_probability: float | str | Sequence[float]
-    distance: Literal["centred", "cosine", "l2"]
-    unfinished: Literal["drop", "keep"]
-
-
-class BaselineOptions(WritingOptions, OutputOptions, EvolutionOptions, total=False):
-    """Of ``baseline``."""
-
-    labels: Labels | None
-
-
-class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptions, EngineOptions, total=False):
-    """Of ``evaluate``."""
-
-    max_records_per_owner: int
-    holdout: Corpus | TableSource | None
-    beside: Names | Mapping[str, Corpus | Result | TableSource]
-    metrics: Names
-    classifiers: Names
-    column_classifiers: bool
-    recipient: Corpus | TableSource | None
-    language_model: bool
-    in_context: Names
-    local_model: str
-    detectors: Names
-    public_texts: Folder | None
-    json_schema: Folder | None
-    max_texts: int
-    seeds: int
-    seed: int
-    charge_metrics: Number | None
-    charged_classifiers: Names
-    output: Folder | None
-    fresh: bool
-
-
-class AuditOptions(RunOptions, total=False):
-    """Of ``audit``: of the run, and of the audit itself."""
-
-    canaries: int
-    prefix_words: int
-    suffix_terms: int
-    attacks: Names
-    confidence: float
 
 
 def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOptions]) -> Forecast:

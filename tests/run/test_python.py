@@ -8,9 +8,9 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,24 +20,7 @@ from numpy.typing import NDArray
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy import api
-from understudy.audit.running import AuditParameters
-from understudy.base.parameters import Parameters
-from understudy.evaluate.tables import EvaluationConfig
 from understudy.ledger import Ledger
-from understudy.methods.registry import method_class, method_names
-from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.methods.shared.tables.variables import RowsParameters
-from understudy.privacy.exact import Number
-from understudy.run.baseline import BaselineParameters
-from understudy.run.settings import (
-    EmbedderParameters,
-    ModelParameters,
-    OutputParameters,
-    PlanParameters,
-    RunConfig,
-)
-from understudy.text.prompts.template import WritingParameters
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -342,48 +325,6 @@ def test_a_verb_wins_over_the_package_of_its_name() -> None:
     code += "from understudy.run.generating import Result; "
     code += "assert all(map(callable, (us.run, us.release, us.evaluate, us.report)))"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-_WIDER = {  # by the models' types: what a caller may give too
-    tuple[str, ...]: {api.Names},
-    str | tuple[str, ...]: {str | api.Names},
-    str | tuple[str | int | float | bool, ...] | None: {api.Labels | None},
-    str | dict[str, Any] | None: {str | Mapping[str, Any] | None},
-    str | tuple[str, ...] | None: {api.Names | None},
-    str | None: {str | None, api.Folder | None, Number | None},
-}
-TABLES = {"holdout", "recipient", "beside"}  # in memory too
-BY_ROUND = {"population", "blank_probability"}
-_FREE = [method_class(name).generation_parameters for name in method_names()]
-OPTIONS: dict[type, set[type[Parameters]]] = {
-    api.RunOptions: {RunConfig},
-    api.GenerateOptions: {
-        *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters),
-        *(ChoosingParameters, RowsParameters, *_FREE),
-    },
-    api.BaselineOptions: {*(WritingParameters, ModelParameters, PlanParameters, OutputParameters, BaselineParameters)},
-    api.EvaluateOptions: set(EvaluationConfig.__bases__),
-    api.AuditOptions: {AuditParameters, RunConfig},
-    api.PlanOptions: {RunConfig},
-}
-_BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
-_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "max_bad_rows"}
-ELSEWHERE = {
-    api.RunOptions: {"data", *_BUDGET},
-    api.AuditOptions: {"data", *_BUDGET},
-    api.PlanOptions: _OF_FILES | _BUDGET,
-}
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.__name__)
-def test_the_typed_keywords_are_the_parameters_with_their_types(options: type) -> None:
-    fields = {name: field for group in OPTIONS[options] for name, field in group.model_fields.items()}
-    expected = fields.keys() - ELSEWHERE.get(options, set())
-    typed = get_type_hints(options)
-    assert typed.keys() == expected
-    for name in expected - BY_ROUND - TABLES:
-        annotation = fields[name].annotation
-        assert typed[name] == annotation or typed[name] in _WIDER[annotation], name
 
 
 def test_a_report_and_a_comparison_are_made_from_python(

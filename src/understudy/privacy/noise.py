@@ -133,7 +133,7 @@ class SystemNoise(_SystemCoins):
 
 
 class InsecureSeededNoise:
-    """Repeatable noise for tests (``--insecure-noise-seed``). NOT PRIVATE: who knows the seed can subtract it."""
+    """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: who knows the seed can subtract it."""
 
     origin: NoiseOrigin = "seeded"
 

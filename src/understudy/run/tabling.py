@@ -328,6 +328,6 @@ def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str
         if name not in known:
             raise ConfigError(
                 f"A prompt is to show the column {name!r:.60}, and rows have none of that name to show.",
-                f"Name some of these (--prompt-columns): {', '.join(sorted(known))}; or all, or none.",
+                f"Name some of these (prompt_columns in the prompt file): {', '.join(sorted(known))}; or all, or none.",
             )
     return frozenset(names)

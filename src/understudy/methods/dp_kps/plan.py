@@ -136,13 +136,13 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
         return tuple(places.values())
     for name in asked:
         if name not in places:
-            named = f"Name some of these (--phrase-columns): {', '.join(places)}; or all, or none."
+            named = f"Name some of these (phrase_columns): {', '.join(places)}; or all, or none."
             raise ConfigError(
                 f"Phrases are to depend on {name!r:.60}, which is no typed column beside the label.",
-                named if places else "Declare typed columns with --columns, or leave --phrase-columns out.",
+                named if places else "Declare typed columns with --columns, or leave phrase_columns out.",
             )
     if len(set(asked)) < len(asked):
-        raise ConfigError("A column is named twice (--phrase-columns).", "Name each once.")
+        raise ConfigError("A column is named twice (phrase_columns).", "Name each once.")
     return tuple(sorted(places[name] for name in asked))
 
 
@@ -229,7 +229,7 @@ def mechanisms(
         },
     }
     if cells:
-        require_releasable((sum(cells), most), cure=f"Lower {fewer}, or let phrases depend on fewer --phrase-columns.")
+        require_releasable((sum(cells), most), cure=f"Lower {fewer}, or name fewer phrase_columns.")
         shape = (sum(cells), columns)
         sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[-1], weights.in_blocks(len(cells)), shape)
     return sums
@@ -351,9 +351,9 @@ _COMMON = 0.05
 _DROWNED = (
     "Phrases by {names} would be mostly noise: a term in {share:.0%} of the {units} with a given value counts for less "
     "than the noise. These columns take budget from the label's phrases. Name only those that matter with "
-    "--phrase-columns, or none."
+    "phrase_columns, or none."
 )
-_LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (--phrase-columns)."
+_LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (phrase_columns)."
 
 
 def known_noise(

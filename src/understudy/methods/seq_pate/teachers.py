@@ -380,6 +380,6 @@ def require_separate_teachers(faculty: Faculty) -> str:
         raise PrivacyError(
             f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
             "the influence of one record would have no bound.",
-            "Take a rank that is a multiple of 4 (--lora-rank), or another precision (--private-dtype) or device.",
+            "Take a rank that is a multiple of 4 (--lora-rank), or set UNDERSTUDY_DTYPE=float32.",
         )
     return _digest(first, before)

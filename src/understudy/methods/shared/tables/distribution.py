@@ -158,7 +158,7 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
     if numbers_of(sizes, scopes) > MOST_NUMBERS:
         raise ConfigError(
             "The pairs of columns depend on each other in circles that are too wide to sample from.",
-            "Name fewer --column-pairs, choose `selected`, or declare fewer values and bins.",
+            "Name fewer column_pairs, choose `selected`, or declare fewer values and bins.",
         )
 
 

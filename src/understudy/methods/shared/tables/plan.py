@@ -73,7 +73,7 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
     if cells > _MOST_CELLS:
         raise ConfigError(
             f"The pairs of columns have {cells:,} cells, and {_MOST_CELLS:,} are the most.",
-            "Declare fewer values or bins, or name fewer --column-pairs.",
+            "Declare fewer values or bins, or name fewer column_pairs.",
         )
     require_releasable((cells,), cure="Declare fewer values or bins.")
     require_memory(8 * 6 * cells, what="The histograms of the columns", cure="Declare fewer values or bins.")

@@ -1,0 +1,147 @@
+"""Writes what the parameters' own descriptions make: tables of docs/configuration.md, and the typed keywords of verbs.
+
+    python docs/described.py
+
+tests/test_docs.py sees that both are current.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from understudy.methods.shared.guide.parameters import ChoosingParameters
+from understudy.methods.shared.tables.parameters import RowsParameters
+
+from understudy.audit.running import AuditParameters
+from understudy.base.parameters import Parameters
+from understudy.evaluate.tables import EvaluationConfig
+from understudy.methods.registry import method_class, method_names
+from understudy.run.baseline import BaselineParameters
+from understudy.run.settings import (
+    RUN_GROUPS,
+    WRITING_GROUPS,
+    EmbedderParameters,
+    OutputParameters,
+    RunConfig,
+)
+
+ROOT = Path(__file__).parent.parent
+PAGE, STUB = ROOT / "docs" / "configuration.md", ROOT / "src" / "understudy" / "options.pyi"
+BEGIN, END = "<!-- parameters -->\n", "<!-- end of parameters -->\n"
+
+_BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
+_FILES = {"data", "format", "delimiter", "quotes", "encoding", "max_bad_rows"}
+_FREE = [method_class(name).generation_parameters for name in sorted(method_names())]
+VERBS: dict[str, tuple[str, list[type[Parameters]], set[str]]] = {
+    "PlanOptions": ("TypedDict", [RunConfig], _FILES | _BUDGET),
+    "RunOptions": ("PlanOptions", [RunConfig], {"data", *_BUDGET}),
+    "AuditOptions": ("RunOptions", [AuditParameters, RunConfig], {"data", *_BUDGET}),
+    "GenerateOptions": (
+        "TypedDict",
+        [*WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters, *_FREE],
+        set(),
+    ),
+    "BaselineOptions": ("TypedDict", [*WRITING_GROUPS, OutputParameters, BaselineParameters], set()),
+    "EvaluateOptions": ("TypedDict", [EvaluationConfig], set()),
+}
+"""The typed keywords of a verb: which they extend, the groups of its parameters, and what it takes otherwise."""
+_IN_MEMORY = {
+    "holdout": "Corpus | TableSource | None",
+    "recipient": "Corpus | TableSource | None",
+    "beside": "str | Sequence[str] | Mapping[str, Corpus | Result | TableSource]",
+    "charge_metrics": "Number | None",
+}
+_HEAD = '''"""The typed keywords of the verbs. Made by `python docs/described.py` from the parameters' models."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, TypedDict
+
+from understudy.corpus import Corpus, TableSource
+from understudy.privacy.exact import Number
+from understudy.run.generating import Result
+'''
+
+
+def tables() -> str:
+    """One table per group, as the page has them."""
+    made, seen = [], set[str]()
+    for group in RUN_GROUPS:
+        rows = []
+        for name, field in group.model_fields.items():
+            if name in seen:
+                continue
+            seen.add(name)
+            flag = "" if name in group.flags() else " In YAML and Python only."
+            rows.append(f"| `{name}` | {_shown(field.get_default())} | {_linked(field)}{flag} |\n")
+        title = (group.__doc__ or "").split("\n")[0].rstrip(".")
+        made.append(f"**{title}**\n\n| parameter | default | |\n|---|---|---|\n{''.join(rows)}\n")
+    return "".join(made)
+
+
+def _shown(default: Any) -> str:
+    if default in (None, ()):
+        return "-"
+    return "false" if default is False else f"`{default}`"
+
+
+def _linked(field: FieldInfo) -> str:
+    text = " ".join((field.description or "").replace("``", "`").replace("|", r"\|").split())
+    return re.sub(r"\bdocs/([\w-]+)\.md", r"[\1](\1.md)", text)
+
+
+def stub() -> str:
+    """The typed keywords."""
+    made, lines = [_HEAD], dict[str, dict[str, str]]()
+    for name, (base, groups, elsewhere) in VERBS.items():
+        fields = {each: field for group in groups for each, field in group.model_fields.items()}
+        lines[name] = {each: _typed(each, field) for each, field in fields.items() if each not in elsewhere}
+        own = lines[name].keys() - lines.get(base, {}).keys()
+        made.append(f"\nclass {name}({base}, total=False):\n")
+        made += [f"    {each}: {kind}\n" for each, kind in lines[name].items() if each in own]
+    return "".join(made)
+
+
+def _typed(name: str, field: FieldInfo) -> str:
+    """What a caller may give: also files as paths, several of a kind as any sequence, and one string for them."""
+    if name in _IN_MEMORY:
+        return _IN_MEMORY[name]
+    kinds = _kinds(field.annotation)
+    if several := next((each for each in kinds if each.startswith("Sequence")), None):
+        one = several.removeprefix("Sequence[").removesuffix("]")
+        kinds = [*([one] if one in ("int", "float") else []), "str", *kinds]
+    if kinds == ["str", "None"]:
+        kinds = ["str", "PathLike[str]", "None"]
+    return " | ".join(dict.fromkeys(kinds))
+
+
+def _kinds(annotation: Any) -> list[str]:
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if annotation is NoneType:
+        return ["None"]
+    if origin is Annotated:
+        return _kinds(inside[0])
+    if origin is Literal:
+        return [f"Literal[{', '.join(map(repr, inside))}]".replace("'", '"')]
+    if origin is tuple:
+        return [f"Sequence[{' | '.join(_kinds(inside[0]))}]"]
+    if origin is dict:
+        return ["Mapping[str, Any]"]
+    if inside:  # a union
+        return [kind for each in inside for kind in _kinds(each)]
+    return [annotation.__name__]
+
+
+def page() -> str:
+    text = PAGE.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{tables()}{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
+    STUB.write_text(stub(), "utf-8")

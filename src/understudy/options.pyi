@@ -1,0 +1,191 @@
+"""The typed keywords of the verbs. Made by `python docs/described.py` from the parameters' models."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, TypedDict
+
+from understudy.corpus import Corpus, TableSource
+from understudy.privacy.exact import Number
+from understudy.run.generating import Result
+
+class PlanOptions(TypedDict, total=False):
+    output: str | PathLike[str] | None
+    records_per_label: int | None
+    records: int | None
+    seed: int
+    fresh: bool
+    engine: Literal["in-process", "processes", "ray"]
+    workers: int | None
+    scratch: str | PathLike[str] | None
+    where: str | Mapping[str, Any] | None
+    column_pairs: str
+    guide_candidates: int | None
+    guide: bool
+    llm: str
+    base_url: str | PathLike[str] | None
+    api_key_env: str | PathLike[str] | None
+    llm_extra_body: str | Mapping[str, Any] | None
+    llm_batch: bool
+    spending_cap: float | None
+    document_type: str
+    prompt: str | PathLike[str] | None
+    samples: int
+    llm_temperature: float
+    max_tokens: int
+    json_schema: str | PathLike[str] | None
+    private_model: str | PathLike[str] | None
+    embedder: str
+    trust_endpoint: bool
+    expected_records: int | None
+    price_input: float | None
+    price_output: float | None
+    dataset: str | PathLike[str] | None
+    ledger: str | PathLike[str] | None
+    ledger_id: str | PathLike[str] | None
+    insecure_no_noise: bool
+    insecure_noise_seed: int | None
+    owner: str | PathLike[str] | None
+    max_records_per_owner: int
+    secrets: str | Sequence[str]
+    secrets_file: str | PathLike[str] | None
+    secret_detectors: str | Sequence[str]
+    max_records_per_secret: int | None
+    text: str | Sequence[str] | None
+    roles: str | Sequence[str]
+    acts: str | Sequence[str]
+    tools: str | Sequence[str]
+    record_columns: str | Sequence[str]
+    label: str | PathLike[str] | None
+    labels: str | Sequence[str | int | float | bool] | None
+    labels_from_data: bool
+    columns: str | Mapping[str, Any] | None
+
+class RunOptions(PlanOptions, total=False):
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None
+    delimiter: str | PathLike[str] | None
+    quotes: Literal["multiline", "line", "none"] | None
+    encoding: str
+    max_bad_rows: float
+
+class AuditOptions(RunOptions, total=False):
+    canaries: int
+    prefix_words: int
+    suffix_terms: int
+    attacks: str | Sequence[str]
+    confidence: float
+
+class GenerateOptions(TypedDict, total=False):
+    document_type: str
+    prompt: str | PathLike[str] | None
+    samples: int
+    llm_temperature: float
+    max_tokens: int
+    json_schema: str | PathLike[str] | None
+    llm: str
+    base_url: str | PathLike[str] | None
+    api_key_env: str | PathLike[str] | None
+    llm_extra_body: str | Mapping[str, Any] | None
+    llm_batch: bool
+    spending_cap: float | None
+    expected_records: int | None
+    price_input: float | None
+    price_output: float | None
+    embedder: str
+    trust_endpoint: bool
+    guide_candidates: int | None
+    where: str | Mapping[str, Any] | None
+    output: str | PathLike[str] | None
+    records_per_label: int | None
+    records: int | None
+    seed: int
+    fresh: bool
+    harvest: Literal["population", "variations"]
+    unfinished: Literal["drop", "keep"]
+    length: int
+    shortest: int
+    contrast: float
+    rounds: int
+    population: int | str | Sequence[int]
+    variations: int
+    selection: Literal["rank", "proportional"]
+    threshold: float
+    blank_probability: float | str | Sequence[float]
+    min_words: int
+    max_words: int
+    keywords: str | PathLike[str] | None
+    keywords_are_public: bool
+    distance: Literal["centred", "cosine", "l2"]
+
+class BaselineOptions(TypedDict, total=False):
+    document_type: str
+    prompt: str | PathLike[str] | None
+    samples: int
+    llm_temperature: float
+    max_tokens: int
+    json_schema: str | PathLike[str] | None
+    llm: str
+    base_url: str | PathLike[str] | None
+    api_key_env: str | PathLike[str] | None
+    llm_extra_body: str | Mapping[str, Any] | None
+    llm_batch: bool
+    spending_cap: float | None
+    expected_records: int | None
+    price_input: float | None
+    price_output: float | None
+    output: str | PathLike[str] | None
+    records_per_label: int | None
+    records: int | None
+    seed: int
+    fresh: bool
+    labels: str | Sequence[str | int | float | bool] | None
+    min_words: int
+    max_words: int
+    keywords: str | PathLike[str] | None
+    keywords_are_public: bool
+
+class EvaluateOptions(TypedDict, total=False):
+    output: str | PathLike[str] | None
+    fresh: bool
+    engine: Literal["in-process", "processes", "ray"]
+    workers: int | None
+    scratch: str | PathLike[str] | None
+    dataset: str | PathLike[str] | None
+    ledger: str | PathLike[str] | None
+    ledger_id: str | PathLike[str] | None
+    insecure_no_noise: bool
+    insecure_noise_seed: int | None
+    charge_metrics: Number | None
+    charged_classifiers: str | Sequence[str]
+    holdout: Corpus | TableSource | None
+    beside: str | Sequence[str] | Mapping[str, Corpus | Result | TableSource]
+    metrics: str | Sequence[str]
+    classifiers: str | Sequence[str]
+    column_classifiers: bool
+    recipient: Corpus | TableSource | None
+    language_model: bool
+    in_context: str | Sequence[str]
+    local_model: str
+    detectors: str | Sequence[str]
+    public_texts: str | PathLike[str] | None
+    json_schema: str | PathLike[str] | None
+    max_texts: int
+    seeds: int
+    embedder: str
+    trust_endpoint: bool
+    seed: int
+    text: str | Sequence[str] | None
+    roles: str | Sequence[str]
+    acts: str | Sequence[str]
+    tools: str | Sequence[str]
+    record_columns: str | Sequence[str]
+    label: str | PathLike[str] | None
+    labels: str | Sequence[str | int | float | bool] | None
+    labels_from_data: bool
+    columns: str | Mapping[str, Any] | None
+    owner: str | PathLike[str] | None
+    max_records_per_owner: int
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None
+    delimiter: str | PathLike[str] | None
+    quotes: Literal["multiline", "line", "none"] | None
+    encoding: str
+    max_bad_rows: float
