@@ -122,7 +122,7 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> Cor
     else:
         problem = _SENTENCES[found].format(text=schema.text_name, label=schema.label, owner=schema.owner)
         hint = _ELSE.get(found, "")
-    skip = "" if isinstance(found, BadCell) or found in _OF_FORMAT else " or use --max-bad-rows 0.05 to skip such rows"
+    skip = "" if isinstance(found, BadCell) or found in _OF_FORMAT else " or skip such rows with --max-bad-rows"
     return CorpusError(problem, f"Fix the row{where}{skip}{hint}.")
 
 
