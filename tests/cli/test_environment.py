@@ -121,7 +121,7 @@ def test_every_parameter_has_a_variable_and_the_risky_ones_are_refused() -> None
         assert option.envvar == (None if name == "ledger" else f"UNDERSTUDY_{name.upper()}")
         assert isinstance(option, TypedOption) is must_be_typed(name)
     risky = {name for name in options if must_be_typed(name or "")}
-    assert {"insecure_no_noise", "insecure_noise_seed", "public_corpus_is_public", "fresh"} <= risky
+    assert {"insecure_no_noise", "public_corpus_is_public", "fresh"} <= risky
 
 
 def below(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:

@@ -77,7 +77,7 @@ def test_a_bad_row_is_one_clear_error_and_its_number_is_private(write, private, 
     assert SECRET not in everything_in(caught.value)
     assert caught.value.__context__ is None
     assert not re.search(r"\d", str(caught.value))
-    assert ("on-bad-row skip" in str(caught.value)) == (kind in OF_ONE_ROW)
+    assert ("--max-bad-rows" in str(caught.value)) == (kind in OF_ONE_ROW)
     (line,) = (private / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(line) == {"file": str(path), "row": 2, "kind": kind.value}
     assert stat.S_IMODE((private / "bad_rows.jsonl").stat().st_mode) == 0o600
@@ -100,7 +100,10 @@ def test_without_a_private_folder_nothing_is_written_and_the_error_does_not_poin
     path = write("t.csv", csv_bytes(b",a,x\n"))
     with pytest.raises(CorpusError) as caught:
         texts_of(read_corpus(path, **OPTIONS))
-    assert str(caught.value) == "A row has an empty text (column 'note'). Fix the row or use --on-bad-row skip."
+    assert (
+        str(caught.value)
+        == "A row has an empty text (column 'note'). Fix the row or skip such rows with --max-bad-rows."
+    )
     assert texts_of(read_corpus(path, **OPTIONS, on_bad_row="skip")) == ["good one", "good two"]
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 

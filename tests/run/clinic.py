@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from understudy.corpus.write import write_table
 from understudy.ledger import Ledger
-from understudy.methods.registry import method_class
+from understudy.methods.registry import method_class, method_names
 from understudy.models.types import ChatRequest, Completion
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import RunConfig
@@ -84,7 +84,8 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
 def flags(values: Mapping[str, Any]) -> list[str]:
     """The same on a command line; what is no flag stands in a configuration file beside the output."""
     words = []
-    groups = (RunConfig, method_class(values.get("method", "dp-kps")).parameters)
+    method = values.get("method", "dp-kps")
+    groups = (RunConfig, method_class(method).parameters) if method in method_names() else (RunConfig,)
     no_flag = {name for group in groups for name in group.model_fields.keys() - group.flags().keys()}
     if no_flags := {name: value for name, value in values.items() if name in no_flag}:
         file = Path(values["output"]).parent / "no-flags.yaml"
