@@ -19,7 +19,7 @@ from understudy.methods.sec_pe.plan import read_per_secret_budgets
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.evolution.variation import _read as read_keywords
 from understudy.run.settings import read_config
-from understudy.text.prompts.template import load_template, read_examples
+from understudy.text.prompts.template import load_template
 from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -30,7 +30,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "stop.txt": load_stop_words,
     "labels.txt": lambda path: declared_labels(f"@{path}"),
     "labels.json": lambda path: declared_labels(f"@{path}"),
-    "examples.txt": read_examples,
     "keywords.txt": read_keywords,
     "keywords.yaml": read_keywords,
     "template.yaml": lambda path: load_template("note", file=path),
