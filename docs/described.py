@@ -13,13 +13,13 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from understudy.methods.shared.guide.parameters import ChoosingParameters
-from understudy.methods.shared.tables.parameters import RowsParameters
 
 from understudy.audit.running import AuditParameters
 from understudy.base.parameters import Parameters
 from understudy.evaluate.tables import EvaluationConfig
 from understudy.methods.registry import method_class, method_names
+from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.run.baseline import BaselineParameters
 from understudy.run.settings import (
     RUN_GROUPS,
