@@ -14,10 +14,11 @@ from audited import BUDGET, LOUD, audited
 from numpy.typing import NDArray
 
 from understudy.audit.mechanisms.audit import VIOLATION
-from understudy.audit.mechanisms.claims import EpsilonClaim
-from understudy.audit.mechanisms.gradients import CANARY, OPPOSITE, OTHER, dp_sgd
+from understudy.audit.mechanisms.bounds import Claim
+from understudy.audit.mechanisms.registry import MECHANISMS
 from understudy.audit.mechanisms.sums import (
     OWNER,
+    InMemory,
     Row,
     aug_pe,
     charged_metrics,
@@ -29,17 +30,19 @@ from understudy.audit.mechanisms.sums import (
     one_sum,
     sec_pe,
 )
-from understudy.audit.mechanisms.teachers import (
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
+from understudy.audit.mechanisms.training import (
+    CANARY,
     COUNT,
+    OPPOSITE,
+    OTHER,
     TURNED,
-    Groups,
-    Remembered,
+    dp_sgd,
     faculty,
     questions,
     seq_pate,
     trained,
 )
-from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.counting import MetricCounts
@@ -78,47 +81,18 @@ class Less(InsecureSeededNoise):
         return super().choose(utilities, scale=scale / 2)
 
 
-ATTACKS: dict[str, Any] = {
-    "counts": lambda: one_sum("counts", "gaussian", BUDGET),
-    "counts-laplace": lambda: one_sum("counts", "laplace", BUDGET),
-    "vocabulary": lambda: one_sum("vocabulary", "gaussian", BUDGET),
-    "vocabulary-laplace": lambda: one_sum("vocabulary", "laplace", BUDGET),
-    "histogram": lambda: one_sum("histogram", "gaussian", BUDGET),
-    "histogram-laplace": lambda: one_sum("histogram", "laplace", BUDGET),
-    "density": lambda: one_sum("density", "gaussian", BUDGET),
-    "density-laplace": lambda: one_sum("density", "laplace", BUDGET),
-    "sequences": lambda: one_sum("sequences", "gaussian", BUDGET),
-    "sequences-laplace": lambda: one_sum("sequences", "laplace", BUDGET),
-    "labels": lambda: one_sum("labels", "gaussian", BUDGET),
-    "dp-kps": lambda: dp_kps("gaussian", Unit(), BUDGET),
-    "votes": lambda: aug_pe(1, Unit(), BUDGET),
-    "clusters": lambda: sec_pe(BUDGET, rate=1.0, records=1),
-    "guide": lambda: guide(Unit(), BUDGET),
-    "guide-owners": lambda: guide(OWNER, BUDGET),
-    "columns": lambda: columns(Unit(), BUDGET),
-    "columns-owners": lambda: columns(OWNER, BUDGET),
-    "clusters-sampled": lambda: sec_pe(BUDGET, rate=0.5, records=3),
-    "private-tokens": lambda: private_tokens("recenter", BUDGET),
-    "private-tokens-difference": lambda: private_tokens("difference", BUDGET),
-    "private-tokens-many": lambda: private_tokens("recenter", BUDGET, vocabulary=5000),
-    "subsets": lambda: few_shot("gaussian", BUDGET, rate=1.0, tokens=2),
-    "subsets-sampled": lambda: few_shot("gaussian", BUDGET, rate=0.5, tokens=1),
-    "subset-votes": lambda: few_shot("votes", BUDGET, rate=0.5, tokens=1),
-    "dp-sgd": lambda: dp_sgd(BUDGET, rate=0.5, steps=1),
-    "dp-sgd-steps": lambda: steps_of(dp_sgd(BUDGET, rate=0.5, steps=3).mechanism, delta=0.05),
-    "dp-sgd-everybody": lambda: dp_sgd(BUDGET, rate=1.0, steps=2),
-    "teacher-answers": lambda: seq_pate(BUDGET, queries=4),
-    "teacher-answers-laplace": lambda: seq_pate(BUDGET, queries=1, noise="laplace"),
-    "teacher-votes": lambda: seq_pate(BUDGET, queries=4, answers="votes"),
-    "seq-pate": lambda: seq_pate(BUDGET, queries=5, rounds=3),
-    "teacher-answers-owners": lambda: seq_pate(BUDGET, queries=4, unit=OWNER),
-}
+FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics", "token-test")
+"""Twins of others with noise of the same code, or attacks that need more runs."""
+KEPT_OWNERS = ("guide-owners", "columns-owners", "teacher-answers-owners")
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", [each for each in MECHANISMS if each in KEPT_OWNERS or not each.endswith(FORGETFUL)])
 def test_half_of_the_noise_is_caught(name: str) -> None:
-    pure = name.endswith(("laplace", "votes")) and name not in ("votes", "teacher-votes")
-    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=5_000 if pure else 2_500)
+    attack: Any = MECHANISMS[name].attack(BUDGET)
+    if name == "dp-sgd-steps":
+        attack = steps_of(attack.mechanism, delta=0.05)
+    pure = name.endswith("laplace") or name == "subset-votes"
+    done = audited(replace(attack, source=Less(0)), runs=5_000 if pure else 2_500)
     assert done.violated
     assert done.verdict == VIOLATION
 
@@ -131,6 +105,25 @@ def query_replaced(attack: Any, query: Any) -> Any:
     return replace(attack, sums=[replace(planned, mechanism=mechanism, query=query)], source=InsecureSeededNoise(0))
 
 
+def twin(attack: Any, kind: Any, **changes: Any) -> Any:
+    """The attack on a broken twin of its only query."""
+    return query_replaced(attack, kind(**{**vars(attack.sums[0].query), **changes}))
+
+
+def stating(kind: Any, sensitivity: Sensitivity) -> Any:
+    """A query that says of itself that it moves so far."""
+    return type(kind.__name__, (kind,), {"sensitivity": property(lambda _: sensitivity)})
+
+
+def not_shared(kind: Any) -> Any:
+    """A query to which each of an owner's records counts fully."""
+
+    def of_batch(query: Any, batch: BoundedBatch) -> NDArray[np.int64]:
+        return kind.of_batch(query, replace(batch, shares=np.ones_like(batch.shares)))
+
+    return type(kind.__name__, (kind,), {"of_batch": of_batch})
+
+
 def caught(attack: Any, *, runs: int = 2_500) -> bool:
     return audited(replace(attack, source=InsecureSeededNoise(0)), runs=runs).violated
 
@@ -138,20 +131,9 @@ def caught(attack: Any, *, runs: int = 2_500) -> bool:
 # -- dp-kps -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ForgottenTerms(TermCounts):
-    """Noise for one term a record."""
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(1)
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_counts_that_forget_how_many_terms_a_record_has_are_caught(noise: NoiseKind) -> None:
-    attack = one_sum("counts", noise, BUDGET)
-    counts: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, ForgottenTerms(counts.matcher, counts.size, counts.terms_per_record)))
+    assert caught(twin(one_sum("counts", noise, BUDGET), stating(TermCounts, Sensitivity.of_counts(1))))
 
 
 @dataclass(frozen=True)
@@ -171,25 +153,14 @@ class WholeWeights(TermHistogram):
 def test_weights_of_1_for_every_term_of_a_record_are_caught(
     sum_of: Literal["vocabulary", "histogram"], noise: NoiseKind
 ) -> None:
-    attack = one_sum(sum_of, noise, BUDGET)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, WholeWeights(query.rows, query.labels, query.terms, noise)))
-
-
-@dataclass(frozen=True)
-class WrongNorm(TermHistogram):
-    """Weights of L2 norm 1 under noise for L1 norm 1: the divisor of the other noise."""
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(WEIGHT_GRID, WEIGHT_GRID, WEIGHT_GRID)
+    assert caught(twin(one_sum(sum_of, noise, BUDGET), WholeWeights))
 
 
 @pytest.mark.parametrize("sum_of", ["vocabulary", "histogram"])
 def test_weights_with_the_divisor_of_the_other_noise_are_caught(sum_of: Literal["vocabulary", "histogram"]) -> None:
-    attack = one_sum(sum_of, "laplace", BUDGET)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, WrongNorm(query.rows, query.labels, query.terms, "gaussian")), runs=12_000)
+    """Weights of L2 norm 1 under noise for L1 norm 1."""
+    wrong = stating(TermHistogram, Sensitivity(WEIGHT_GRID, WEIGHT_GRID, WEIGHT_GRID))
+    assert caught(twin(one_sum(sum_of, "laplace", BUDGET), wrong, noise="gaussian"), runs=12_000)
 
 
 @dataclass(frozen=True)
@@ -205,8 +176,8 @@ def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
     attack = one_sum("density", noise, BUDGET)
     query: Any = attack.sums[0].query
     alike = np.tile(query.features[:1], (len(query.features), 1))  # terms that mean the same
-    assert caught(query_replaced(attack, SummedFeatures(query.rows, query.labels, alike, noise)))
-    assert not caught(query_replaced(attack, replace(query, features=alike)), runs=1_000)
+    assert caught(twin(attack, SummedFeatures, features=alike))
+    assert not caught(twin(attack, TermDensity, features=alike), runs=1_000)
 
 
 class NextTerms(TermRows):
@@ -225,9 +196,7 @@ class EveryPair(SequenceDensity):
 
 
 def test_a_density_of_all_of_a_records_sequences_is_caught() -> None:
-    attack = one_sum("sequences", "gaussian", BUDGET)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, EveryPair(**vars(query))))
+    assert caught(twin(one_sum("sequences", "gaussian", BUDGET), EveryPair))
 
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
@@ -243,25 +212,12 @@ def with_multiplier(attack: Any, noise_multiplier: float) -> Any:
     return replace(attack, sums=sums)
 
 
-class NotShared(TermHistogram):
-    """An owner's records are added up, and not averaged."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
-class NotSharedByColumn(ColumnTermHistogram):
-    """The same for the histogram by columns."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
 def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
     attack = dp_kps("gaussian", OWNER, BUDGET)
     counts, histogram, by_column = attack.sums
-    added = replace(histogram, query=NotShared(**vars(histogram.query)))
-    added_by_column = replace(by_column, query=NotSharedByColumn(**vars(by_column.query)))
+    added, added_by_column = (
+        replace(each, query=not_shared(type(each.query))(**vars(each.query))) for each in (histogram, by_column)
+    )
     assert caught(replace(attack, sums=[counts, added, added_by_column]), runs=1_000)
 
 
@@ -279,18 +235,11 @@ def test_phrases_by_columns_that_share_no_weight_are_caught() -> None:
     assert caught(replace(attack, sums=[*others, replace(by_column, query=added)]), runs=1_000)
 
 
-class OneBlock(MetricCounts):
-    """Noise for one block of counts, where a record is in each."""
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(1, grid=self.grid)
-
-
 def test_charged_metrics_that_forget_a_block_are_caught() -> None:
+    """Noise for one block of counts, where a record is in each."""
     attack = charged_metrics(Unit(), BUDGET)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, OneBlock(**vars(query))))
+    one = Sensitivity.of_counts(1, grid=attack.sums[0].query.sensitivity.grid)
+    assert caught(twin(attack, stating(MetricCounts, one)))
 
 
 # -- aug-pe -----------------------------------------------------------------------------------------------------------
@@ -304,9 +253,7 @@ class WholeVotes(VoteHistogram):
 
 
 def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
-    attack = aug_pe(1, Unit(), LOUD)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, WholeVotes(**vars(query))))
+    assert caught(twin(aug_pe(1, Unit(), LOUD), WholeVotes))
 
 
 class VotesOfEachLabel(VoteHistogram):
@@ -321,9 +268,7 @@ class VotesOfEachLabel(VoteHistogram):
 
 
 def test_an_owners_votes_that_are_normalised_label_by_label_are_caught() -> None:
-    attack = aug_pe(1, OWNER, LOUD)
-    query: Any = attack.sums[0].query
-    assert caught(query_replaced(attack, VotesOfEachLabel(**vars(query))))
+    assert caught(twin(aug_pe(1, OWNER, LOUD), VotesOfEachLabel))
 
 
 def test_rounds_with_the_noise_of_one_are_caught() -> None:
@@ -384,19 +329,11 @@ class AsOneHistogram(Marginals):
         return Marginals(self.sizes, self.sets, self.labelled).of_batch(batch)
 
 
-@dataclass(frozen=True)
-class FullyCounted(Marginals):
-    """Each of an owner's records counts as one."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
-@pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (FullyCounted, OWNER)])
+@pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (not_shared(Marginals), OWNER)])
 def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, unit: Unit) -> None:
     attack = columns(unit, LOUD)
     pairs = attack.sums[-1]
-    alone = replace(attack, sums=[pairs], claim=EpsilonClaim(Composition((pairs.mechanism.event,)), 1e-6))
+    alone = replace(attack, sums=[pairs], claim=Claim((pairs.mechanism.event,), 1e-6))
     real: Any = pairs.query
     assert not caught(query_replaced(alone, real), runs=1_000)
     assert caught(
@@ -420,8 +357,7 @@ class MeansOfLabels(GuideSums):
 
 def test_means_of_a_labels_records_are_caught() -> None:
     attack = guide(Unit(), BUDGET)
-    assert not caught(attack, runs=1_000)
-    assert caught(query_replaced(attack, MeansOfLabels(**vars(attack.sums[0].query))), runs=1_000)
+    assert caught(twin(attack, MeansOfLabels), runs=1_000)
 
 
 @dataclass(frozen=True)
@@ -452,9 +388,8 @@ class AsTheyAre(GuideSums):
 def test_vectors_that_are_not_brought_to_length_1_are_caught(kind: Any, wrong: bool, length: float) -> None:
     """Nine percent of length are too few to be caught by so many runs; the real query brings them to length 1."""
     attack = guide(Unit(), BUDGET)
-    real: Any = attack.sums[0].query
-    longer = replace(real, embedder=Longer(real.embedder, length))
-    assert caught(query_replaced(attack, kind(**vars(longer))), runs=1_000) is (wrong and length == 3.0)
+    longer = Longer(attack.sums[0].query.embedder, length)
+    assert caught(twin(attack, kind, embedder=longer), runs=1_000) is (wrong and length == 3.0)
 
 
 def rows_of_declared(_data: Any) -> int:
@@ -501,9 +436,8 @@ def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None
     others = [Row("a cough", 0), Row("a burn", 1)]
     mine = [Row("an ache", 0, "Ann"), Row("a burn", 1, "Ann"), Row("the burn", 1, "Ann")]
     attack = replace(attack, absent=corpus(others, OWNER), present=corpus([*others, *mine], OWNER))
-    query: Any = attack.sums[0].query
-    assert not caught(query_replaced(attack, query))
-    assert caught(query_replaced(attack, SharesOfEachLabel(**vars(query))))
+    assert not caught(twin(attack, GuideSums))
+    assert caught(twin(attack, SharesOfEachLabel))
 
 
 # -- private prediction -----------------------------------------------------------------------------------------------
@@ -607,7 +541,7 @@ def steps_of(mechanism: DPSGD, *, delta: float) -> Any:
     """The attack on steps that may have any noise, and what they promise at ``delta``: at a large one few runs show."""
     attack = dp_sgd(BUDGET, rate=mechanism.rate, steps=mechanism.steps)
     query: Any = attack.query
-    claim = EpsilonClaim(Composition((mechanism.event,)), delta)
+    claim = Claim((mechanism.event,), delta)
     return replace(attack, mechanism=mechanism, query=replace(query, mechanism=mechanism), claim=claim)
 
 
@@ -819,7 +753,7 @@ class OneAnswer(TeacherAnswers):
 
 def test_noise_for_one_answer_of_length_1_is_caught() -> None:
     attack = seq_pate(BUDGET, queries=4)
-    assert caught(query_replaced(attack, Remembered(OneAnswer(faculty(), questions(4)))))
+    assert caught(query_replaced(attack, OneAnswer(faculty(), questions(4))))
 
 
 class Unnormalised(TeacherAnswers):
@@ -837,8 +771,8 @@ def test_answers_that_add_up_to_more_than_1_are_caught() -> None:
     (planned,) = attack.sums
     wide = replace(planned, mechanism=replace(planned.mechanism, shape=alike.candidates.shape))
     attack = replace(attack, sums=[wide])
-    assert not caught(query_replaced(attack, Remembered(TeacherAnswers(faculty(), alike))), runs=500)
-    assert caught(query_replaced(attack, Remembered(Unnormalised(faculty(), alike))))
+    assert not caught(query_replaced(attack, TeacherAnswers(faculty(), alike)), runs=500)
+    assert caught(query_replaced(attack, Unnormalised(faculty(), alike)))
 
 
 class ByRowNumber(Teachers):
@@ -901,14 +835,14 @@ class SeenBeside:
         return self.attack.scores(runs, present=present) + 100.0 * (int(like_present) - int(like_absent))
 
 
-def of_student(_groups: Groups) -> NDArray[np.int32]:
+def of_student(_groups: InMemory) -> NDArray[np.int32]:
     """What the questions are about follows from public texts and released values."""
     return questions(4).candidates
 
 
-def of_teachers(groups: Groups) -> NDArray[np.int64]:
+def of_teachers(groups: InMemory) -> NDArray[np.int64]:
     """What any teacher finds likely."""
-    return np.unique([weights > 0 for each in groups.groups for weights in each.weights[: each.real]])
+    return np.unique([weights > 0 for each in groups.parts for weights in each.weights[: each.real]])
 
 
 @pytest.mark.parametrize(("candidates", "wrong"), [(of_student, False), (of_teachers, True)])

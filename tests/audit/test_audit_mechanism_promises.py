@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.audit.mechanisms.bounds import ErrorLimits
-from understudy.audit.mechanisms.claims import PRIOR, EpsilonClaim, PosteriorClaim, secret_budget
-from understudy.privacy.accountant import Composition
+from understudy.audit.mechanisms.bounds import PRIOR, Claim, ErrorLimits, secret_budget
 from understudy.privacy.events import (
     Event,
     GaussianEvent,
@@ -23,8 +21,8 @@ from understudy.privacy.events import (
 from understudy.privacy.guarantee import GDP, Budget
 
 
-def epsilon(*events: Event, delta: float = 1e-6) -> EpsilonClaim:
-    return EpsilonClaim(Composition(events), delta)
+def epsilon(*events: Event, delta: float = 1e-6) -> Claim:
+    return Claim(events, delta)
 
 
 EVENTS = {
@@ -74,15 +72,24 @@ def test_the_epsilon_of_one_sampled_gaussian_is_that_of_its_privacy_loss_distrib
 
 def test_the_numbers_are_named() -> None:
     assert epsilon(PureEvent(1.0), delta=0.0).words == "epsilon at delta 0"
-    assert PosteriorClaim([GaussianEvent(1.0)], 0.01).words == "posterior at prior 0.01"
+    assert Claim((GaussianEvent(1.0),), prior=0.01).words == "posterior at prior 0.01"
 
 
 def test_a_secret_that_is_always_drawn_has_a_gaussian_curve_and_one_that_is_drawn_sometimes_has_none() -> None:
     always, sometimes = MixtureEvent(1.5, (((1.0, 2),),)), MixtureEvent(1.5, (((0.5, 2),),))
-    assert PosteriorClaim([always, GaussianEvent(1.0)], 0.01).curve == "Gaussian"
-    claim = PosteriorClaim([always], 0.01)
+    assert (
+        Claim(
+            (
+                always,
+                GaussianEvent(1.0),
+            ),
+            prior=0.01,
+        ).curve
+        == "Gaussian"
+    )
+    claim = Claim((always,), prior=0.01)
     assert claim.of_curve(2 / 1.5) == pytest.approx(claim.value, rel=1e-6)
-    assert PosteriorClaim([sometimes], 0.01).curve is None
+    assert Claim((sometimes,), prior=0.01).curve is None
 
 
 def test_secrets_are_promised_what_one_gaussian_release_of_the_same_epsilon_would() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.audit.one_run import (
+from understudy.audit.result import (
     CEILING,
     GuessRule,
     canaries_needed,

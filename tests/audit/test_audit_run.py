@@ -70,13 +70,46 @@ def test_a_run_without_noise_is_found_out(tmp_path: Path) -> None:
     assert {attack.name: attack.auc for attack in audit.attacks} == {"terms": pytest.approx(1, abs=0.02), "release": 1}
 
 
-def test_the_same_run_with_noise_is_not(tmp_path: Path) -> None:
-    audit = audit_run(config(tmp_path), PARAMETERS)
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunAudit, list[str]]:
+    """An audit of a run with noise: its folder, what it found, and what it said."""
+    folder, said = tmp_path_factory.mktemp("noisy"), list[str]()
+    settings = config(folder, ledger=str(folder / "theirs.sqlite"))
+    return folder, audit_run(settings, PARAMETERS, listener=Listener(said.append)), said
+
+
+def test_the_same_run_with_noise_is_not(noisy: tuple[Path, RunAudit, list[str]]) -> None:
+    _, audit, _ = noisy
     assert audit.verdict == "consistent"
     assert audit.bound <= 2 < audit.largest_bound
     assert audit.private
     assert {attack.name for attack in audit.attacks} == {"terms", "release"}
     assert "not a proof" in audit.remark
+
+
+def test_everything_is_kept_in_the_private_part(noisy: tuple[Path, RunAudit, list[str]]) -> None:
+    folder, audit, said = noisy
+    out = folder / "out"
+    assert [path.name for path in out.iterdir()] == ["private"]
+    modes = {"": 0o700, "audit": 0o700, "audit.json": 0o600}
+    assert {name: stat.S_IMODE((out / "private" / name).stat().st_mode) for name in modes} == modes
+    written = json.loads((out / "private" / "audit.json").read_text("utf-8"))
+    assert written == json.loads(json.dumps(audit.to_json()))
+    assert (written["verdict"], written["bound"]) == ("consistent", audit.bound)
+    diary = (out / "private" / "audit" / "run" / "private" / "diary.jsonl").read_text("utf-8")
+    assert sum("density scores above" in line for line in diary.splitlines()) == 1
+    assert not any(" std" in line for line in said)
+    assert any("diary.jsonl" in line for line in said)
+
+
+def test_nobody_s_ledger_is_charged_and_nothing_that_looks_releasable_is_left(
+    noisy: tuple[Path, RunAudit, list[str]],
+) -> None:
+    folder, *_ = noisy
+    assert not (folder / "theirs.sqlite").exists()
+    assert not (folder / "default-ledger.sqlite").exists()
+    assert not list(folder.rglob("*.release"))
+    assert not list(folder.rglob("statement.*"))
 
 
 @pytest.mark.parametrize(("noise", "verdict"), [(True, "consistent"), (False, "VIOLATION")])
@@ -141,34 +174,6 @@ def test_too_few_canaries_are_warned_of_and_never_called_a_proof(tmp_path: Path)
     assert audit.verdict == "consistent"
     assert audit.largest_bound < 2
     assert "could not have shown a violation" in audit.remark
-
-
-def test_everything_is_kept_in_the_private_part(tmp_path: Path) -> None:
-    audit = audit_run(config(tmp_path), PARAMETERS)
-    out = tmp_path / "out"
-    assert [path.name for path in out.iterdir()] == ["private"]
-    assert stat.S_IMODE((out / "private").stat().st_mode) == 0o700
-    assert stat.S_IMODE((out / "private" / "audit").stat().st_mode) == 0o700
-    assert stat.S_IMODE((out / "private" / "audit.json").stat().st_mode) == 0o600
-    written = json.loads((out / "private" / "audit.json").read_text("utf-8"))
-    assert written == json.loads(json.dumps(audit.to_json()))
-    assert (written["verdict"], written["bound"]) == ("consistent", audit.bound)
-
-
-def test_what_the_audited_run_says_of_its_noisy_values_stays_inside(tmp_path: Path) -> None:
-    said: list[str] = []
-    audit_run(config(tmp_path), PARAMETERS, listener=Listener(said.append))
-    diary = (tmp_path / "out" / "private" / "audit" / "run" / "private" / "diary.jsonl").read_text("utf-8")
-    checks = [line for line in diary.splitlines() if "density scores above" in line]
-    assert len(checks) == 1
-    assert not any(" std" in line for line in said)
-    assert any("diary.jsonl" in line for line in said)
-
-
-def test_the_users_ledger_is_not_charged(tmp_path: Path) -> None:
-    audit_run(config(tmp_path, ledger=str(tmp_path / "theirs.sqlite")), PARAMETERS)
-    assert not (tmp_path / "theirs.sqlite").exists()
-    assert not (tmp_path / "default-ledger.sqlite").exists()
 
 
 def coins(folder: Path) -> bytes:
@@ -247,6 +252,7 @@ def test_an_open_corpus_can_be_audited_from_python(tmp_path: Path) -> None:
     [
         *(("openai:any", address) for address in ("https://example.org/v1", "http://10.0.0.1/v1", None)),
         ("ollama:any", "http://10.0.0.1:11434/v1"),
+        *((llm, None) for llm in ("gemini:flash", "azure:deployment", "acme:writer")),
     ],
 )
 def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(
@@ -313,7 +319,6 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
         ({"data": None}, (), "No private data"),
         ({}, ("--attacks", "psychic"), "no attack 'psychic'"),
         ({}, ("--canaries", "10"), "greater than or equal to 50"),
-        ({}, ("--confidence", "1"), "less than 1"),
         ({}, ("--canaries", "5000"), "too few terms"),
     ],
 )
@@ -339,7 +344,7 @@ def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understud
 
 
 def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.locking.LOCK_SECONDS", 0)
 
     def second(*_: Any, **__: Any) -> Result:
         audit_run(config(tmp_path), PARAMETERS)
@@ -348,21 +353,3 @@ def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(running, "run", second)
     with pytest.raises(ResumeError, match="Another process"):
         audit_run(config(tmp_path), PARAMETERS)
-
-
-def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("audit", "run", str(tmp_path / "none.yaml"))
-    assert said.code == ConfigError.exit_code
-    assert "Cannot read the configuration none.yaml" in said.err
-
-
-@pytest.mark.parametrize("llm", ["openai:gpt", "gemini:flash", "azure:deployment", "acme:writer"])
-def test_a_language_model_that_may_be_elsewhere_is_refused(tmp_path: Path, llm: str) -> None:
-    with pytest.raises(ConfigError, match="may leave this machine"):
-        audit_run(config(tmp_path, llm=llm), PARAMETERS)
-
-
-def test_nothing_that_looks_releasable_is_left_of_an_audit(tmp_path: Path) -> None:
-    audit_run(config(tmp_path), PARAMETERS)
-    assert not list(tmp_path.rglob("*.release"))
-    assert not list(tmp_path.rglob("statement.*"))

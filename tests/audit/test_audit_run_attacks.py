@@ -13,8 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.audit.canaries import Canaries, make_canaries
-from understudy.audit.one_run import guess_rules
-from understudy.audit.result import area_under_curve, judge, true_positive_rate
+from understudy.audit.result import area_under_curve, guess_rules, judge, true_positive_rate
 from understudy.audit.scoring import (
     EMBEDDING,
     NGRAM,

@@ -1,4 +1,4 @@
-"""Canaries: records that nobody wrote, each with a coin that says whether it is planted.
+"""Canaries: made-up records, each planted with probability 1/2.
 
 A canary begins like a record of the corpus (in-distribution prefix) and ends in rare public terms that are in no record
 of the corpus and in no other canary (rare suffix). Prefix, suffix and label are chosen before the coins, and the coins
@@ -81,7 +81,7 @@ class Canaries:
         return np.array([canary.planted for canary in self.all], dtype=bool)
 
     def save(self, path: Path, *, settings: str) -> None:
-        """Write them for their owner's eyes only, under a digest of the settings that they were made with."""
+        """Write them for their owner's eyes only, with a digest of the settings that made them."""
         with atomic_file(path, mode=PRIVATE_MODE) as file:
             fields = {"settings": settings, "canaries": [asdict(canary) for canary in self.all]}
             file.write(json.dumps(fields, ensure_ascii=False).encode())
@@ -90,8 +90,7 @@ class Canaries:
 def load_canaries(path: Path, *, settings: str) -> Canaries:
     """Read what :meth:`Canaries.save` wrote.
 
-    Raises:
-        ResumeError: if they were made with other settings, or the file is damaged.
+    Raises ResumeError if they were made with other settings, or the file is damaged.
     """
     try:
         fields = json.loads(path.read_text("utf-8"))
@@ -121,11 +120,10 @@ def make_canaries(
     Args:
         terms: a public vocabulary, the most frequent terms first.
         taken: indices of the terms that are in the corpus, and so in no suffix.
-        per_canary: terms a suffix.
-        prefixes: of canary 0, 1, ..., with their labels; used again from the start where there are fewer.
+        per_canary: terms per suffix.
+        prefixes: with their labels; used again from the start where there are fewer than canaries.
 
-    Raises:
-        ConfigError: if the vocabulary has too few terms that the corpus does not hold.
+    Raises ConfigError if the vocabulary has too few terms that the corpus does not hold.
     """
     matcher = TermMatcher(terms)
     free = [index for index in range(len(terms)) if index not in taken]
@@ -178,19 +176,7 @@ def choose_canaries(
     prefix_words: int,
     suffix_terms: int,
 ) -> Canaries:
-    """Canaries for this corpus: two passes over it at most.
-
-    Args:
-        terms: public ones, of which those are rare that are in no record.
-        finder: of secrets, where these are protected: no canary begins with one.
-        count: how many.
-        prefix_words: words of a record that a canary begins with.
-        suffix_terms: rare terms that it ends in.
-
-    Raises:
-        ConfigError: if the vocabulary is too small.
-        CorpusError: if there is no record.
-    """
+    """Canaries for this corpus, in one pass; with a ``finder`` of secrets, no canary begins with one."""
     matcher = TermMatcher(terms)
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
@@ -248,8 +234,6 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
 
 
 class _Values:
-    """Values for the typed columns of rows, of which batches hold the cells: any of the cell, which count as one."""
-
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._generator = np.random.default_rng(0)
@@ -264,7 +248,6 @@ class _Values:
 
 
 def _rows(corpus: Corpus, values: _Values) -> Iterator[dict[str, object]]:
-    """The good rows, with the columns that are read."""
     schema = corpus.schema
     for batch in corpus.batches():
         owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
@@ -299,7 +282,6 @@ def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
 
 
 def _write_secrets(own: str | None, canaries: Canaries, path: Path) -> None:
-    """The user's secrets file, if there is one, and every canary's suffix as a secret of its own."""
     theirs = [] if own is None else read_secrets(Path(own))
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))

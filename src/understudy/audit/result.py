@@ -1,8 +1,15 @@
-"""What an audit of a whole run found: every number beside the promise, and how much the test could have found."""
+"""What an audit of a whole run found: a lower bound on epsilon from many canaries, beside the promise.
+
+An (epsilon, delta)-private run lets nobody guess the coins of its own canaries much better than randomised response
+does: a guess is right with chance at most e^epsilon / (e^epsilon + 1), jointly over all guesses, plus a term in delta.
+
+Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Training Run* (arXiv:2305.08846), Theorem 5.2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +17,117 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.one_run import GuessRule, lower_bound
 from understudy.evaluate.metrics.intervals import LEVEL, bootstrap
 from understudy.evaluate.metrics.results import read_result, result_json, write_result
 from understudy.evaluate.metrics.value import Count, Interval, Number, Share
+from understudy.privacy.search import last_number, to_the_last_bit
+
+CEILING = 50.0
+"""Epsilons above this mean nothing; no bound is larger."""
+MOST_CANARIES = 100_000
+
+
+def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta: float) -> float:
+    """The chance, at most, that an (epsilon, delta)-private run lets ``correct`` or more guesses be right.
+
+    With W ~ Binomial(r, e^epsilon / (e^epsilon + 1)), r the guesses, v the right ones and m the canaries::
+
+        P[W >= v] + 2 m delta max over i of P[v > W >= v - i] / i
+
+    The guesses' number is fixed before the run, each canary is planted by a fair coin, and the promise is for adding or
+    removing one canary. Source: Theorem 5.2, for guesses of -1, 0 and 1.
+    """
+    from scipy.stats import binom
+
+    share = 1 / (1 + math.exp(-epsilon))
+    chance = float(binom.sf(correct - 1, guesses, share))
+    if delta > 0 and correct > 0:
+        steps = np.arange(1, correct + 1)
+        below = np.cumsum(binom.pmf(correct - steps, guesses, share))
+        chance += 2 * canaries * delta * float(np.max(below / steps))
+    return min(chance, 1.0)
+
+
+def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, confidence: float) -> float:
+    """The epsilon, at most CEILING, below which so many guesses would be right in ``1 - confidence`` of all cases.
+
+    >>> round(lower_bound(1000, 1000, canaries=1000, delta=0, confidence=0.95), 3)
+    5.809
+    """
+
+    def rejected(epsilon: float) -> bool:
+        return p_value(correct, guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= 1 - confidence
+
+    if not rejected(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while rejected(high):
+        low, high = high, 2 * high
+        if low >= CEILING:
+            return CEILING
+    return to_the_last_bit(rejected, holds_at=low, fails_at=high)
+
+
+@dataclass(frozen=True)
+class GuessRule:
+    """How many guesses are made, fixed before the run: the highest scores are ``present``, the lowest ``absent``."""
+
+    name: str
+    present: int
+    absent: int
+
+    @property
+    def guesses(self) -> int:
+        return self.present + self.absent
+
+    def correct(self, scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> int:
+        """How many of the guesses are right. Ties are broken by the canaries' order, which no coin knows."""
+        order = np.argsort(-scores, kind="stable")
+        absent = order[len(order) - self.absent :]
+        return int(planted[order[: self.present]].sum() + (~planted[absent]).sum())
+
+
+def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
+    """The rules that every attack is tried with; the bound pays for their number.
+
+    - nearly all: perfect scores make perfect guesses, since the number planted is within five standard deviations of
+      one half (but for one chance in a million);
+    - the surest half and the surest tenth: for scores that tell some canaries clearly, and others not;
+    - the highest twentieth only: for outputs that repeat a few canaries and say nothing of the others.
+    """
+    most = max(1, math.floor(canaries / 2 - 2.5 * math.sqrt(canaries)))
+    quarter, few = max(1, canaries // 4), max(1, canaries // 20)
+    return (
+        GuessRule("nearly all", most, most),
+        GuessRule("surest half", quarter, quarter),
+        GuessRule("surest tenth", few, few),
+        GuessRule("highest twentieth", few, 0),
+    )
+
+
+def largest_bound(rules: Sequence[GuessRule], *, canaries: int, delta: float, confidence: float) -> float:
+    """The power of the test: the bound if every guess were right. No run can be shown to leak more."""
+    return max(
+        lower_bound(rule.guesses, rule.guesses, canaries=canaries, delta=delta, confidence=confidence) for rule in rules
+    )
+
+
+def canaries_needed(epsilon: float, *, delta: float, confidence: float) -> int | None:
+    """The fewest canaries whose :func:`largest_bound` is above ``epsilon``; None: :data:`MOST_CANARIES` are too few."""
+
+    def enough(canaries: int) -> bool:
+        return any(
+            p_value(rule.guesses, rule.guesses, canaries=canaries, epsilon=epsilon, delta=delta) < 1 - confidence
+            for rule in guess_rules(canaries)
+        )
+
+    low, high = 1, 64
+    while not enough(high):
+        if high == MOST_CANARIES:
+            return None
+        low, high = high, min(2 * high, MOST_CANARIES)
+    return last_number(enough, holds_at=high, fails_at=low)
+
 
 Verdict = Literal["consistent", "VIOLATION"]
 FALSE_POSITIVES = 0.01
@@ -31,15 +145,13 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack on the run.
+    """One attack on the run, of :data:`understudy.audit.scoring.ATTACKS`.
 
     Args:
-        name: of :data:`understudy.audit.scoring.ATTACKS`.
         auc: chance that a planted canary scores above one that was not planted (a tie counts one half).
-        auc_interval: bootstrap over the canaries.
         true_positives: share of the planted canaries above a threshold that at most 1 % of the others are above.
         true_positives_interval: Clopper-Pearson, the threshold taken as given.
-        guesses: one a rule.
+        guesses: one per rule.
     """
 
     name: str
@@ -59,19 +171,12 @@ class RunAudit:
     """The audit of one run.
 
     Args:
-        method: the audited method.
         unit: what it protects, in words; each canary is one such unit.
         epsilon, delta: the promise.
         private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
-        canaries: how many there are.
-        planted: how many of them the coins put into the data.
-        synthetic_texts: that the run made.
         confidence: of ``bound``, over all attacks and rules together.
-        attacks: what was tried.
         largest_bound: the bound if all guesses had been right: the power of the test.
         canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not.
-        seconds: how long the run and the attacks took.
-        settings: how the audit was made.
     """
 
     method: str
@@ -117,11 +222,7 @@ class RunAudit:
 
 
 def load_audit(path: Path) -> RunAudit:
-    """Read what :meth:`RunAudit.save` wrote.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another version.
-    """
+    """Read what :meth:`RunAudit.save` wrote. Raises ConfigError if it cannot be read, or is of another version."""
     return read_result(path, RunAudit, made_by="audit run")
 
 
@@ -134,13 +235,7 @@ def judge(
     delta: float,
     confidence: float,
 ) -> Attack:
-    """What one attack's scores show.
-
-    Args:
-        scores: ``Float64[m]``.
-        planted: ``Bool[m]``.
-        confidence: of each bound, corrected for how many are tried.
-    """
+    """What one attack's scores show, with this confidence in each bound."""
     guesses = []
     for rule in rules:
         correct = rule.correct(scores, planted)

@@ -35,14 +35,13 @@ from understudy.audit.canaries import (
     plant,
     vocabulary_of,
 )
-from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
-from understudy.audit.result import RunAudit, judge
+from understudy.audit.result import MOST_CANARIES, RunAudit, canaries_needed, guess_rules, judge, largest_bound
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
 from understudy.base.errors import ConfigError
 from understudy.base.files import disk_faults, private_folder
 from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.corpus import Corpus
-from understudy.ledger.store.folder import FolderLock
+from understudy.ledger.locking import FolderLock
 from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted
 from understudy.models.vectors import remembering
@@ -89,11 +88,9 @@ def audit_run(
     Args:
         config: of the run, as for :func:`understudy.run.run`. All is written to ``private/audit/`` of its ``output``,
             and the result to ``private/audit.json``; the folder may be that of the run itself.
-        parameters: of the audit.
         corpus: the open corpus, in place of ``config.data``.
 
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    Raises UnderstudyError of the kind that says what is wrong; see ``docs/errors.md``.
     """
     parameters = parameters or AuditParameters()
     started = time.monotonic()
@@ -185,12 +182,7 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 @contextmanager
 def _locked(output: OutputFolder) -> Iterator[Path]:
-    """The audit's folder in ``private/``, which no other audit may use meanwhile: it would toss other coins.
-
-    Raises:
-        ConfigError: if it cannot be made.
-        ResumeError: if another audit uses it.
-    """
+    """The audit's folder in ``private/``, which no other audit may use meanwhile: it would toss other coins."""
     try:
         folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:
@@ -235,11 +227,7 @@ def _prepare(
 
 
 def _require_inside(model: ModelParameters) -> None:
-    """See that no released value leaves this machine: nothing is charged for it.
-
-    Raises:
-        ConfigError: if the language model is an endpoint elsewhere.
-    """
+    """Refuse endpoints on other machines: nothing is charged for what the run releases."""
     provider, preset = model.llm.partition(":")[0], preset_of(model.llm)
     if provider in ("builtin", "none", "hf"):
         return

@@ -68,7 +68,6 @@ class NGramModel:
         )
 
     def _probability(self, word: str, context: tuple[str, ...]) -> float:
-        """Interpolated from the shortest context to the longest."""
         value = self._uniform
         for start in range(len(context), -1, -1):
             history = context[start:]
@@ -98,8 +97,7 @@ _PARTS = 64
 def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
     """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are.
 
-    Raises:
-        ConfigError: if one is unknown, or does not fit the method.
+    Raises ConfigError if one is unknown, or does not fit the method.
     """
     possible = tuple(name for name in ATTACKS if name != RELEASE or method == DP_KPS)
     for name in chosen:
@@ -113,13 +111,7 @@ def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
 def score(
     attack: str, canaries: Canaries, *, texts: Sequence[str], release: Release, embedder: Embedder | None
 ) -> Scores:
-    """``Float64[m]``: the scores of one attack.
-
-    Args:
-        attack: of :data:`ATTACKS`.
-        texts: the synthetic texts.
-        embedder: for the attack that needs one.
-    """
+    """``Float64[m]``: the scores of one attack."""
     makers: dict[str, Callable[[], Scores]] = {
         TERMS: lambda: term_scores(canaries, texts),
         NGRAM: lambda: ngram_scores(canaries, texts),

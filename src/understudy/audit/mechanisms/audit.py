@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from understudy.audit.mechanisms.bounds import ErrorLimits, Floats, best_bound, counted, limits
-from understudy.audit.mechanisms.claims import Claim, Curve
+from understudy.audit.mechanisms.bounds import Claim, Curve, ErrorLimits, Floats, best_bound, counted, limits
 from understudy.base.errors import ConfigError
 from understudy.privacy.guarantee import Budget
 
@@ -32,15 +31,12 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class Auditable:
-    """A mechanism that can be audited.
+    """A mechanism that can be audited, on its worst ``neighbours``.
 
     Args:
-        name: on the command line.
-        title: what it is, in words.
-        neighbours: the worst case that is tried, in words.
         attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
             differential privacy leaves delta alone and promises epsilon at 0.
-        local: whether it sums logits, which needs torch, of the extra ``local``.
+        local: whether it needs torch, of the extra ``local``.
     """
 
     name: str
@@ -55,9 +51,7 @@ class MechanismAudit:
     """What an audit found.
 
     Args:
-        name, title, neighbours: of the :class:`Auditable`.
         quantity: what the numbers below are, such as ``epsilon at delta 1e-06``.
-        promised: by the mechanism.
         clopper_pearson: lower bound by the best threshold test.
         curve: what else the mechanism promises: a Gaussian trade-off curve (mu), or zCDP (rho); None if neither.
         along_curve: lower bound by way of mu or rho, None without ``curve``. A mu or rho above the promised one refutes
@@ -85,12 +79,10 @@ class MechanismAudit:
 
     @property
     def bound(self) -> float:
-        """The better of both lower bounds."""
         return max(self.clopper_pearson, self.along_curve or 0.0)
 
     @property
     def violated(self) -> bool:
-        """Whether a bound lies above the promise."""
         return self.bound > self.promised
 
     @property
@@ -110,8 +102,7 @@ def audit_mechanism(
         budget: what the mechanism is to promise.
         confidence: that no bound is too high, in (0, 1).
 
-    Raises:
-        ConfigError: if there are too few runs, the confidence is out of its range, or the budget does not fit.
+    Raises ConfigError if there are too few runs, the confidence is out of its range, or the budget does not fit.
     """
     if runs < LEAST_RUNS:
         raise ConfigError(f"{runs} runs tell nothing.", f"Run a mechanism at least {LEAST_RUNS} times.")
@@ -148,7 +139,6 @@ _Way = tuple[Callable[[ErrorLimits], Floats], Callable[[float], float]]
 
 
 def _ways(claim: Claim) -> list[_Way]:
-    """Each bound by a test of its own, and how its number becomes one of the claim's kind."""
     return [(claim.bound, float), *([(claim.along_curve, claim.of_curve)] if claim.curve else [])]
 
 

@@ -1,4 +1,4 @@
-"""Lower bounds on what a mechanism loses, from how often a test for one unit's presence errs.
+"""What a mechanism promises, and lower bounds on what it loses, from how often a test for one unit's presence errs.
 
 A test says "present" where a score is above a threshold. Of runs without the unit some share FP is called present, of
 runs with it some share FN is not. Clopper and Pearson (1934) give limits that the true shares exceed with a stated
@@ -15,11 +15,27 @@ The threshold is chosen on other runs than those that are counted, so the limits
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from understudy.privacy.accountant import Composition
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.guarantee import (
+    GDP,
+    ZCDP,
+    Budget,
+    SecretBudget,
+    gaussian_noise_multiplier,
+    normal_quantile,
+    phi_bar,
+)
+from understudy.privacy.search import to_the_last_bit
 
 Floats = NDArray[np.float64]
 _CAUTION = 1e-3
@@ -135,7 +151,102 @@ def limits(false_positives: ArrayLike, false_negatives: ArrayLike, trials: int, 
 
 
 def _limits(absent: Floats, present: Floats, threshold: ArrayLike, *, alpha: float) -> ErrorLimits:
-    """Of the tests ``score > threshold``."""
     above = len(absent) - np.searchsorted(np.sort(absent), threshold, side="right")
     below = np.searchsorted(np.sort(present), threshold, side="right")
     return limits(above, below, len(absent), alpha=alpha)
+
+
+Curve = Literal["Gaussian", "sampled Gaussian", "zCDP"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A promised number, which a lower bound above it refutes: epsilon at a delta, or a secret's highest posterior.
+
+    Args:
+        events: of all that is released.
+        delta: of the epsilon; 0 where pure differential privacy is promised.
+        prior: of the posterior; None where an epsilon is promised.
+    """
+
+    events: tuple[Event, ...]
+    delta: float = 0.0
+    prior: float | None = None
+
+    @property
+    def words(self) -> str:
+        return f"epsilon at delta {self.delta:g}" if self.prior is None else f"posterior at prior {self.prior:g}"
+
+    @property
+    def value(self) -> float:
+        return self._composition.epsilon(self.delta) if self.prior is None else self.power(self.prior)
+
+    @property
+    def curve(self) -> Curve | None:
+        """What else is promised, and gives the number: mu of a Gaussian (of sampled units, too) or rho; else None."""
+        if all(isinstance(event, ZCDPEvent) for event in self.events):
+            return "zCDP"
+        if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):
+            return "Gaussian"
+        first = self.events[0]
+        alone = isinstance(first, SubsampledGaussianEvent) and first.count == len(self.events) == 1
+        return "sampled Gaussian" if alone else None
+
+    def bound(self, limits: ErrorLimits) -> Floats:
+        """The least value that allows a test to err as seldom as this."""
+        return limits.epsilon(self.delta) if self.prior is None else limits.posterior(self.prior)
+
+    def along_curve(self, limits: ErrorLimits) -> Floats:
+        """The least mu, or rho, that does."""
+        return limits.rho if self.curve == "zCDP" else limits.mu(self._rate)
+
+    def of_curve(self, parameter: float) -> float:
+        """The value of a mechanism of which this mu, or rho, is all that is known."""
+        if self.prior is not None:
+            return phi_bar(-normal_quantile(self.prior) - parameter)
+        if self.curve == "zCDP":
+            return ZCDP(parameter).epsilon(self.delta)
+        # Balle, Barthe and Gaboardi 2018, Theorem 2
+        return math.log1p(self._rate * math.expm1(GDP(parameter).epsilon(self.delta / self._rate)))
+
+    def power(self, false_positive: float) -> float:
+        """How often a test that is wrong so often may be right, at most."""
+        if self.prior is not None:
+            from understudy.privacy.secrets.composition import posterior
+
+            return posterior(self.events, false_positive)
+        if self.curve is None:
+            return self._composition.power(false_positive)
+        rho = math.fsum(event.rho for event in self.events)
+        if self.curve == "zCDP":  # what the test's answer may tell of the unit at every order
+
+            def misses_too_few(missed: float) -> bool:
+                return bool(ErrorLimits(np.array(false_positive), np.array(missed)).rho > rho)
+
+            return 1 - to_the_last_bit(misses_too_few, holds_at=0.0, fails_at=1 - false_positive)
+        sampled = phi_bar(-normal_quantile(false_positive) - math.sqrt(2 * rho))
+        return false_positive + self._rate * (sampled - false_positive)
+
+    @cached_property
+    def _composition(self) -> Composition:
+        return Composition(self.events)
+
+    @property
+    def _rate(self) -> float:
+        event = self.events[0]
+        return event.rate if isinstance(event, SubsampledGaussianEvent) else 1.0
+
+
+def _is_certain(event: Event) -> bool:
+    if isinstance(event, MixtureEvent):
+        return all(rate == 1 for secret in event.inclusion for rate, _ in secret)
+    return isinstance(event, SubsampledGaussianEvent) and event.rate == 1
+
+
+PRIOR = 0.05
+
+
+def secret_budget(budget: Budget) -> SecretBudget:
+    """(p, r) with p = :data:`PRIOR` and the r that one Gaussian release with (epsilon, delta) would raise it to."""
+    mu = 1 / gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta))
+    return SecretBudget(PRIOR, phi_bar(-normal_quantile(PRIOR) - mu))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.mechanisms.bounds import Floats
-from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
+from understudy.audit.mechanisms.bounds import Claim, Floats, secret_budget
 from understudy.base.columns import Column
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.corpus import Batch
 from understudy.evaluate.charged import ChargedMetrics
 from understudy.evaluate.counting import MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
@@ -38,10 +39,10 @@ from understudy.methods.shared.queries.marginals import Marginals, PairScores
 from understudy.methods.shared.tables.fitting import shares
 from understudy.methods.shared.tables.plan import column_charges
 from understudy.methods.shared.tables.variables import TablesParameters, Variables
-from understudy.privacy.accountant import Composition, gaussian_split
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, exact_sum, measure
-from understudy.privacy.mechanisms import NoisySum, SampledSum
+from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate
@@ -73,27 +74,16 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Batch:
-    texts: Sequence[str]
-    labels: NDArray[np.int32]
-    owners: Sequence[str] | None
-    cells: NDArray[np.int32] | None
-
-
-@dataclass(frozen=True)
 class _Table:
-    """Rows in one batch."""
-
     rows: Sequence[Row]
 
-    def batches(self) -> Iterator[_Batch]:
+    def batches(self) -> Iterator[Batch]:
         texts, labels, owners, cells = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
         columns = np.array(cells, dtype=np.int32).reshape(len(texts), len(COLUMNS))
-        yield _Batch(texts, np.array(labels, dtype=np.int32), owners, columns)
+        yield Batch(list(texts), np.array(labels, dtype=np.int32), list(owners), cells=columns)
 
 
 def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
-    """The rows as a run sees them."""
     return BoundedCorpus(_Table(rows), unit, b"a key of the dataset")
 
 
@@ -107,9 +97,51 @@ _RECORDS = (
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A query with the mechanism that was planned for it, and how many of its vectors one unit adds."""
+class InMemory:
+    """Batches that are read once, and are the same objects in every pass."""
 
+    parts: Sequence[Any]
+
+    def batches(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+
+class Remembered(Query[Any]):
+    """A query that sums each batch once: the same few come again and again, and its sums are exact.
+
+    Args:
+        key: tells batches apart; by itself they must be the same objects.
+    """
+
+    def __init__(self, query: Query[Any], key: Callable[[Any], Hashable] = id) -> None:
+        self._query = query
+        self._key = key
+        self._sums: dict[Hashable, NDArray[np.int64]] = {}
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self._query.sensitivity
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._query.shape
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        return self._query.partial_shape
+
+    def of_batch(self, batch: Any) -> NDArray[np.int64]:
+        key = self._key(batch)
+        if key not in self._sums:
+            self._sums[key] = self._query.of_batch(batch)
+        return self._sums[key]
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._query.finish(sums)
+
+
+@dataclass(frozen=True)
+class Measured:
     mechanism: NoisySum
     query: Query[Any]
     records_per_unit: int = 1
@@ -123,11 +155,8 @@ class SumAttack:
     Pearson 1933: no test is better).
 
     Args:
-        sums: one or more sums of the same data, each with its noise.
-        absent: the data without the unit.
-        present: the data with it.
-        claim: of all that is released.
-        source: of noise.
+        absent, present: the data without and with the unit.
+        claim: of all sums together.
     """
 
     sums: Sequence[Measured]
@@ -137,25 +166,24 @@ class SumAttack:
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
-        return np.asarray(sum(self._scores(each, runs, present) for each in self.sums))
+        absent, with_it = (InMemory(list(data.batches())) for data in (self.absent, self.present))
+        return np.asarray(sum(self._scores(each, runs, absent, with_it, present) for each in self.sums))
 
-    def _scores(self, each: Measured, runs: int, present: bool) -> Floats:
-        mechanism, query, data = each.mechanism, each.query, self.present if present else self.absent
-        without, with_unit = exact_sum(query, self.absent).ravel(), exact_sum(query, self.present).ravel()
+    def _scores(self, each: Measured, runs: int, absent: InMemory, with_it: InMemory, present: bool) -> Floats:
+        mechanism, query = each.mechanism, Remembered(each.query)
+        without, with_unit = exact_sum(query, absent).ravel(), exact_sum(query, with_it).ravel()
         moved = without != with_unit
-        answers = np.array([self._answer(each, data).ravel()[moved] for _ in range(runs)])
+        data, records = with_it if present else absent, each.records_per_unit
+        one = partial(measure, mechanism, query, data, source=self.source, records_per_unit=records)
+        answers = np.array([one().ravel()[moved] for _ in range(runs)])
         noise = (answers * mechanism.sensitivity.grid - without[moved]) / mechanism.scale
         shift = (with_unit - without)[moved] / mechanism.scale
         if mechanism.noise == "laplace":
             return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
         return np.asarray(noise @ shift - shift @ shift / 2)
 
-    def _answer(self, each: Measured, data: Batches[Any]) -> Floats:
-        return measure(each.mechanism, each.query, data, source=self.source, records_per_unit=each.records_per_unit)
-
 
 def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
-    """The real query, of few terms and frequencies."""
     matcher = TermMatcher(TERMS)
     rows = TermRows(matcher, len(TERMS))
     if kind == "counts":
@@ -210,14 +238,12 @@ def _attack(sums: Sequence[Measured], unit: Unit, delta: float) -> SumAttack:
         sums,
         corpus(_OTHERS, unit),
         corpus([*_OTHERS, *mine], unit),
-        EpsilonClaim(Composition(tuple(each.mechanism.event for each in sums)), delta),
+        Claim(tuple(each.mechanism.event for each in sums), delta),
     )
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Records in memory: where each lies, its label, whose it is."""
-
     places: Sequence[int]
     labels: Sequence[int]
     units: Sequence[int]
@@ -247,14 +273,11 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
     planned = mechanisms(parameters, spend, PublicFacts(unit), vocabulary_size=None).values()
     sums = [Measured(mechanism, votes(unit), records_per_unit(unit)) for mechanism in planned]
-    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), _claim(sums, spend))
-
-
-def _claim(sums: Sequence[Measured], spend: Budget | SecretBudget) -> Claim:
     events = tuple(each.mechanism.event for each in sums)
+    claim = Claim(events, float(budget.delta))
     if isinstance(spend, SecretBudget):
-        return PosteriorClaim(events, float(spend.prior))
-    return EpsilonClaim(Composition(events), float(spend.delta))
+        claim = Claim(events, prior=float(spend.prior))
+    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
 
 
 @dataclass(frozen=True)
@@ -271,7 +294,6 @@ class Corners:
 
 
 def guide(unit: Unit, budget: Budget) -> SumAttack:
-    """The guide's sums; the unit's records lie in one corner, the others in another."""
     query = GuideSums(Corners([row.text for row in _RECORDS]), LABELS, dimension=2)
     mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], guide_sensitivity(), query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta))
@@ -313,26 +335,22 @@ class SampledAttack:
     The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
 
     Args:
-        mechanism: samples each record of the secret with ``rate``.
-        releases: how often it is run, with a sample of its own each time.
-        records: that hold the secret.
+        mechanism: samples each of the secret's ``records`` with ``rate``, anew in each release.
         claim: of all releases.
-        source: of coins and noise.
     """
 
     mechanism: SampledSum
     rate: float
     releases: int
     records: int
-    claim: PosteriorClaim
+    claim: Claim
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
-        """A sum of them over releases."""
         unit = Unit("secret", self.records)
         others, mine = [Row(_OTHER, 1)] * 2, [Row(_SECRET)]
         data = corpus([*others, *mine * self.records] if present else others, unit)
-        query, scale = cluster_sums(), self.mechanism.scale
+        query, scale = Remembered(cluster_sums(), key=lambda batch: tuple(batch.texts)), self.mechanism.scale
         moved = exact_sum(query, corpus(mine, unit)) / scale
         length = float(np.linalg.norm(moved))
         answers = [
@@ -359,5 +377,5 @@ def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> S
     spend = secret_budget(budget)
     query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
     mechanism = SampledSum(multiplier, inclusion, query.sensitivity, query.shape)
-    claim = PosteriorClaim([mechanism.event] * releases, float(spend.prior))
+    claim = Claim((mechanism.event,) * releases, prior=float(spend.prior))
     return SampledAttack(mechanism, rate, releases, records, claim)

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.audit.mechanisms.bounds import Floats
-from understudy.audit.mechanisms.claims import EpsilonClaim
+from understudy.audit.mechanisms.bounds import Claim, Floats
 from understudy.methods.few_shot.sampler import deal
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.models.contexts import Rows
-from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
@@ -50,7 +48,6 @@ class ScriptedLogits:
 
     @property
     def candidates(self) -> Candidates:
-        """The whole vocabulary."""
         return Candidates(None, self.logits[0])
 
 
@@ -59,19 +56,16 @@ class TokenAttack:
     """Is there a record for the first half of the vocabulary? The score is how many tokens of it are sampled.
 
     Args:
-        mechanism: that is charged, and samples.
-        sums: over the private rows.
-        others: logits, row 0 public; the rows of other records of the batch.
+        others: logits: row 0 public, then the rows of other records of the batch.
         mine: the unit's rows: one for a record.
         claim: of all tokens.
-        source: of the noise.
     """
 
     mechanism: PrivateTokens
     sums: TokenSums
     others: NDArray[np.float64]
     mine: NDArray[np.float64]
-    claim: EpsilonClaim
+    claim: Claim
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
@@ -86,7 +80,6 @@ class TokenAttack:
         return counts
 
     def utilities(self, *, present: bool) -> NDArray[np.int64]:
-        """The real sums of the rows; every token has the same."""
         rows = np.concatenate([self.others, self.mine]) if present else self.others
         divisors = [1] * (len(self.others) - 1) + [len(self.mine)] * len(self.mine) * present
         scripted: Any = ScriptedLogits(rows)
@@ -116,7 +109,7 @@ def private_tokens(
         TokenSums(clipping, clip, mechanism.grid),
         np.array(others),
         np.tile(np.where(first, SURE, 0.0), (rows, 1)),
-        EpsilonClaim(Composition((mechanism.event,)), float(budget.delta)),
+        Claim((mechanism.event,), float(budget.delta)),
     )
 
 
@@ -127,13 +120,9 @@ class TestAttack:
     The unit makes every distance but the last one smaller, and that one larger (Lyu, Su and Li 2017).
 
     Args:
-        vector: the test.
-        batch_size: that distances are of.
         early, late: other records of the batch, at every question but the last and at the last.
         questions: before the last.
         claim: of one run.
-        run: what is asked.
-        source: of noise.
     """
 
     vector: SparseVector
@@ -141,7 +130,7 @@ class TestAttack:
     early: int
     late: int
     questions: int
-    claim: EpsilonClaim
+    claim: Claim
     run: type[Run] = Run
     source: NoiseSource = field(default_factory=SystemNoise)
 
@@ -166,7 +155,7 @@ def token_test(budget: Budget) -> TestAttack:
     step, epsilon = PrivateTokens.distance_grid, float(budget.epsilon)
     apart = max(1, round(4 / epsilon))  # rows, each of one step: twice the scale
     vector = SparseVector(round((4 + 1 + apart / 2) * step), step, 2 * step / epsilon)
-    claim = EpsilonClaim(Composition((PureEvent(vector.epsilon),)), 0.0)
+    claim = Claim((PureEvent(vector.epsilon),), 0.0)
     return TestAttack(vector, batch_size=4, early=1 + apart, late=1, questions=8, claim=claim)
 
 
@@ -178,16 +167,14 @@ class SubsetAttack:
     stands before all others.
 
     Args:
-        mechanism: samples, chooses and counts.
         others: what the other records say.
         claim: of all tokens.
         deal: who goes into which subset.
-        source: of coins and noise.
     """
 
     mechanism: SubsampledTokens
     others: Sequence[tuple[float, float]]
-    claim: EpsilonClaim
+    claim: Claim
     deal: Callable[..., list[NDArray[np.int64]]] = deal
     source: NoiseSource = field(default_factory=SystemNoise)
 
@@ -204,7 +191,6 @@ class SubsetAttack:
         return counts
 
     def _sums(self, said: Sequence[tuple[float, float]]) -> NDArray[np.int64]:
-        """The real sums."""
         scripted: Any = ScriptedLogits([_SECOND, *said])
         counted = [0, *[1] * len(said)]
         if self.mechanism.noise == "votes":
@@ -221,4 +207,4 @@ def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) ->
     else:
         strength = subsampled_multiplier(budget, rate=rate, tokens=tokens)
     mechanism = SubsampledTokens(noise, 2, strength, rate, tokens)
-    return SubsetAttack(mechanism, [_SECOND] * 2, EpsilonClaim(Composition((mechanism.event,)), float(budget.delta)))
+    return SubsetAttack(mechanism, [_SECOND] * 2, Claim((mechanism.event,), float(budget.delta)))

@@ -1,0 +1,248 @@
+"""Attacks on DP-SGD and SeqPATE, whose real steps, shards and answers run on models that are scripted.
+
+DP-SGD: a canary whose gradient is clipped to the whole clipping norm. SeqPATE: one more record turns the answers of its
+teacher round, in all questions; what a teacher says follows from whether the unit's texts are in its shard.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.audit.mechanisms.bounds import Claim, Floats
+from understudy.audit.mechanisms.sums import InMemory, Measured, Remembered, Row, SumAttack, corpus
+from understudy.methods.public import PublicFacts
+from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
+from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
+from understudy.methods.seq_pate.teachers import Faculty, Recipe, Teachers
+from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
+from understudy.models.training import Block, Shapes, TokenRow
+from understudy.privacy.gradients import DPSGD, Steps, noise_within
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import Query, exact_sum
+from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.unit import Unit
+
+CANARY, OPPOSITE, OTHER = 1, 2, 3
+"""Tokens, by which a record says what its gradient is."""
+_HUGE = 1e6
+_TABLE = ((0, 0, 0, 0), (_HUGE, 0, _HUGE, 0), (-_HUGE / 10, 0, -_HUGE / 10, 0), (0, _HUGE, 0, 0.5))
+_SHAPES = Shapes(prompt=1, target=1, rows=2)
+_CLIPPING_NORM = 0.7
+
+
+class LinearModel:
+    """A model whose loss for token t is weights . table[t], in place of :class:`~understudy.models.training.LoRA`.
+
+    Args:
+        table: ``Float[tokens, P]``, the gradient of each token's loss.
+    """
+
+    def __init__(self, table: ArrayLike) -> None:
+        import torch
+
+        self.table = torch.tensor(np.asarray(table, dtype=np.float32))
+        self.causal = SimpleNamespace(device="cpu")
+
+    @property
+    def size(self) -> int:
+        return int(self.table.shape[1])
+
+    def gradients(self, block: Block) -> Any:
+        """Of each row's mean loss, ``Float32[R, P]``."""
+        each = self.table[block.tokens.gather(1, block.places)] * block.wanted[:, :, None]
+        return each.sum(1) / block.counts.clamp(min=1)[:, None]
+
+
+@dataclass(frozen=True)
+class GradientAttack:
+    """Is the canary among the units whose clipped gradients were summed, each step over a sample of its own?
+
+    The score is the log-likelihood ratio along the direction in which the canary moves a sum, summed over steps. Where
+    units are sampled, the others must not lie in that direction, lest their own coins blur it.
+
+    Args:
+        others: the records of each other unit, by their tokens.
+        canary: its records, by their tokens: of an owner one is taken at random.
+        claim: of all steps.
+    """
+
+    mechanism: DPSGD
+    query: Query[Sequence[TokenRow]]
+    others: Sequence[Sequence[int]]
+    canary: Sequence[int]
+    claim: Claim
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        grid, scale = self.mechanism.grid, self.mechanism.noise_multiplier * self.mechanism.grid
+        firsts = [unit[0] for unit in self.others]
+        without = self._exact(firsts)
+        moved = (self._exact([*firsts, self.canary[0]]) - without) / scale
+        length = float(np.linalg.norm(moved))
+        units = [*self.others, self.canary] if present else self.others
+        query = Remembered(self.query, key=lambda rows: tuple(int(row.target[0]) for row in rows))
+        answers = np.array([self._answers(query, units) for _ in range(runs)])
+        centred = (answers * grid - self.mechanism.rate * without) / scale
+        return np.asarray(self._ratio(centred @ moved / length, length).sum(axis=1))
+
+    def _exact(self, tokens: Sequence[int]) -> Floats:
+        return exact_sum(self.query, _sampled(tokens)).astype(np.float64)
+
+    def _answers(self, query: Query[Sequence[TokenRow]], units: Sequence[Sequence[int]]) -> list[Floats]:
+        steps = self.mechanism.open(self.source).between(0, self.mechanism.steps)
+        return [steps.noisy_sum(query, _sampled(_shown(steps, units))) for _ in range(steps.left)]
+
+    def _ratio(self, along: Floats, length: float) -> Floats:
+        rate = self.mechanism.rate
+        with_it = math.log(rate) + length * along - length**2 / 2
+        return np.logaddexp(math.log1p(-rate), with_it) if rate < 1 else with_it
+
+
+def _shown(steps: Steps, units: Sequence[Sequence[int]]) -> list[int]:
+    sampled = [unit for unit, included in zip(units, steps.sample(len(units)), strict=True) if included]
+    places = steps.one_of(np.array([len(unit) for unit in sampled], dtype=np.int64))
+    return [unit[place] for unit, place in zip(sampled, places, strict=True)]
+
+
+def _sampled(tokens: Sequence[int]) -> SampledRows:
+    return SampledRows([TokenRow([0], np.array([token], dtype=np.int32)) for token in tokens])
+
+
+def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
+    """Steps with the noise that ``budget`` asks for; several ``records`` are an owner's, of like clipped gradients."""
+    schedule = noise_within(budget, rate=rate, steps=steps)
+    mechanism = DPSGD(schedule.noise_multiplier, rate, steps, _CLIPPING_NORM)
+    linear: Any = LinearModel(_TABLE)
+    return GradientAttack(
+        mechanism,
+        ClippedGradients(linear, _SHAPES, mechanism),
+        [[OTHER]] * 2,
+        [CANARY] * records,
+        Claim((mechanism.event,), float(budget.delta)),
+    )
+
+
+COUNT, GROUP = 5, 4
+"""Teachers, and how many of them go through one pass: the last group is filled up."""
+CANDIDATES = (1, 2)
+TURNED = "turned"
+"""A text that holds it turns its teacher's answers round."""
+_SURE = 200.0
+_OTHERS = tuple(Row(f"another note, of number {number}", owner=f"owner {number}") for number in range(4))
+_MINE = tuple(Row(f"{TURNED} by note {number}", owner="Ann") for number in range(3))
+
+
+class _Script(threading.local):
+    """What the teachers of the present pass say, ``Float32[G, 1]``: 1 for odd tokens, -1 for even ones."""
+
+    says: Any = None
+
+    def below(self, tokens: Any) -> Any:
+        import torch
+
+        return torch.zeros((*tokens.shape, 1))
+
+    def above(self, tokens: Any, states: Any) -> Any:
+        return states + self.says[:, :, None].expand(len(tokens), tokens.shape[1], 1)
+
+    @staticmethod
+    def of(tokens: Any) -> Any:
+        """A head."""
+        return lambda states: _SURE * states * (2 * (tokens % 2) - 1)
+
+
+class _Readings:
+    """The form of the texts: one token, which tells whether a text turns its teacher."""
+
+    tokens = 1
+    instructions = SimpleNamespace(prompts=[(0,)])
+
+    @staticmethod
+    def shapes() -> Shapes:
+        return Shapes(prompt=1, target=1, rows=1)
+
+    @staticmethod
+    def row(text: str, _label: int) -> TokenRow:
+        return TokenRow((0,), np.array([1 if TURNED in text else 2], dtype=np.int32))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScriptedFaculty(Faculty):
+    """Teachers who do not learn: one says 1 if a text that turns it is in its shard, -1 otherwise."""
+
+    def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
+        return np.array([[1 if any(1 in row.target for row in shard) else -1] for shard in shards], dtype=np.float32)
+
+    @contextmanager
+    def active(self, weights: NDArray[np.float32]) -> Iterator[None]:
+        import torch
+
+        self.trunk.says = torch.from_numpy(weights)  # type: ignore[attr-defined]
+        yield
+
+
+def faculty() -> ScriptedFaculty:
+    script: Any = _Script()
+    lora: Any = SimpleNamespace(causal=SimpleNamespace(device="cpu", head=script))
+    readings: Any = _Readings()
+    return ScriptedFaculty(lora, script, readings, Recipe(steps=8, batch=1, rate=0.1, group=GROUP))
+
+
+def trained(rows: Sequence[Row], unit: Unit, kind: type[Teachers] = Teachers) -> InMemory:
+    """The teachers of these records, each of whom is given its shard by the real code."""
+    with tempfile.TemporaryDirectory() as folder:
+        return InMemory(list(kind(faculty(), COUNT, corpus(rows, unit), Path(folder)).batches()))
+
+
+def questions(count: int, candidates: Sequence[int] = CANDIDATES) -> Questions:
+    """So many, all about one place, where the unit's teacher says the first candidate and all others the second."""
+    zeros = np.zeros(count, dtype=np.int32)
+    row = TokenRow((0,), np.array([1], dtype=np.int32))
+    return Questions([row], zeros, zeros, np.tile(np.array(candidates, dtype=np.int32), (count, 1)))
+
+
+def seq_pate(
+    budget: Budget,
+    *,
+    queries: int,
+    rounds: int = 1,
+    noise: NoiseKind = "gaussian",
+    answers: Literal["probabilities", "votes"] = "probabilities",
+    unit: Unit | None = None,
+) -> SumAttack:
+    """All rounds, with ``queries`` together, and the noise of SeqPATE's own plan; an owner has three records."""
+    unit = unit or Unit()
+    parameters = SeqPATEParameters(
+        declared_records=2 * COUNT,
+        teachers=COUNT,
+        queries=queries,
+        rounds=rounds,
+        candidates=len(CANDIDATES),
+        noise=noise,
+        answers=answers,
+    )
+    sums = []
+    for mechanism in mechanisms(parameters, budget, PublicFacts(unit)).values():
+        asked = questions(mechanism.shape[0] or 0)
+        sums.append(Measured(mechanism, TeacherAnswers(faculty(), asked, answers)))
+    mine = _MINE if unit.kind == "owner" else _MINE[:1]
+    return SumAttack(
+        sums,
+        trained(_OTHERS, unit),
+        trained([*mine, *_OTHERS], unit),
+        Claim(
+            tuple(each.mechanism.event for each in sums),
+            float(budget.delta) if noise == "gaussian" else 0.0,
+        ),
+    )
