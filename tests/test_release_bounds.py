@@ -28,7 +28,7 @@ from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
-from understudy.release.statement.form import load_statement
+from understudy.release.statement import load_statement
 
 MEGABYTE = 1 << 20
 LIMIT = 64 * MEGABYTE

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from understudy.base.columns import Column
 from understudy.base.errors import ReleaseError
+from understudy.base.transcript import TextForm
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -203,6 +205,20 @@ def test_a_flipped_byte_anywhere_is_an_error_or_changes_nothing(file: Path) -> N
         except ReleaseError:
             noticed += 1
     assert noticed > 0.8 * tried
+
+
+FORMS = [TextForm(), TextForm(("subject", "body")), TextForm((), ("user", "agent"), ("ask",), ("find",))]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("labels", [(), ("a", "b"), (1, 2), (True, False), (0.5, 2.0)], ids=str)
+def test_a_schema_survives_json(form: TextForm, labels: tuple[Any, ...]) -> None:
+    columns = (Column("age", "integer", least=0, most=120), Column("unit", "category", values=("ICU", "ward")))
+    for typed in ((), columns):
+        schema = PublicSchema("text", "label" if labels else None, labels, (), typed, form)
+        back = PublicSchema.from_json(json.loads(json.dumps(schema.to_json())))
+        assert back == schema
+        assert [type(label) for label in back.labels] == [type(label) for label in labels]
 
 
 def test_a_file_cut_off_anywhere_is_an_error(file: Path) -> None:

@@ -22,8 +22,7 @@ from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.release.statement import DELTAS, NOT_PRIVATE, EpsilonPromise, Sealed, Statement
-from understudy.release.statement.form import StatementForm, load_statement
+from understudy.release.statement import DELTAS, NOT_PRIVATE, EpsilonPromise, Sealed, Statement, load_statement
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 
@@ -241,7 +240,7 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
     made = gaussian()
     charge = Charge("sums", NoisySum("gaussian", 50.0, Sensitivity.of_counts(3), (3,)), "noisy counts")
     fields = replace(made, charges=(charge,)).to_json()
-    StatementForm.model_validate(fields)
+    Statement.from_json(fields)
     for mechanism in (
         {**fields["charges"][0]["mechanism"], "noise_multiplier": 60.0},
         {**fields["charges"][0]["mechanism"], "noise": "laplace"},
@@ -250,4 +249,4 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
         {},
     ):
         with pytest.raises(ValueError, match="charges"):
-            StatementForm.model_validate({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})
+            Statement.from_json({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})

@@ -1,10 +1,11 @@
-"""Among many candidates a choice has the exponential mechanism's probabilities too, whatever floating point does."""
+"""A choice has the exponential mechanism's probabilities, exactly, and nothing but the system's entropy steers it."""
 
 from __future__ import annotations
 
 import os
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import chain, repeat
@@ -17,14 +18,27 @@ from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
 
+from understudy.base.errors import PrivacyError
 from understudy.privacy import noise as exponential
-from understudy.privacy.noise import SystemNoise, _chooser, choose_exactly
+from understudy.privacy.noise import (
+    InsecureNoNoise,
+    InsecureSeededNoise,
+    NoiseSource,
+    SystemNoise,
+    _chooser,
+    choose_exactly,
+)
 
 DRAWS = 10_000
 SCALE = 2048.0
 FEW = np.array([0, 4096, -2048, 4096, 1000], dtype=np.int64)
 MANY = np.random.default_rng(0).integers(-20_000, 20_000, 10_000)
 EXACT = Context(prec=60, traps=[])
+SOURCES = {"system": SystemNoise(), "seeded": InsecureSeededNoise(1), "no noise": InsecureNoNoise()}
+sources = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+Chooser = Callable[..., int]
+choosers = pytest.mark.parametrize("choose", [choose_exactly, SystemNoise().choose], ids=["ours", "of the system"])
+CHOOSERS: dict[str, Chooser] = {name: source.choose for name, source in SOURCES.items()}
 
 
 def p_value(chosen: list[int], utilities: NDArray[np.int64], *, scale: float, bins: int = 50) -> float:
@@ -39,13 +53,19 @@ def p_value(chosen: list[int], utilities: NDArray[np.int64], *, scale: float, bi
     return float(stats.chisquare(np.bincount(bin_of[chosen], minlength=len(expected)), len(chosen) * expected).pvalue)
 
 
-@pytest.mark.parametrize("utilities", [FEW, MANY], ids=["few", "many"])
-def test_a_choice_has_the_probabilities_of_the_exponential_mechanism(utilities: NDArray[np.int64]) -> None:
-    chosen = [choose_exactly(utilities, scale=SCALE) for _ in range(DRAWS)]
+@pytest.mark.parametrize(
+    ("choose", "utilities"),
+    [(choose_exactly, FEW), (choose_exactly, MANY), *((choose, FEW) for choose in CHOOSERS.values())],
+    ids=["few", "many", *CHOOSERS],
+)
+def test_a_choice_has_the_probabilities_of_the_exponential_mechanism(
+    choose: Chooser, utilities: NDArray[np.int64]
+) -> None:
+    chosen = [choose(utilities, scale=SCALE) for _ in range(DRAWS)]
     assert p_value(chosen, utilities, scale=SCALE) > ALPHA
     for wrong in (2 / 3, 3 / 2):
         assert p_value(chosen, utilities, scale=SCALE * wrong) < ALPHA
-        broken = [choose_exactly(utilities, scale=SCALE * wrong) for _ in range(DRAWS)]
+        broken = [choose(utilities, scale=SCALE * wrong) for _ in range(DRAWS)]
         assert p_value(broken, utilities, scale=SCALE) < ALPHA
 
 
@@ -67,6 +87,42 @@ def test_many_candidates_are_drawn_from_by_it_and_few_by_opendp(monkeypatch: pyt
     monkeypatch.setattr("understudy.privacy.noise.choose_exactly", chosen)
     assert SystemNoise().choose(np.zeros(4096, dtype=np.int64), scale=3.0) >= 0
     assert SystemNoise().choose(np.zeros(4097, dtype=np.int64), scale=3.0) == 3 - 4097
+
+
+def test_the_test_tells_the_exponential_mechanism_from_permute_and_flip() -> None:
+    """Under pure DP the same OpenDP constructor draws exponential noise, which is another distribution."""
+    import opendp.prelude as dp
+
+    integers = dp.vector_domain(dp.atom_domain(T="i64"))
+    other = dp.m.make_noisy_max(integers, dp.linf_distance(T="i64"), dp.max_divergence(), scale=2048.0)
+    two = np.array([0, 2048], dtype=np.int64)
+    chosen = [other(two.tolist()) for _ in range(DRAWS)]  # 1 - 1/2e against 1 - 1/(1 + e)
+    assert p_value(chosen, two, scale=2048.0) < ALPHA
+
+
+@pytest.mark.parametrize(("sensitivity", "scale"), [(4096, 4096.0), (4096, 208896.0), (1, 2.0)])
+def test_opendp_states_the_same_rho_for_the_measurement(sensitivity: int, scale: float) -> None:
+    assert _chooser(scale).map(sensitivity) == pytest.approx((sensitivity / scale) ** 2 / 2, rel=1e-12)
+
+
+@sources
+def test_a_single_candidate_is_chosen(source: NoiseSource) -> None:
+    assert source.choose(np.array([-7], dtype=np.int64), scale=1.0) == 0
+
+
+@sources
+@pytest.mark.parametrize(
+    "utilities", [np.zeros(0, dtype=np.int64), np.zeros((2, 2), dtype=np.int64), np.zeros(2), np.zeros(2, np.int32)]
+)
+def test_what_is_no_vector_of_64_bit_integers_is_refused(source: NoiseSource, utilities: NDArray[np.int64]) -> None:
+    with pytest.raises(PrivacyError, match="nothing to choose from"):
+        source.choose(utilities, scale=1.0)
+
+
+def test_seeded_choices_repeat() -> None:
+    first, second = InsecureSeededNoise(3), InsecureSeededNoise(3)
+    many = np.zeros(1000, dtype=np.int64)
+    assert [first.choose(many, scale=1.0) for _ in range(8)] == [second.choose(many, scale=1.0) for _ in range(8)]
 
 
 # -- the law, by its parts --------------------------------------------------------------------------------------------
@@ -164,6 +220,10 @@ def test_utilities_at_both_ends_of_64_bits_do_not_overflow() -> None:
     ends = np.array([-(2**63), 2**63 - 1, -(2**63)], dtype=np.int64)
     for scale in (2.0**-57, 1.0, 2.0**40):
         assert {choose_exactly(ends, scale=scale) for _ in range(50)} == {1}
+    assert {SystemNoise().choose(ends, scale=2.0**40) for _ in range(50)} == {1}
+    two = np.array([2**63 - 1, 2**63 - 1 - 2**40], dtype=np.int64)
+    chosen = [SystemNoise().choose(two, scale=2.0**40) for _ in range(DRAWS)]
+    assert p_value(chosen, np.array([2**40, 0]), scale=2.0**40) > ALPHA
     near = np.array([2**63 - 1, 2**63 - 1 - 2**40, -(2**63)], dtype=np.int64)
     chosen = [choose_exactly(near, scale=2.0**40) for _ in range(DRAWS)]
     assert p_value(chosen, np.array([0, -(2**40), -(2**63)]), scale=2.0**40) > ALPHA
@@ -218,12 +278,13 @@ def test_a_proposal_that_the_coin_refuses_is_made_anew() -> None:
 # -- where the randomness is from -------------------------------------------------------------------------------------
 
 
-def test_threads_draw_choices_of_their_own() -> None:
-    many = np.zeros(10_000, dtype=np.int64)
+@choosers
+def test_threads_draw_choices_of_their_own(choose: Chooser) -> None:
+    many = np.zeros(1_000, dtype=np.int64)
     chosen: list[tuple[int, ...]] = []
 
     def draw() -> None:
-        chosen.append(tuple(choose_exactly(many, scale=3.0) for _ in range(200)))
+        chosen.append(tuple(choose(many, scale=3.0) for _ in range(200)))
 
     threads = [threading.Thread(target=draw) for _ in range(4)]
     for thread in threads:
@@ -231,32 +292,65 @@ def test_threads_draw_choices_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert len(set(chosen)) == 4
-    assert stats.chisquare(np.bincount(np.concatenate(chosen) // 1000, minlength=10)).pvalue > ALPHA
+    assert stats.chisquare(np.bincount(np.concatenate(chosen) // 100, minlength=10)).pvalue > ALPHA
 
 
+@choosers
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_makes_other_choices_than_its_parent() -> None:
-    many = np.zeros(10_000, dtype=np.int64)
-    choose_exactly(many, scale=1.0)
+def test_a_forked_process_makes_other_choices_than_its_parent(choose: Chooser) -> None:
+    many = np.zeros(1_000, dtype=np.int64)
+    choose(many, scale=1.0)  # whatever is buffered is buffered now
     read, write = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
-        os.write(write, np.array([choose_exactly(many, scale=1.0) for _ in range(8)]).tobytes())
+        os.write(write, np.array([choose(many, scale=1.0) for _ in range(8)]).tobytes())
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         theirs = np.frombuffer(pipe.read(), dtype=np.int64).tolist()
     os.waitpid(child, 0)
     assert len(theirs) == 8
-    assert theirs != [choose_exactly(many, scale=1.0) for _ in range(8)]
+    assert theirs != [choose(many, scale=1.0) for _ in range(8)]
 
 
-def test_no_seed_repeats_a_choice() -> None:
-    import random
-
+@choosers
+def test_no_seed_repeats_a_choice_and_no_choice_moves_a_seeded_generator(choose: Chooser) -> None:
     def draw() -> list[int]:
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002 - the global state is what must not matter
-        return [choose_exactly(np.zeros(10_000, dtype=np.int64), scale=1.0) for _ in range(8)]
+        return [choose(np.zeros(1_000, dtype=np.int64), scale=1.0) for _ in range(8)]
 
     assert draw() != draw()
+    np.random.seed(7)  # noqa: NPY002
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    choose(FEW, scale=1.0)
+    assert before == np.random.get_state()[1].tolist()  # noqa: NPY002
+
+
+# -- uniform integers -------------------------------------------------------------------------------------------------
+
+
+@sources
+@pytest.mark.parametrize("below", [1, 2, 7, 10])
+def test_uniform_integers_are_uniform_and_below_their_bound(source: NoiseSource, below: int) -> None:
+    drawn = source.uniform(20_000, below=below)
+    assert drawn.dtype == np.int64
+    assert drawn.min() >= 0
+    assert drawn.max() < below
+    if below > 1:
+        assert stats.chisquare(np.bincount(drawn, minlength=below)).pvalue > ALPHA
+
+
+def test_no_remainder_favours_small_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the 2^64 numbers the last few, which make no whole round, are drawn again."""
+    below = 3 * 2**61  # a third of all numbers would fall on the first third of the integers twice
+    drawn = SystemNoise().uniform(20_000, below=below)
+    thirds = np.bincount(drawn // 2**61, minlength=3)
+    assert stats.chisquare(thirds).pvalue > ALPHA
+    tries = [np.array([2**64 - 1, 5], dtype=np.uint64).tobytes(), np.array([3], dtype=np.uint64).tobytes()]
+    monkeypatch.setattr("understudy.privacy.noise.secrets.token_bytes", lambda size: tries.pop(0)[:size])
+    assert SystemNoise().uniform(2, below=7).tolist() == [3, 5]
+
+
+def test_no_uniform_integers_are_an_empty_vector() -> None:
+    assert SystemNoise().uniform(0, below=3).shape == (0,)

@@ -55,27 +55,6 @@ def test_five_times_the_noise_draws_turn_epsilon_3_into_7_5_and_a_doubled_sensit
     assert GDP(2 * mu).epsilon(1e-6) == pytest.approx(6.58, abs=0.005)
 
 
-def _token_rho(*, clip: float = 10, tau: float, batch: int) -> float:
-    return (clip / (batch * tau)) ** 2 / 2
-
-
-@pytest.mark.parametrize(("tokens", "tight", "simple"), [(100, 0.90, 1.07), (1_000, 3.13, 3.52)])
-def test_zcdp_of_private_tokens_converts_as_derived(tokens: int, tight: float, simple: float) -> None:
-    rho = tokens * _token_rho(tau=2, batch=250)
-    assert ZCDP(rho).epsilon(1e-6) == pytest.approx(tight, abs=0.005)
-    assert rho + math.sqrt(4 * rho * math.log(1e6)) == pytest.approx(simple, abs=0.005)
-    assert ZCDP(rho).epsilon(1e-6) < rho + math.sqrt(4 * rho * math.log(1e6))
-
-
-@pytest.mark.parametrize(
-    ("batch", "tau", "tokens"), [(255, 2, 126), (511, 2, 508), (1_023, 2, 2_039), (2_047, 2, 8_164), (255, 1.5, 71)]
-)
-def test_epsilon_1_pays_for_the_derived_number_of_private_tokens(batch: int, tau: float, tokens: int) -> None:
-    rho = _token_rho(tau=tau, batch=batch)
-    assert ZCDP(tokens * rho).epsilon(1e-6) <= 1
-    assert ZCDP((tokens + 1) * rho).epsilon(1e-6) > 1
-
-
 @given(mu=st.floats(1e-3, 30), epsilon=st.floats(0, 100))
 def test_the_gaussian_curve_agrees_with_an_independent_formula(mu: float, epsilon: float) -> None:
     assert GDP(mu).delta(epsilon) == pytest.approx(reference_gdp_delta(mu, epsilon), rel=1e-7, abs=1e-18)

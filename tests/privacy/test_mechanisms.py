@@ -16,6 +16,7 @@ from noise_tests import ALPHA, scale_p_value
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.gradients import DPSGD
 from understudy.privacy.mechanisms import (
     COUNT_GRID,
     LARGEST_RELEASE,
@@ -46,6 +47,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "tested tokens": replace(TOKENS, test=TokenTest(0.5, 0.2)),
     "subsampled": SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
     "votes": SubsampledTokens("votes", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
+    "dp-sgd": DPSGD(noise_multiplier=5 / 3, rate=1 / 3, steps=5, clipping_norm=2.0),
     "declared": Declared(GaussianEvent(5 / 3)),
 }
 
@@ -223,6 +225,14 @@ def test_what_is_no_mechanism_is_refused(change: dict[str, object]) -> None:
     fields = {**mechanism_to_json(GAUSSIAN), **change}
     with pytest.raises(ValueError):
         mechanism_from_json(fields, GAUSSIAN.event)
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "declared"])
+def test_a_mechanism_that_lacks_a_field_is_refused(name: str) -> None:
+    fields = mechanism_to_json(MECHANISMS[name])
+    for missing in fields:
+        with pytest.raises(ValueError):
+            mechanism_from_json({key: fields[key] for key in fields if key != missing}, MECHANISMS[name].event)
 
 
 def test_a_mechanism_that_could_not_be_planned_cannot_be_read_either() -> None:

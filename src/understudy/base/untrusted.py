@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024**2
 """Of a JSON file: what a Release says of itself, a statement, charged metrics, an audit."""
@@ -22,6 +25,18 @@ class Form(BaseModel):
     """What a part of such a file holds: every field of exactly its type. Fields that are not named are let be."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read_form(kind: type[T], fields: Mapping[str, Any], *, strict: bool = True) -> T:
+    """The dataclass that the fields of a JSON object are, each of exactly its type; ValueError if one is not."""
+    of: Any = kind
+    found: T = _adapter(of).validate_json(json.dumps(fields), strict=strict)
+    return found
 
 
 def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_VALUES) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from understudy.evaluate.tables import (
     read_sample,
     reopened,
 )
-from understudy.ledger.store.folder import is_in_use
+from understudy.ledger.locking import is_in_use
 from understudy.methods.registry import make_method, own_parameters
 from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder

@@ -23,8 +23,7 @@ from understudy.evaluate.parameters import ChargeParameters, EvaluationParameter
 from understudy.evaluate.synthetic import origins, table_sha256
 from understudy.methods.registry import load_release
 from understudy.release import PublicSchema, Release
-from understudy.release.statement import Statement
-from understudy.release.statement.form import load_statement
+from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
 from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
 from understudy.run.settings import NO_CACHE_SIZE, EngineParameters, LedgerParameters, TableParameters

@@ -62,7 +62,6 @@ class Composition:
 
     @property
     def pure_epsilon(self) -> float:
-        """Sum of the pure epsilons; infinity if an event has none."""
         return math.fsum(event.pure_epsilon for event in self.events)
 
     @property
@@ -122,7 +121,6 @@ _LARGEST = 300.0
 
 
 def _of_one(event: Event) -> float:
-    """Pure epsilon of one of the event's releases; 0 where it has none."""
     if isinstance(event, SubsampledPureEvent):
         return event.each
     return event.epsilon if isinstance(event, PureEvent) else 0.0
@@ -160,8 +158,7 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
         One noise multiplier per share: mu_i = mu sqrt(share_i / sum), multiplier_i = 1 / mu_i, where mu is the
         largest with mu-GDP implying ``budget`` (Dong, Roth and Su 2022, Corollary 3.3).
 
-    Raises:
-        ConfigError: if delta is below :data:`SMALLEST_DELTA`.
+    Raises ConfigError if delta is below :data:`SMALLEST_DELTA`.
     """
     if budget.delta == 0:
         raise ConfigError(
@@ -223,8 +220,7 @@ class BudgetFilter:
         the cap's delta; a filter at each fixed order (Feldman and Zrnic 2021). Every event counts by its zCDP rho, a
         multiple of the order, so there is one order at which most rho fits the cap: the best one is fixed.
 
-    Raises:
-        PrivacyError: if a cost is for secrets: it never adds to one for records or owners.
+    Raises PrivacyError if a cost is for secrets: it never adds to one for records or owners.
     """
 
     cap: Budget

@@ -16,8 +16,16 @@ from understudy.base.errors import ConfigError
 from understudy.privacy.exact import require_nonnegative, require_positive
 
 
-class _Unbounded:
-    """An event without a pure epsilon, as Gaussian noise has none."""
+class _Event:
+    """Without a pure epsilon, unless it says otherwise; its numbers are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        known = vars(self)
+        for name in ("noise_multiplier", "epsilon"):
+            if name in known:
+                require_positive(**{name: known[name]})
+        if "rate" in known:
+            object.__setattr__(self, "count", _require_subsampling(known["rate"], known["count"]))
 
     @property
     def pure_epsilon(self) -> float:
@@ -25,21 +33,17 @@ class _Unbounded:
 
 
 @dataclass(frozen=True)
-class GaussianEvent(_Unbounded):
+class GaussianEvent(_Event):
     """Gaussian noise of std ``noise_multiplier`` times the L2 sensitivity: (1/noise_multiplier)-GDP."""
 
     noise_multiplier: float
     kind: ClassVar[str] = "gaussian"
-
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
 
     @property
     def rho(self) -> float:
         return 1 / (2 * self.noise_multiplier**2)
 
     def to_pld(self, *, interval: float = 1e-4) -> Any:
-        """``interval`` as of :meth:`SubsampledGaussianEvent.to_pld`."""
         return gaussian_loss(self.noise_multiplier, interval=interval)
 
     def __str__(self) -> str:
@@ -47,14 +51,11 @@ class GaussianEvent(_Unbounded):
 
 
 @dataclass(frozen=True)
-class PureEvent:
+class PureEvent(_Event):
     """Any ``epsilon``-DP mechanism: Laplace noise of scale L1 sensitivity / epsilon, for one."""
 
     epsilon: float
     kind: ClassVar[str] = "pure"
-
-    def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon)
 
     @property
     def pure_epsilon(self) -> float:
@@ -76,7 +77,7 @@ class PureEvent:
 
 
 @dataclass(frozen=True)
-class ZCDPEvent(_Unbounded):
+class ZCDPEvent(_Event):
     """Any ``rho``-zCDP mechanism, such as a bounded-range choice.
 
     Our own wrapper: ``dp_accounting`` has a release that forgets how often exponential-mechanism events
@@ -101,7 +102,7 @@ Inclusion = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
-class MixtureEvent(_Unbounded):
+class MixtureEvent(_Event):
     """Gaussian noise on a sum over records that were each sampled independently, for each of several secrets.
 
     With K = how many of a secret's records are sampled (Poisson-binomial), the release lies between N(0, sigma^2) and
@@ -117,7 +118,7 @@ class MixtureEvent(_Unbounded):
     kind: ClassVar[str] = "mixture"
 
     def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
+        super().__post_init__()
         secrets = tuple(tuple((float(rate), int(records)) for rate, records in secret) for secret in self.inclusion)
         object.__setattr__(self, "inclusion", secrets)  # JSON brings lists
 
@@ -135,7 +136,7 @@ class MixtureEvent(_Unbounded):
 
 
 @dataclass(frozen=True)
-class SubsampledGaussianEvent(_Unbounded):
+class SubsampledGaussianEvent(_Event):
     """``count`` releases, each of a sum over a Poisson subsample of its own, with Gaussian noise.
 
     Each release lies between N(0, sigma^2) and (1 - rate) N(0, sigma^2) + rate N(1, sigma^2), whichever of the two is
@@ -151,10 +152,6 @@ class SubsampledGaussianEvent(_Unbounded):
     rate: float
     count: int
     kind: ClassVar[str] = "subsampled gaussian"
-
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
-        object.__setattr__(self, "count", _require_subsampling(self.rate, self.count))
 
     @property
     def rho(self) -> float:
@@ -181,7 +178,7 @@ class SubsampledGaussianEvent(_Unbounded):
 
 
 @dataclass(frozen=True)
-class SubsampledPureEvent:
+class SubsampledPureEvent(_Event):
     """``count`` releases by an ``epsilon``-DP mechanism, each on a Poisson subsample of its own.
 
     Each is ln(1 + rate (e^epsilon - 1))-DP (Balle, Barthe and Gaboardi 2018, Theorem 8).
@@ -197,13 +194,9 @@ class SubsampledPureEvent:
     count: int
     kind: ClassVar[str] = "subsampled pure"
 
-    def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon)
-        object.__setattr__(self, "count", _require_subsampling(self.rate, self.count))
-
     @property
     def each(self) -> float:
-        """Pure epsilon of one release, the sampling included."""
+        """Of one release, the sampling included."""
         # e^epsilon may overflow: there the rate costs no more than a summand
         if self.epsilon > _EXPONENT:
             return self.epsilon
@@ -233,7 +226,6 @@ _EXPONENT = 700.0
 
 @lru_cache(maxsize=4)
 def _subsampled_gaussian_loss(noise_multiplier: float, rate: float, count: int, interval: float) -> Any:
-    """Kept, since a statement asks for epsilon at several deltas."""
     return gaussian_loss(noise_multiplier, rate=rate, interval=interval).self_compose(count)
 
 
@@ -265,10 +257,7 @@ def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float
 
 
 def _require_subsampling(rate: float, count: float) -> int:
-    """The count as an integer (JSON may bring a float).
-
-    Raises ConfigError if the rate is not in (0, 1], or the count no positive integer.
-    """
+    """The count as an integer: JSON may bring a float."""
     if require_positive(rate=rate) > 1:
         raise ConfigError(f"Expected rate <= 1, got {rate}.", "Give the probability of sampling a record.")
     if require_positive(count=count).denominator != 1:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from understudy.base.untrusted import read_form
 
 Value = int | float | str | tuple[int | float, ...]
 
@@ -13,7 +17,7 @@ Value = int | float | str | tuple[int | float, ...]
 class Fact:
     """One entry: an identifier for programs, its value, and what it is for people, its unit in brackets."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
     value: Value
     title: str
 
@@ -32,22 +36,19 @@ class Fact:
 class Facts:
     """Entries in order, no two of one name, and what to be warned of, in a sentence or two each."""
 
-    entries: tuple[Fact, ...] = ()
-    warnings: tuple[str, ...] = ()
+    entries: Annotated[tuple[Fact, ...], Field(max_length=200)] = ()
+    warnings: Annotated[tuple[str, ...], Field(max_length=20)] = ()
 
     def __add__(self, other: Facts) -> Facts:
-        """Both, one behind the other."""
         return Facts((*self.entries, *other.entries), (*self.warnings, *other.warnings))
 
     def __getitem__(self, name: str) -> Value:
-        """The value of the entry ``name``. Raises KeyError if there is none."""
         return {entry.name: entry.value for entry in self.entries}[name]
 
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
 
     def lines(self, labels: Sequence[str] = ()) -> list[str]:
-        """For people, the warnings last."""
         return [*(entry.line(labels) for entry in self.entries), *(f"Warning: {each}" for each in self.warnings)]
 
     def to_json(self) -> dict[str, Any]:
@@ -61,11 +62,8 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Facts:
-        entries = (
-            Fact(each["name"], tuple(value) if isinstance(value := each["value"], list) else value, each["title"])
-            for each in fields["entries"]
-        )
-        return cls(tuple(entries), tuple(fields["warnings"]))
+        """What :meth:`to_json` made, which may come from anybody; else a ValueError."""
+        return read_form(cls, {"entries": fields["entries"], "warnings": fields["warnings"]})
 
 
 def _shown(value: int | float | str) -> str:

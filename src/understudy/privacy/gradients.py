@@ -58,8 +58,6 @@ class DPSGD:
         steps: 1 or more.
         clipping_norm: C > 0, in the L2 norm of one example's whole gradient.
 
-    Raises:
-        ConfigError: if a parameter is out of its range.
     """
 
     noise_multiplier: float
@@ -85,7 +83,6 @@ class DPSGD:
 
     @cached_property
     def event(self) -> SubsampledGaussianEvent:
-        """What all steps cost; known before any is taken."""
         return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.steps)
 
     @property
@@ -103,7 +100,6 @@ class PaidSteps(PaidInParts["DPSGD"]):
 
     @property
     def noisy(self) -> bool:
-        """Whether there is noise at all."""
         return self._source.origin != "none"
 
     def between(self, first: int, last: int) -> Steps:
@@ -191,7 +187,6 @@ class Schedule:
 
     @property
     def epochs(self) -> float:
-        """How often a unit is sampled on average."""
         return self.rate * self.steps
 
     def event(self) -> SubsampledGaussianEvent:

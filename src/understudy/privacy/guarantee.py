@@ -79,9 +79,6 @@ class Budget:
     Args:
         epsilon: from 1e-9 to 100,000. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
         delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. No default.
-
-    Raises:
-        ConfigError: if a value is missing, no number, or out of its range.
     """
 
     epsilon: Fraction
@@ -124,9 +121,6 @@ class SecretBudget:
     Args:
         prior: p, from 1e-100, no default.
         posterior: r, above p and at most 0.999999999, no default.
-
-    Raises:
-        ConfigError: if a value is missing, no number, or out of its range.
     """
 
     prior: Fraction
@@ -180,7 +174,6 @@ def phi_bar(x: float) -> float:
 
 
 def normal_quantile(probability: float) -> float:
-    """Quantile of the standard normal."""
     return _NORMAL.inv_cdf(probability)
 
 

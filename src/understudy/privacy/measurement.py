@@ -37,13 +37,10 @@ class Query(Protocol[Batch_contra]):
     def sensitivity(self) -> Sensitivity: ...
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        ...
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
     def partial_shape(self) -> tuple[int, ...]:
-        """Of what a batch adds."""
         return self.shape
 
     def of_batch(self, batch: Batch_contra) -> NDArray[np.int64]:
@@ -67,9 +64,7 @@ class Engine(Protocol):
     """Where parts are worked on. What workers give back is private like what they read."""
 
     @property
-    def workers(self) -> int:
-        """How many items are worked on at once."""
-        ...
+    def workers(self) -> int: ...
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``function`` of each item, in the items' order; a few items are taken ahead.
@@ -85,12 +80,9 @@ class Engine(Protocol):
         ...
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """The answer that every kind of worker gives.
+        """The answer that every kind of worker gives; EngineError if two differ.
 
-        Args:
-            always: workers that join later must give it too before they work.
-
-        Raises EngineError if two answers differ.
+        ``always``: workers that join later must give it too before they work.
         """
         ...
 
@@ -126,9 +118,8 @@ def measure(
         records_per_unit: how many vectors one unit adds at most: m for a secret, 1 for records and owners.
         rates: with which records are sampled, for a :class:`~understudy.privacy.mechanisms.SampledSum`.
 
-    Raises:
-        PrivacyError: if the query is not what the mechanism was planned for: a larger sensitivity, another grid or
-            shape, other rates; or it answers with another type or shape than it states.
+    Raises PrivacyError if the query is not what the mechanism was planned for: a larger sensitivity, another grid or
+    shape, other rates; or it answers with another type or shape than it states.
     """
     moved = query.sensitivity.times(records_per_unit)
     planned = len(query.shape) == len(mechanism.shape) and all(
@@ -233,8 +224,6 @@ class _Sampled:
 
 @dataclass(frozen=True, repr=False)
 class _OneBatch:
-    """A batch as a part of its own."""
-
     batch: Any
 
     def batches(self) -> Iterator[Any]:

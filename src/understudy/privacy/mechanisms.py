@@ -66,8 +66,6 @@ class Sensitivity:
         l1, l2: in grid units; ``l1`` is None where only Gaussian noise is calibrated to it.
         grid: how many integer steps make 1.0 of the released value.
 
-    Raises:
-        ConfigError: if one is not a positive number.
     """
 
     l1: float | None
@@ -136,9 +134,8 @@ class NoisySum:
         adds (sigma is at least SMALLEST_SIGMA grid units); exactly (1/noise_multiplier)-DP for laplace.
         Source: Canonne, Kamath and Steinke 2020; Dong, Roth and Su 2022, Theorem 2.7.
 
-    Raises:
-        ConfigError: if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
-            more than LARGEST_RELEASE numbers.
+    Raises ConfigError if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
+    more than LARGEST_RELEASE numbers.
     """
 
     noise: NoiseKind
@@ -154,14 +151,12 @@ class NoisySum:
 
     @cached_property
     def event(self) -> Event:
-        """What one run costs; known before it runs."""
         return (
             GaussianEvent(self.noise_multiplier) if self.noise == "gaussian" else PureEvent(1 / self.noise_multiplier)
         )
 
     @property
     def scale(self) -> float:
-        """sigma or b, in grid units."""
         return math.nextafter(self.noise_multiplier * self.sensitivity.of(self.noise), math.inf)
 
     @property
@@ -191,8 +186,7 @@ class SampledSum:
         inclusion: what the records' rates mean for each secret.
         incidence: SHA-256 of the file that says which record holds which secret, where that is public.
 
-    Raises:
-        ConfigError: as :class:`NoisySum`.
+    Raises ConfigError as :class:`NoisySum`.
     """
 
     noise_multiplier: float
@@ -214,16 +208,13 @@ class SampledSum:
 
     @cached_property
     def event(self) -> MixtureEvent:
-        """What one run costs; known before it runs."""
         return MixtureEvent(self.noise_multiplier, self.inclusion)
 
     @property
     def scale(self) -> float:
-        """sigma in grid units."""
         return math.nextafter(self.noise_multiplier * self.sensitivity.l2, math.inf)
 
     def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        """As :meth:`NoisySum.with_noise`."""
         return _with_noise(exact, "gaussian", self.scale, self.sensitivity.grid, source)
 
     def require_rates(self, rates: float | NDArray[np.float64]) -> None:
@@ -232,8 +223,7 @@ class SampledSum:
         Args:
             rates: the rate of every record, or ``Float64[n]``, one per record of the corpus, in its order.
 
-        Raises:
-            PrivacyError: if a rate is no probability, or one rate for all is not that of ``inclusion``.
+        Raises PrivacyError if a rate is no probability, or one rate for all is not that of ``inclusion``.
         """
         if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
             raise bug("Records would be sampled with a rate that is no probability.", "its rates must lie in [0, 1]")

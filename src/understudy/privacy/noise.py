@@ -81,8 +81,6 @@ class PaidInParts(Generic[M]):
 
 
 class _SystemCoins:
-    """Choices by the operating system's entropy."""
-
     def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
         return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
+from understudy.base.untrusted import read_form
 from understudy.privacy.accountant import Composition, Spending, gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, event_from_json, event_to_json
 from understudy.privacy.facts import Facts
@@ -21,7 +23,7 @@ from understudy.privacy.unit import Unit
 
 @dataclass(frozen=True)
 class Charge:
-    """One release that a run will make: what it is called, the mechanism that makes it, and why it is made."""
+    """One release that a run will make, and why."""
 
     name: str
     mechanism: Mechanism
@@ -64,12 +66,10 @@ class Plan:
     """What a run will release and spend. A function of public parameters only.
 
     Args:
-        method: the method's name.
-        unit: the privacy unit.
-        budget: what the run may spend; what is booked in the ledger. A ``SecretBudget`` where the unit is a secret.
+        budget: what the run may spend, and what is booked in the ledger.
         charges: the releases, in order.
         forecast: what the budget buys (noise against expected signal, tokens).
-        notes: remarks for the statement, known beforehand.
+        notes: remarks for the statement.
 
     Raises:
         PrivacyError: if the charges compose to more than the budget, or two share a name.
@@ -97,7 +97,6 @@ class Plan:
             )
 
     def mechanism(self, name: str) -> Any:
-        """The mechanism of the charge ``name``."""
         return next(charge.mechanism for charge in self.charges if charge.name == name)
 
     @cached_property
@@ -119,7 +118,6 @@ class Plan:
 
     @property
     def spending(self) -> Spending:
-        """What the ledger books for the whole run."""
         return Spending(self.budget, self.composition.events)
 
 
@@ -131,9 +129,7 @@ class Receipt:
     the noise again, since nobody saw the first value.
 
     Args:
-        run_id: the run.
-        plan: whose charges are recorded.
-        ledger_id: of the ledger; empty where nothing is charged, and so nothing private.
+        ledger_id: empty where nothing is charged, and so nothing private.
         charge_number: of the run's entry in the ledger.
     """
 
@@ -166,7 +162,6 @@ class Receipt:
 
 
 def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
-    """A mechanism as JSON fields."""
     fields = {} if isinstance(mechanism, Declared) else asdict(mechanism)  # type: ignore[call-overload]
     return {"kind": mechanism.kind, **fields}
 
@@ -174,11 +169,8 @@ def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
 def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
     """What :func:`mechanism_to_json` made, which may come from anybody.
 
-    Args:
-        event: of the charge.
-
     Raises:
-        ValueError: if the kind is unknown, a field is missing or of another type, or the event is another's.
+        ValueError: if the kind is unknown, a field is missing or of another type, or it is not that of ``event``.
         ConfigError: if a number is out of its range.
     """
     named = dict(fields)
@@ -187,38 +179,26 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
         if named:
             raise ValueError("a declared mechanism has no numbers")
         return Declared(event)
-    if not isinstance(kind, str) or kind not in _adapters():
+    if not isinstance(kind, str) or kind not in _mechanisms():
         raise ValueError("a mechanism is of an unknown kind")
-    _require_plain(named)
-    made: Mechanism = _adapters()[kind].validate_python(named, strict=False)
-    if {**mechanism_to_json(made), "kind": kind}.keys() != fields.keys():
+    made: Mechanism = read_form(_mechanisms()[kind], named, strict=False)  # whole floats count
+    if _plain(mechanism_to_json(made)) != _plain(fields):
         raise ValueError("a mechanism has fields that it does not have")
     if made.event != event:
         raise ValueError("a charge's event is not that of its mechanism")
     return made
 
 
-def _require_plain(fields: dict[str, Any]) -> None:
-    """See that no number is written as a string, and that a sensitivity is all that it says."""
-    words = {"noise", "incidence"}
-    if any(isinstance(value, str | bool) for name, value in fields.items() if name not in words):
-        raise ValueError("a number of a mechanism is none")
-    sensitivity = fields.get("sensitivity", {"l1": 1, "l2": 1, "grid": 1})
-    if not isinstance(sensitivity, dict) or sensitivity.keys() != {"l1", "l2", "grid"}:
-        raise ValueError("a sensitivity has other fields")
-    if any(isinstance(value, str | bool) for value in sensitivity.values()):
-        raise ValueError("a number of a sensitivity is none")
+def _plain(fields: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(fields))
 
 
-@cache
-def _adapters() -> dict[str, Any]:
-    from pydantic import TypeAdapter
-
+def _mechanisms() -> dict[str, Any]:
     from understudy.privacy.gradients import DPSGD
     from understudy.privacy.subsampled import SubsampledTokens
     from understudy.privacy.tokens import PrivateTokens
 
-    return {made.kind: TypeAdapter(made) for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens, DPSGD)}
+    return {made.kind: made for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens, DPSGD)}
 
 
 @dataclass(frozen=True)
@@ -246,10 +226,9 @@ def plan_beside(
 
     Args:
         plan_addition: its charges, given a noise multiplier for each of ``shares``.
-        what: the addition is called, as its flags are.
+        what: the addition is called, and its flags are.
 
-    Raises:
-        ConfigError: if the budget protects secrets or has no delta, or nothing is left for the method.
+    Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
     if isinstance(budget, SecretBudget):
         raise ConfigError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from understudy.base.errors import PrivacyError
 from understudy.privacy.events import Event, event_from_json, event_to_json
 from understudy.privacy.unit import Unit
 
@@ -23,6 +24,10 @@ SYSTEM: NoiseOrigin = "system"
 """The only origin that keeps the promise."""
 
 Arrays = Mapping[str, "NDArray[Any]"]
+
+
+def moved_store(problem: str) -> PrivacyError:
+    return PrivacyError(problem, "Put back the private folder as the run left it: stores are not moved between runs.")
 
 
 def charge_of(name: str) -> str:

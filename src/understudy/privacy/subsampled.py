@@ -66,8 +66,6 @@ class SubsampledTokens:
         rate: q in (0, 1], public.
         tokens: how many are chosen at most; 1 or more.
 
-    Raises:
-        ConfigError: if a parameter is out of its range, or the grid does not fit the noise.
     """
 
     noise: SubsetNoise
@@ -89,7 +87,6 @@ class SubsampledTokens:
 
     @cached_property
     def event(self) -> SubsampledGaussianEvent | SubsampledPureEvent:
-        """What all tokens cost; known before any is chosen."""
         if self.noise == "gaussian":
             return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.tokens)
         return SubsampledPureEvent(self.noise_multiplier, self.rate, self.tokens)
@@ -112,8 +109,7 @@ class PaidSubsampledTokens(PaidInParts["SubsampledTokens"]):
     def label(self, number: int, *, spent: int = 0) -> LabelTokens:
         """What is left to the label ``number``, whose stored examples hold ``spent`` tokens.
 
-        Raises:
-            PrivacyError: if the label was asked for before, or more tokens are stored than were charged.
+        Raises PrivacyError if the label was asked for before, or more tokens are stored than were charged.
         """
         self._once(f"label {number}")
         return LabelTokens(self._mechanism, self._source, spent=spent)
@@ -181,8 +177,7 @@ class LabelTokens:
         Args:
             sums: ``Int64[candidates]``, over all subsets: probabilities on ``grid``, or votes.
 
-        Raises:
-            PrivacyError: if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
+        Raises PrivacyError if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
         """
         if not self._sampled:
             raise bug("A token was asked for without a sample of its own.", "each token has a sample of its own")

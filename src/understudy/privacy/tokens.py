@@ -45,8 +45,7 @@ class SparseVector:
         sensitivity: of one answer, in the same units; an owner's rows together.
         scale: b, the threshold's noise, in the same units.
 
-    Raises:
-        ConfigError: if the noise does not fit into 64-bit integers.
+    Raises ConfigError if the noise does not fit into 64-bit integers.
     """
 
     threshold: int
@@ -64,12 +63,10 @@ class SparseVector:
 
     @property
     def epsilon(self) -> float:
-        """What one run costs as pure DP."""
         return 2 * self.sensitivity / self.scale
 
     @property
     def rho(self) -> float:
-        """What one run costs as zCDP."""
         return self.epsilon**2 / 2
 
     def begin(self, source: NoiseSource) -> Run:
@@ -168,8 +165,7 @@ class PrivateTokens:
         tokens: r, private tokens in a batch at most; 1 or more.
         test: what makes a token public; None has every token private.
 
-    Raises:
-        ConfigError: if a parameter is out of its range, or the noise does not fit into 64-bit integers.
+    Raises ConfigError if a parameter is out of its range, or the noise does not fit into 64-bit integers.
     """
 
     clip: float
@@ -221,17 +217,14 @@ class PrivateTokens:
 
     @property
     def rho_token(self) -> float:
-        """What one private token costs."""
         return (self.grid / self.scale) ** 2 / 2
 
     @property
     def rho_run(self) -> float:
-        """What one run of the test costs; 0 without a test."""
         return 0.0 if self.vector is None else self.vector.rho
 
     @property
     def runs(self) -> int:
-        """Runs of the test in a batch at most."""
         return 0 if self.test is None else self.tokens + 1
 
     @property
@@ -241,7 +234,6 @@ class PrivateTokens:
 
     @cached_property
     def event(self) -> ZCDPEvent:
-        """What a release of all batches costs; known before it runs."""
         return ZCDPEvent(self.rho)
 
     def open(self, source: NoiseSource) -> PaidTokens:
@@ -260,8 +252,7 @@ class PaidTokens(PaidInParts["PrivateTokens"]):
             tokens_spent: private tokens in this batch's stored examples.
             runs_spent: runs of the test that its stored examples began.
 
-        Raises:
-            PrivacyError: if the stored examples hold more than was charged, or the batch was opened before.
+        Raises PrivacyError if the stored examples hold more than was charged, or the batch was opened before.
         """
         if name is not None:
             self._once(f"batch {name}")
@@ -305,8 +296,7 @@ class BatchTokens:
         Args:
             distance: sum_i abs(S_i - batch_size P_i), in units of ``distance_grid``.
 
-        Raises:
-            PrivacyError: if no run is open and none is left.
+        Raises PrivacyError if no run is open and none is left.
         """
         if not self._is_open:
             if self._vector is None or self.runs_left < 1:
@@ -322,8 +312,7 @@ class BatchTokens:
         Args:
             utilities: ``Int64[candidates]``: a sum over the batch's rows of sensitivity ``grid``, plus what is public.
 
-        Raises:
-            PrivacyError: if no private token is left, or the utilities are no such vector.
+        Raises PrivacyError if no private token is left, or the utilities are no such vector.
         """
         if self.left < 1:
             raise bug("No private token is left to this batch.", "it counts before each token")
@@ -349,8 +338,7 @@ def tokens_within(
     Returns:
         r, the largest with r rho_token + (r + 1) rho_run within the rho that ``budget`` allows.
 
-    Raises:
-        ConfigError: if delta is 0, or a parameter out of its range.
+    Raises ConfigError if delta is 0, or a parameter out of its range.
     """
     one = PrivateTokens(clip, batch_size, temperature, 1, test)
     allowed = zcdp_within(budget)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from understudy.base.errors import ConfigError
+from understudy.base.untrusted import read_form
 
 UnitKind = Literal["record", "owner", "secret"]
 
@@ -62,12 +63,10 @@ class Unit:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Unit:
-        return cls(
-            kind=fields["kind"],
-            max_records=int(fields["max_records"]),
-            column=fields.get("column"),
-            recognised_by=fields.get("recognised_by"),
-        )
+        """What :meth:`to_json` made; ValueError or ConfigError if it is something else."""
+        if "max_records" not in fields:
+            raise ValueError("a unit has no bound")
+        return read_form(cls, fields)
 
 
 def recognised_by(columns: Sequence[str], file: str | None, detectors: Sequence[str]) -> str | None:

@@ -14,15 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from numpy.typing import NDArray
+from pydantic import Field, PlainValidator
 
-from understudy.base.columns import Column, crossed_columns
+from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.base.files import atomic_file, require_local, shared_folder
 from understudy.base.labels import LabelSet
 from understudy.base.notebook import bullets, card, table
 from understudy.base.transcript import PLAIN, TextForm
+from understudy.base.untrusted import read_form
 from understudy.privacy.facts import Facts
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
 from understudy.release.statement import NOT_PRIVATE, Statement
@@ -40,10 +42,10 @@ class PublicSchema:
     text: str = "text"
     """The text column, or that of the dialogues."""
     label: str | None = None
-    labels: tuple[Any, ...] = ()
+    labels: tuple[str | bool | int | float, ...] = ()
     record_columns: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    form: TextForm = PLAIN
+    columns: Annotated[tuple[Annotated[Column, PlainValidator(Column.from_json)], ...], Field(max_length=64)] = ()
+    form: Annotated[TextForm, PlainValidator(lambda form: read_form(TextForm, form or {}))] = PLAIN
     """The parts that a text has, if any: several columns, or a dialogue's turns."""
 
     @property
@@ -67,7 +69,6 @@ class PublicSchema:
 
     @property
     def label_set(self) -> LabelSet:
-        """The labels' canonical strings."""
         return LabelSet(tuple(str(label) for label in self.labels))
 
     def to_json(self) -> dict[str, Any]:
@@ -82,26 +83,32 @@ class PublicSchema:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
-        columns = tuple(Column.from_json(each) for each in fields.get("columns", ()))
-        return cls(
-            fields["text"],
-            fields["label"],
-            tuple(fields["labels"]),
-            tuple(fields["record_columns"]),
-            columns,
-            TextForm.from_json(fields.get("form") or {}),
+        """What :meth:`to_json` made, which may come from anybody.
+
+        Raises ValueError or ConfigError if a field is missing or of another type, or they contradict each other.
+        """
+        if not {"text", "label", "labels", "record_columns"} <= fields.keys():
+            raise ValueError("a field is missing")
+        found = read_form(cls, fields)
+        distinct = {(isinstance(label, bool), label) for label in found.labels}
+        if len(distinct) != len(found.labels) or (found.labels and not found.label):
+            raise ValueError("the labels are not a label set")
+        if len({column.name for column in found.columns}) != len(found.columns):
+            raise ValueError("two columns have one name")
+        require_own_names(
+            found.columns, (None if found.crossed else found.label, *(found.form.fields or (found.text,)))
         )
+        if found.crossed and found.labels != cross_labels(found.crossed):
+            raise ValueError("the labels are not those of the columns that they are made of")
+        return found
 
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """Noised and paid for: what a method hands on.
+    """Noised and paid for: what a method hands on to its ``generate``.
 
     Args:
-        method: the method's name; its ``generate`` reads the rest.
-        parameters: the method's parameters, as JSON.
-        schema: names and labels of the synthetic table.
-        statement: the promise.
+        parameters: the method's, as JSON.
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
         strings: further lists of strings by name, such as the texts of populations.

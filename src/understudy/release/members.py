@@ -61,7 +61,6 @@ def strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
-    """As :func:`terms_from_bytes`."""
     import pyarrow as pa
 
     columns = {"name": pa.string(), "values": pa.list_(pa.string())}

@@ -16,102 +16,44 @@ import sys
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from pydantic import Field
+from pydantic import PlainValidator
 
-from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.files import is_pipe_or_device, read_whole
-from understudy.base.transcript import MOST_NAMES, TextForm
 from understudy.base.untrusted import MOST_BYTES as MOST_JSON_BYTES
-from understudy.base.untrusted import Form, parse_json
+from understudy.base.untrusted import parse_json, read_form
 from understudy.privacy.facts import Facts
 from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
-from understudy.release.statement import Statement
-from understudy.release.statement.form import MethodName, StatementForm, require_consistent
-
-_Label = str | bool | int | float
+from understudy.release.statement import MethodName, Statement, require_consistent
 
 
-class _TextForm(Form):
-    fields: Annotated[list[str], Field(max_length=MOST_NAMES)]
-    roles: Annotated[list[str], Field(max_length=MOST_NAMES)]
-    acts: Annotated[list[str], Field(max_length=MOST_NAMES)] = Field(default_factory=list)
-    tools: Annotated[list[str], Field(max_length=MOST_NAMES)] = Field(default_factory=list)
-
-
-class _Schema(Form):
-    text: str
-    label: str | None
-    labels: list[_Label]
-    record_columns: list[str]
-    columns: Annotated[list[dict[str, Any]], Field(max_length=64)] = Field(default_factory=list)
-    form: _TextForm | None = None
-
-
-_Number = int | float
-
-
-class _Fact(Form):
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
-    value: str | _Number | list[_Number]
-    title: str
-
-
-class _Facts(Form):
-    entries: Annotated[list[_Fact], Field(max_length=200)]
-    warnings: Annotated[list[str], Field(max_length=20)]
-
-
-class _Manifest(Form):
+@dataclass(frozen=True)
+class _Manifest:
     method: MethodName
     parameters: dict[str, Any]
-    schema_: _Schema = Field(alias="schema")
-    statement: StatementForm
-    noise_check: _Facts
+    schema: Annotated[PublicSchema, PlainValidator(PublicSchema.from_json)]
+    statement: Annotated[Statement, PlainValidator(Statement.from_json)]
+    noise_check: Annotated[Facts, PlainValidator(Facts.from_json)]
     sha256: dict[str, str]
 
 
-def _check_manifest(fields: dict[str, Any]) -> None:
-    """That every field is there and of its type; else a ValueError."""
-    known = _Manifest.model_validate(fields)
-    if known.statement.method != known.method:
+def _manifest(fields: dict[str, Any]) -> _Manifest:
+    """The fields of ``release.json``, if each is there and of its type."""
+    found = read_form(_Manifest, fields)
+    if found.statement.method != found.method:
         raise ValueError("the statement is of another method")
-    _check_schema(fields["schema"])
-
-
-def _check_schema(fields: dict[str, Any]) -> None:
-    """The same of a schema alone."""
-    known = _Schema.model_validate(fields)
-    labels = known.labels
-    distinct = {(isinstance(label, bool), label) for label in labels}
-    if len(distinct) != len(labels) or (labels and not known.label):
-        raise ValueError("the labels are not a label set")
-    names = [each.get("name") for each in known.columns]
-    if len({str(name) for name in names}) != len(names):
-        raise ValueError("two columns have one name")
-    columns = [Column.from_json(each) for each in known.columns]
-    crossed = crossed_columns(known.label, columns)
-    form = TextForm.from_json(fields.get("form") or {})
-    texts = form.fields or (known.text,)
-    require_own_names(columns, (None if crossed else known.label, *texts))
-    if crossed and tuple(labels) != cross_labels(crossed):
-        raise ValueError("the labels are not those of the columns that they are made of")
+    return found
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """What the columns of a synthetic table are, from the file beside it.
-
-    Raises:
-        ConfigError: if it cannot be read, or is none.
-    """
+    """What the columns of a synthetic table are, from the file beside it; ConfigError if it cannot be read."""
     try:
-        fields = parse_json(read_whole(path, most=MOST_JSON_BYTES))
-        _check_schema(fields)
-        return PublicSchema.from_json(fields)
+        return PublicSchema.from_json(parse_json(read_whole(path, most=MOST_JSON_BYTES)))
     except Exception:  # a damaged file fails in many ways
         raise ConfigError(
             f"{path.name!r}, which says what the columns of the synthetic table are, cannot be read.",
@@ -137,13 +79,10 @@ _IN_EXTRA = 0xFFFFFFFF
 
 
 def unpacked_bound(packed: int, max_bytes: int | None) -> int:
-    """Bytes that a file of ``packed`` bytes may unpack to."""
     return min(MOST_BYTES, max(ALWAYS_BYTES, MOST_RATIO * packed)) if max_bytes is None else max_bytes
 
 
 class Archive:
-    """The members of a Release file."""
-
     def __init__(self, archive: zipfile.ZipFile, bound: int) -> None:
         self._archive = archive
         self.bound = bound
@@ -234,19 +173,16 @@ def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int
 def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     """The Release in a file, its bytes verified; what its method makes of the content is not looked at.
 
-    ``max_bytes`` is what it may unpack to, its strings' memory included; None: :func:`unpacked_bound`.
-
-    Raises:
-        ReleaseError: the file is missing, is no Release, is damaged, unpacks to more, or comes from a newer version.
+    ``max_bytes`` is what it may unpack to, its strings' memory included; None: :func:`unpacked_bound`. Raises
+    ReleaseError: the file is missing, is no Release, is damaged, unpacks to more, or comes from a newer version.
     """
-    with _opened(path, max_bytes) as (archive, manifest):
-        _check_manifest(manifest)
-        statement = Statement.from_json(manifest["statement"])
+    with _opened(path, max_bytes) as (archive, fields):
+        manifest = _manifest(fields)
         try:
-            require_consistent(statement)
+            require_consistent(manifest.statement)
         except ValueError:
             raise corrupt(path, "its statement promises more than its charges keep") from None
-        hashes = manifest["sha256"]
+        hashes = manifest.sha256
         if archive.names - {MANIFEST} != set(hashes) or not {ARRAYS, TERMS} <= archive.names:
             raise ValueError("its members are not those that it lists")
         data = {}
@@ -255,13 +191,13 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             if digest != expected:
                 raise corrupt(path, f"{name} does not match its hash")
         return Release(
-            method=manifest["method"],
-            parameters=manifest["parameters"],
-            schema=PublicSchema.from_json(manifest["schema"]),
-            statement=statement,
+            method=manifest.method,
+            parameters=manifest.parameters,
+            schema=manifest.schema,
+            statement=manifest.statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
             terms=terms_from_bytes(data[TERMS], most=archive.bound),
-            noise_check=Facts.from_json(manifest["noise_check"]),
+            noise_check=manifest.noise_check,
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )
 
@@ -272,10 +208,7 @@ def require_readable(planned: Release) -> None:
         written = planned.manifest({})
         if len(written) > MOST_JSON_BYTES:
             raise ValueError("its manifest is too long")
-        manifest = parse_json(written)
-        _check_manifest(manifest)
-        PublicSchema.from_json(manifest["schema"])
-        require_consistent(Statement.from_json(manifest["statement"]))
+        require_consistent(_manifest(parse_json(written)).statement)
     except Exception:  # whatever reading would fail with
         raise ConfigError(
             "No Release of these settings could be read again: its label set or a number of its plan is out of range.",

@@ -23,8 +23,7 @@ from understudy.evaluate.synthetic import SyntheticText, read_evaluation, read_r
 from understudy.methods.registry import load_release
 from understudy.models.types import Embedder
 from understudy.release import PublicSchema, Release
-from understudy.release.statement import Statement
-from understudy.release.statement.form import load_statement
+from understudy.release.statement import Statement, load_statement
 from understudy.run.outputs import schema_of_table
 from understudy.text.vocabulary.words import split_words
 

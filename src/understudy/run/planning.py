@@ -10,7 +10,7 @@ from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, TablesParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.release.statement.form import require_readable_charges
+from understudy.release.statement import require_readable_charges
 from understudy.run.job import Promise, Table
 
 

@@ -16,15 +16,14 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.notebook import card, folded, paragraph, table
-from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_json
+from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
 from understudy.evaluate.metrics.overview import Overview
 from understudy.evaluate.metrics.value import Family, MetricValue
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
-from understudy.release.statement import Sealed
-from understudy.release.statement.form import ChargeForm, Exact
+from understudy.release.statement import Exact, Sealed, read_charge
 
 VERSION = 2
 """Of every form; files of another are refused."""
@@ -37,11 +36,6 @@ _EXACT = TypeAdapter(dict[str, Exact])
 
 def _read_budget(fields: Any) -> Budget:
     return Budget.from_json(_EXACT.validate_python(fields, strict=True))
-
-
-def _read_charge(fields: Any) -> Charge:
-    ChargeForm.model_validate(fields)
-    return Charge.from_json(fields)
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ class ReleasedMetrics:
     unit: Annotated[Unit, PlainValidator(Unit.from_json), PlainSerializer(Unit.to_json)]
     protects: str
     budget: Annotated[Budget, PlainValidator(_read_budget), PlainSerializer(Budget.to_json)]
-    charges: tuple[Annotated[Charge, PlainValidator(_read_charge), PlainSerializer(Charge.to_json)], ...]
+    charges: tuple[Annotated[Charge, PlainValidator(read_charge), PlainSerializer(Charge.to_json)], ...]
 
     def __post_init__(self) -> None:
         costs = [charge.event.epsilon for charge in self.charges if isinstance(charge.event, PureEvent)]
@@ -204,7 +198,7 @@ def read_result(
         fields = read_json(path, most=most, values=values)
         if fields.pop("version") != VERSION:
             raise ValueError("another version")
-        return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)
+        return read_form(kind, fields)
     except Exception:  # a damaged file fails in many ways
         raise ConfigError(
             f"{path.name} cannot be read: it is damaged or was made by another version.",

@@ -53,8 +53,7 @@ def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
     Returns:
         ``Float64[n + 1]``, read-only, every entry exact up to its own rounding: all terms are positive.
 
-    Raises:
-        ConfigError: if a probability is outside [0, 1] or a number of records negative.
+    Raises ConfigError if a probability is outside [0, 1] or a number of records negative.
     """
     drawn = np.ones(1)
     for rate, records in inclusion:
@@ -89,8 +88,7 @@ def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0)
         limit: in (0, 1).
         low: where to begin.
 
-    Raises:
-        ConfigError: if no amount of noise is enough.
+    Raises ConfigError if no amount of noise is enough.
     """
     noise = edge(
         lambda noise: log_ratio(bound(noise), limit * (1 - _PRECISION)),
@@ -212,7 +210,6 @@ class _Grid:
 
 
 def _on_grid(cells: _Cells, step: float) -> _Grid:
-    """Each cell's masses on two grid points around its losses."""
     low = np.floor(cells.loss[:-1] / step).astype(np.int64)
     high = np.maximum(np.ceil(cells.loss[1:] / step).astype(np.int64), low + 1)
     with np.errstate(divide="ignore"):
@@ -226,8 +223,6 @@ def _on_grid(cells: _Cells, step: float) -> _Grid:
 
 @dataclass(frozen=True)
 class _Total:
-    """The summed loss of all releases."""
-
     step: float
     grids: tuple[_Grid, ...]
 
@@ -268,7 +263,6 @@ class _Total:
 
 
 def _exp(x: Floats) -> Floats:
-    """Without overflow, which is far below any threshold."""
     return np.asarray(np.exp(np.minimum(x, 700)))
 
 

@@ -228,7 +228,7 @@ class SecretFilter:
         if len(entries) == 1:
             stated = costs[0].posterior if costs[0].prior == self.cap.prior else Fraction()
             return max(stated, Fraction(posterior(entries[0].events, prior)))
-        runs = [_divergences(entry.events) for entry in entries]
+        runs = [sum(map(divergences, entry.events), np.zeros(len(ORDERS))) for entry in entries]
         order = order_for(runs[0], prior, min(_ROOM * posterior(entries[0].events, prior), 0.5))
         return Fraction(float(posteriors(np.sum(runs, axis=0), prior)[order]))
 
@@ -239,10 +239,6 @@ def _stated(entry: Spending) -> SecretBudget:
     raise PrivacyError(
         f"The cost {entry.cost} says nothing of secrets.", "Keep runs that protect secrets in a dataset of their own."
     )
-
-
-def _divergences(events: Iterable[Event]) -> NDArray[np.float64]:
-    return sum((divergences(event) for event in events), np.zeros(len(ORDERS)))
 
 
 def _secrets(events: Sequence[Event]) -> list[tuple[Inclusion, ...]]:

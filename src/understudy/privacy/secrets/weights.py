@@ -34,8 +34,7 @@ def largest_weights(incidence: csr_array, caps: NDArray[np.float64]) -> NDArray[
         ``Float64[n]``. Records that hold the same secrets have the same weight, records without secrets have 1. A cap
         is exceeded by no more than rounding in doubles.
 
-    Raises:
-        ConfigError: if there is not one cap of 0 or more for each secret, or the solver gives up.
+    Raises ConfigError if there is not one cap of 0 or more for each secret, or the solver gives up.
     """
     from scipy.optimize import linprog
 
@@ -100,7 +99,6 @@ def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple
 
 
 def _rounded_up(rate: float) -> float:
-    """The least number of 4 digits that is not below."""
     return float(Context(prec=_DIGITS, rounding=ROUND_CEILING).create_decimal(repr(float(rate))))
 
 

@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from understudy.base.errors import PrivacyError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
+
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.notebook import from_markdown
+from understudy.base.untrusted import Form, parse_json, read_form, read_json
+from understudy.privacy.accountant import Composition
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, ZCDPEvent
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
-from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import SampledSum
-from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of
+from understudy.privacy.guarantee import Budget, SecretBudget, normal_quantile, phi_bar
+from understudy.privacy.mechanisms import NEARER, SampledSum
+from understudy.privacy.plan import Charge, Plan, require_budget_of
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of, moved_store
 from understudy.privacy.unit import Unit
+
+_DIGITS = 300  # a float holds a number of so many
+_SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
+_MOST_RELEASES = 10**9
+_SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed for in little time
+_MOST_SUBSAMPLED = 10**6
+_LEAST_SUBSAMPLED_NOISE = 0.01
+_MOST_RECORDS = 10**6  # of one secret; none is planned for more
+_ROUNDING = 1e-6  # of another machine's, relative
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Exact = Annotated[str, Field(pattern=rf"^[0-9]{{1,{_DIGITS}}}(/[0-9]{{1,{_DIGITS}}})?$")]
+MethodName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+"""It becomes the name of a file."""
+_RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
+
+
+def _in_range(event: dict[str, Any]) -> dict[str, Any]:
+    values = list(event.values())
+    while values:
+        value = values.pop()
+        if isinstance(value, list):
+            values.extend(value)
+        elif isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
+            raise ValueError("a number of an event is out of range")
+    count = event.get("count", 0)
+    if not isinstance(count, int | float) or count > _MOST_RELEASES:
+        raise ValueError("an event is repeated too often")
+    if "inclusion" in event and any(
+        not 0 <= records <= _MOST_RECORDS for secret in event["inclusion"] for _, records in secret
+    ):
+        raise ValueError("an event is about too many records")
+    if "rate" in event:
+        numbers = [value for name, value in event.items() if name != "count" and isinstance(value, int | float)]
+        within = all(_SUBSAMPLED[0] <= number <= _SUBSAMPLED[1] for number in numbers)
+        noise = event.get("noise_multiplier", 1.0)
+        if not within or count > _MOST_SUBSAMPLED or noise < _LEAST_SUBSAMPLED_NOISE:
+            raise ValueError("a subsampled event is out of range")
+    return event
+
+
+class _ChargeFields(Form):
+    name: str
+    event: Annotated[dict[str, Any], AfterValidator(_in_range)]
+    mechanism: dict[str, Any]
+    why: str
+
+
+_EXACT = TypeAdapter(dict[str, Exact])
+
+
+def read_charge(fields: Any) -> Charge:
+    """A charge from JSON, its numbers and its mechanism's in range, its event the mechanism's; else a ValueError."""
+    try:
+        return Charge.from_json(_ChargeFields.model_validate(fields).model_dump())
+    except UnderstudyError as error:
+        raise ValueError(error.problem) from None
+
+
+def read_budget(fields: Any) -> Budget | SecretBudget:
+    exact = _EXACT.validate_python(fields, strict=True)
+    return SecretBudget.from_json(exact) if "prior" in exact else Budget.from_json(exact)
+
+
+def _pairs(first: str, second: str) -> BeforeValidator:
+    return BeforeValidator(lambda entries: {entry[first]: entry[second] for entry in entries})
+
 
 FALSE_ALARMS = 0.01
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
@@ -46,16 +119,12 @@ _LANGUAGE_MODEL = "What a language model learned from its own training data."
 
 @dataclass(frozen=True)
 class Sealed:
-    """What the seals of all values of a run have in common, and may be shown.
-
-    Args:
-        noise, run_id, ledger_id, charge_number: as in :class:`~understudy.privacy.sealed.Seal`.
-    """
+    """What the seals of all values of a run have in common, and may be shown; see :class:`Seal`."""
 
     noise: NoiseOrigin
-    run_id: str
-    ledger_id: str
-    charge_number: int
+    run_id: _RunId
+    ledger_id: _RunId
+    charge_number: Count
 
     @classmethod
     def of(cls, seal: Seal) -> Sealed:
@@ -115,9 +184,7 @@ class SecretPromise:
     """``(p, r)``-secret protection (Wang et al. 2025), with the posterior at several priors and the power of a test.
 
     Args:
-        budget: what was booked.
         max_records: most records that hold one secret (m).
-        posterior_at: the highest posterior at each prior.
         power: of a test for one secret that is wrong about 1 absent secret in 100.
         public_incidence: True if which record holds which secret is taken as public.
     """
@@ -174,7 +241,6 @@ def posterior_at(plan: Plan) -> dict[float, float]:
 
 
 def public_incidence(charges: tuple[Charge, ...]) -> bool:
-    """Whether a release was made with the incidence of secrets taken as public."""
     return any(isinstance(each.mechanism, SampledSum) and each.mechanism.incidence is not None for each in charges)
 
 
@@ -183,13 +249,10 @@ class Statement:
     """The promise that travels with a Release and with every synthetic table made from it.
 
     Args:
-        method: the method's name.
-        unit: the privacy unit; neighbours add or remove one.
         budget: what was booked in the ledger.
         charges: every release made, with its event.
         public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
         labels_declared: False if the label set was read from the data.
-        dataset: the dataset's declared name.
         sealed: what the values that this stands on have in common; None before there are any.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
@@ -198,18 +261,22 @@ class Statement:
         trusted: who else got to read private texts by the user's word, one sentence each.
     """
 
-    method: str
+    method: MethodName
     unit: Unit
-    budget: Budget | SecretBudget
-    charges: tuple[Charge, ...]
-    public_inputs: Mapping[str, Mapping[str, str]]
+    budget: Annotated[Budget | SecretBudget, PlainValidator(read_budget)]
+    charges: Annotated[tuple[Annotated[Charge, PlainValidator(read_charge)], ...], Field(min_length=1)]
+    public_inputs: Mapping[str, Mapping[str, str | None]]
     labels_declared: bool
     dataset: str
     sealed: Sealed | None
-    epsilon_at: Mapping[float, float]
-    power: float
+    epsilon_at: Annotated[
+        Mapping[float, float],
+        _pairs("delta", "epsilon"),
+        Field(alias="epsilon_at_delta", max_length=20),  # each is computed again
+    ]
+    power: Annotated[float, Field(alias="power_at_1_percent_false_alarms", ge=0, le=1 + 1e-9)]
     notes: tuple[str, ...] = ()
-    posterior_at: Mapping[float, float] = field(default_factory=lambda: MappingProxyType({}))
+    posterior_at: Annotated[Mapping[float, float], _pairs("prior", "posterior")] = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
 
     @classmethod
@@ -243,8 +310,7 @@ class Statement:
     def with_seals(self, seals: Sequence[Seal]) -> Statement:
         """The same of values that there are.
 
-        Raises:
-            PrivacyError: if a charge has no value, or a value is of another run, unit or charge.
+        Raises PrivacyError if a charge has no value, or a value is of another run, unit or charge.
         """
         events = {charge.name: charge.event for charge in self.charges}
         shared = {Sealed.of(seal) for seal in seals}
@@ -253,10 +319,7 @@ class Statement:
             or {charge_of(seal.name) for seal in seals} != set(events)
             or any(seal.unit != self.unit or seal.event != events[charge_of(seal.name)] for seal in seals)
         ):
-            raise PrivacyError(
-                "The stored values are not those that the plan's charges pay for.",
-                "Put back the private folder as the run left it: stores are not moved between runs.",
-            )
+            raise moved_store("The stored values are not those that the plan's charges pay for.")
         return replace(self, sealed=shared.pop())
 
     @property
@@ -266,7 +329,6 @@ class Statement:
 
     @property
     def promise(self) -> EpsilonPromise | SecretPromise:
-        """What is promised, in its own words."""
         if isinstance(self.budget, SecretBudget):
             return SecretPromise(
                 self.budget, self.unit.max_records, self.posterior_at, self.power, public_incidence(self.charges)
@@ -298,26 +360,23 @@ class Statement:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Statement:
-        unit = Unit.from_json(fields["unit"])
-        budget: type[Budget | SecretBudget] = SecretBudget if unit.kind == "secret" else Budget
-        return cls(
-            method=fields["method"],
-            unit=unit,
-            budget=budget.from_json(fields["budget"]),
-            charges=tuple(Charge.from_json(charge) for charge in fields["charges"]),
-            public_inputs=fields["public_inputs"],
-            labels_declared=bool(fields["labels_declared"]),
-            dataset=fields["dataset"],
-            sealed=None if fields["sealed"] is None else Sealed(**fields["sealed"]),
-            epsilon_at={float(entry["delta"]): float(entry["epsilon"]) for entry in fields["epsilon_at_delta"]},
-            power=float(fields["power_at_1_percent_false_alarms"]),
-            notes=tuple(fields["notes"]),
-            posterior_at={float(entry["prior"]): float(entry["posterior"]) for entry in fields["posterior_at"]},
-            trusted=tuple(fields["trusted"]),
-        )
+        """What :meth:`to_json` made, which may come from anybody.
+
+        Raises ValueError or ConfigError if a field is missing, of another type or out of its range.
+        """
+        if not {"notes", "posterior_at", "trusted"} <= fields.keys():
+            raise ValueError("a field is missing")
+        found = read_form(cls, fields)
+        if found.unit.max_records >= 1 << 63:
+            raise ValueError("a unit has too many records")
+        require_budget_of(found.unit, found.budget)
+        if not all(entry.get("source") for entry in found.public_inputs.values()):
+            raise ValueError("a public input has no source")
+        if fields["private"] is not found.private:
+            raise ValueError("whether it is private is not what its seal says")
+        return found
 
     def to_markdown(self) -> str:
-        """The statement for people."""
         protected = "Protected" if self.private else "Not protected"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
         labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
@@ -339,7 +398,7 @@ class Statement:
             "## Public inputs, fixed before any private record was read",
             "",
             *(
-                f"- {_line(name)}: {_line(entry['source'])}"
+                f"- {_line(name)}: {_line(entry['source'] or '')}"
                 + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
                 for name, entry in self.public_inputs.items()
             ),
@@ -361,3 +420,82 @@ class Statement:
 def _line(text: str) -> str:
     """In one line: what a Release says of itself makes no headings."""
     return " ".join(text.split())
+
+
+def require_readable_charges(charges: Sequence[Charge]) -> None:
+    """That a statement can name the charges of a plan.
+
+    Raises ConfigError: a number is out of the range that is read again.
+    """
+    try:
+        for charge in charges:
+            read_charge(parse_json(json.dumps(charge.to_json()).encode()))
+    except ValueError:
+        raise ConfigError(
+            "This budget is out of range for these parameters: no Release with such a charge could be read again.",
+            NEARER,
+        ) from None
+
+
+def require_consistent(statement: Statement) -> None:
+    """That the figures are no better than the charges, where these compose in closed form: anything else takes long.
+
+    Raises ValueError: one is.
+    """
+    composition = Composition(tuple(charge.event for charge in statement.charges))
+    if isinstance(statement.budget, SecretBudget):
+        _require_consistent_secrets(statement, composition)
+        return
+    if any(isinstance(event, MixtureEvent) for event in composition.events):
+        raise ValueError("a charge is about secrets, and none are protected")
+    least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
+    zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
+    closed = composition.mu is not None or zcdp
+    figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
+    for delta, epsilon in figures:
+        if (closed or delta == 0) and composition.epsilon(delta) > epsilon * (1 + _ROUNDING):
+            raise ValueError("the charges compose to more than the statement says")
+        if _pure_at(least, delta) > epsilon * (1 + _ROUNDING):
+            raise ValueError("one charge alone costs more than the statement says")
+    if composition.mu is not None and composition.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
+        raise ValueError("the charges allow a better test than the statement says")
+
+
+def _pure_at(epsilon: float, delta: float) -> float:
+    """Epsilon at ``delta`` of one pure charge as it is accounted for: by randomised response, which dominates it."""
+    if epsilon > _LARGEST_EXPONENT:
+        return epsilon + math.log1p(-delta) if delta < 1 else 0.0
+    rest = math.exp(epsilon) - delta * (1 + math.exp(epsilon))
+    return max(0.0, math.log(rest)) if rest > 0 else 0.0
+
+
+def _require_consistent_secrets(statement: Statement, composition: Composition) -> None:
+    for prior, posterior in statement.posterior_at.items():
+        if not 0 < prior <= posterior <= 1:
+            raise ValueError("a posterior is none, or below its prior")
+    if not all(isinstance(event, GaussianEvent | MixtureEvent) for event in composition.events):
+        raise ValueError("a charge promises nothing for secrets")
+    if composition.mu is None:
+        return
+    for prior, posterior in [*statement.posterior_at.items(), _stated(statement.budget)]:
+        least = phi_bar(-normal_quantile(prior) - composition.mu)
+        if least > posterior * (1 + _ROUNDING):
+            raise ValueError("the charges compose to more than the statement says")
+
+
+def _stated(budget: Budget | SecretBudget) -> tuple[float, float]:
+    assert isinstance(budget, SecretBudget)
+    return float(budget.prior), float(budget.posterior)
+
+
+def load_statement(path: Path) -> Statement:
+    """The statement in ``statement.json``. Raises ConfigError: it cannot be read, or is none."""
+    try:
+        statement = Statement.from_json(read_json(path))
+        require_consistent(statement)
+        return statement
+    except Exception:  # a stranger's file fails in many ways
+        raise ConfigError(
+            f"{path.name} cannot be read: it is damaged or is no privacy statement.",
+            "Get it again: `understudy show` prints the statement that is in the Release.",
+        ) from None
