@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
 from understudy.base.errors import LedgerError
@@ -16,51 +18,42 @@ from understudy.cli import cli
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 
-_NOTHING = ["", "nonsense", b"\xff\xfe", 7, -1.5, "null", "[]", "{}", "[1]", "\x00", "'", "1e999999999"]
-_NUMBERS = ["0", "-1", "1/0", "1/", "nan", "inf", "1e400", "1" * 5000, "٣", "1.5", " 1", "1/10\n"]
-_UNITS = ['{"kind":"record"}', '{"kind":"person","max_records":1}', '{"kind":"record","max_records":0}', "[" * 100_000]
-_UNITS += ['{"kind":"owner","max_records":"x"}', '{"column":5,"kind":"owner","max_records":1}', '"record"']
-_CHARGES = ['[{"name":"sums"}]', '[{"event":{"kind":"pure","epsilon":1}}]', '[{"event":5,"name":"sums"}]', '{"a":1}']
-_CHARGES += ['[{"event":{"kind":5},"name":"sums"}]', '["sums"]', "[[]]"]
 _EVENTS = [
     json.dumps([{"event": event, "name": "sums"}])
     for event in (
         {"kind": "pure", "epsilon": "x"},
         {"kind": "pure", "epsilon": -1},
         {"kind": "pure", "eps": 1},
-        {"kind": "gaussian", "noise_multiplier": 0},
         {"kind": "gaussian", "noise_multiplier": 1e-200},
         {"kind": "gaussian", "noise_multiplier": None},
-        {"kind": "gaussian", "noise_multiplier": [1]},
     )
 ]
-DAMAGE = {
-    ("understudy_meta", "value", "key = 'version'"): [*_NOTHING, "0", "-1", "1.5", "1e3", "٢", "02"],
-    ("understudy_meta", "value", "key = 'fingerprint_key'"): [*_NOTHING, "aa", "g" * 64, "A" * 64],
-    ("understudy_meta", "value", "key = 'id'"): [*_NOTHING, "aa", "g" * 32],
-    ("understudy_meta", "value", "key = 'strict'"): [
-        *(value for value in _NOTHING if value != "[]"),
-        '[["yesterday","on"]]',
-        '[["2026-01-01T00:00:00+00:00","maybe"]]',
-    ],
+DAMAGE: dict[tuple[str, str, str], list[object]] = {
+    ("understudy_meta", "value", "key = 'version'"): ["0", "1.5", "٢", "02", 7],
+    ("understudy_meta", "value", "key = 'fingerprint_key'"): ["", "aa", "A" * 64],
+    ("understudy_meta", "value", "key = 'id'"): ["g" * 32, b"\xff\xfe"],
+    ("understudy_meta", "value", "key = 'strict'"): ["{}", '[["2026-01-01T00:00:00+00:00","maybe"]]'],
     ("understudy_meta", "key", "key = 'id'"): ["other"],
-    ("understudy_dataset", "name", "1"): [*_NOTHING[:5], "not a name"],
-    ("understudy_dataset", "cap_epsilon", "1"): [*_NOTHING, *_NUMBERS],
-    ("understudy_dataset", "cap_delta", "1"): [*_NOTHING, *(n for n in _NUMBERS if n != "0"), "1", "7/6"],
-    ("understudy_dataset", "unit", "1"): [*_NOTHING, *_UNITS],
-    ("understudy_dataset", "rule", "1"): _NOTHING,
-    ("understudy_dataset", "hash_key", "1"): [*_NOTHING, "aa", "g" * 64],
-    ("understudy_dataset", "opened_at", "1"): [value for value in _NOTHING if value != 7],
+    ("understudy_dataset", "name", "1"): ["not a name"],
+    ("understudy_dataset", "cap_epsilon", "1"): ["0", "1/0", "nan", "1" * 5000, "٣", "1.5", " 1", "1/10\n", -1.5],
+    ("understudy_dataset", "cap_delta", "1"): ["1", "7/6"],
+    ("understudy_dataset", "unit", "1"): ['{"kind":"person","max_records":1}', "[" * 100_000, '"record"'],
+    ("understudy_dataset", "rule", "1"): ["sum"],
+    ("understudy_dataset", "hash_key", "1"): ["aa", "g" * 64],
+    ("understudy_dataset", "opened_at", "1"): ["yesterday"],
     ("understudy_entry", "dataset", "1"): ["gone", 7],
-    ("understudy_entry", "kind", "1"): _NOTHING,
-    ("understudy_entry", "at", "1"): _NOTHING,
-    ("understudy_entry", "epsilon", "1"): [*_NOTHING, *_NUMBERS],
-    ("understudy_entry", "delta", "1"): [*_NOTHING, *(n for n in _NUMBERS if n != "0"), "1", "7/6"],
+    ("understudy_entry", "kind", "1"): ["none"],
+    ("understudy_entry", "at", "1"): ["yesterday"],
+    ("understudy_entry", "epsilon", "1"): ["-1", "1e400"],
+    ("understudy_entry", "delta", "1"): ["7/6"],
     ("understudy_entry", "method", "kind = 'run'"): ["", b"\xff", None],
-    ("understudy_entry", "unit", "kind = 'run'"): [*_NOTHING, *_UNITS, None],
-    ("understudy_entry", "charges", "kind = 'run'"): [*(v for v in _NOTHING if v != "[]"), *_CHARGES],
+    ("understudy_entry", "unit", "kind = 'run'"): ['{"column":5,"kind":"owner","max_records":1}', None],
+    ("understudy_entry", "charges", "kind = 'run'"): ['{"a":1}', '[{"event":{"kind":5},"name":"sums"}]', '["sums"]'],
 }
 CASES = [(where, value) for where, values in DAMAGE.items() for value in values]
+FIELDS = [*DAMAGE, ("understudy_entry", "note", "1"), ("understudy_entry", "run_id", "kind = 'run'")]
+_WORDS = st.sampled_from(["null", "[]", "{}", "[1]", "\x00", "'", "1e999999999", "record", "1/3"])
+_VALUES = st.one_of(st.text(max_size=12), st.integers(-9, 9), st.floats(), st.binary(max_size=8), _WORDS, st.none())
 READS_HISTORY = ("show", "history clinic")
 
 
@@ -123,6 +116,18 @@ def test_a_damaged_field_is_one_error(whole: Path, tmp_path: Path, where: tuple[
     assert not value or not isinstance(value, str) or len(value) < 3 or value not in str(caught.value)
 
 
+@settings(max_examples=60, deadline=None)
+@given(where=st.sampled_from(FIELDS), value=_VALUES)
+def test_whatever_a_field_holds_is_read_or_is_that_one_error(
+    whole: Path, tmp_path_factory: pytest.TempPathFactory, where: tuple[str, str, str], value: object
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "ledger.sqlite"
+    damage(whole, path, where, value)
+    for line in READS_HISTORY:
+        error = said(path, line)
+        assert error is None or is_the_one_error(error) or any(word in str(error) for word in ("newer", "no dataset"))
+
+
 @pytest.mark.parametrize("value", _EVENTS)
 def test_a_damaged_event_is_the_same_error_where_events_are_composed(tmp_path: Path, value: str) -> None:
     path, broken = tmp_path / "ledger.sqlite", tmp_path / "broken.sqlite"
@@ -135,12 +140,10 @@ def test_a_damaged_event_is_the_same_error_where_events_are_composed(tmp_path: P
         ledger.charge("clinic", gaussian_plan("0.1"), run_id="r2")
 
 
-@pytest.mark.parametrize("value", ["", "nonsense", "AAAA", b"\xff", 7, "A" * 5468, "AAAAAAAAAAIAAAAAAAAAAQ=="])
+@pytest.mark.parametrize("value", ["nonsense", b"\xff", 7, "A" * 5468, "AAAAAAAAAAIAAAAAAAAAAQ=="])
 def test_a_damaged_sketch_is_the_same_error(whole: Path, tmp_path: Path, value: object) -> None:
     path = tmp_path / "ledger.sqlite"
     damage(whole, path, ("understudy_sketch", "sketch", "1"), value)
-    if value == "":  # the sketch of a table without lines
-        return
     with Ledger(path) as ledger:
         ledger.open_dataset("other", cap=CAP, unit=RECORD)
         for name in ("clinic", "other"):

@@ -108,6 +108,6 @@ def test_a_drive_without_such_locks_is_one_clear_error(file: Path, monkeypatch: 
     def refuse(_descriptor: int) -> bool:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(database, "_lock", refuse)
+    monkeypatch.setattr(database, "try_lock", refuse)
     with Ledger(file) as ledger, pytest.raises(LedgerError, match=r"cannot be written \(Operation not supported\)"):
         ledger.charge("d", pure_plan("1/10"), run_id="r")

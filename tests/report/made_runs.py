@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.audit.one_run import GuessRule
-from understudy.audit.result import Attack, Guesses, RunAudit
+from understudy.audit.result import Attack, Guesses, GuessRule, RunAudit
 from understudy.base.files import private_folder
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Profile, Topic

@@ -12,7 +12,7 @@ from clinic import settings
 from run_fixtures import Said, files_holding
 
 from understudy.base.files import private_folder
-from understudy.ledger.store.folder import FolderLock
+from understudy.ledger.locking import FolderLock
 from understudy.run import pipeline as running
 from understudy.run.job import Table
 from understudy.run.settings import run_config

@@ -277,7 +277,7 @@ def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
 
 
 def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.locking.LOCK_SECONDS", 0)
     values = settings(tmp_path)
 
     def meanwhile(line: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from understudy.base.errors import ResumeError, StorageError
 from understudy.ledger.store import RunStore
-from understudy.ledger.store import folder as aside
+from understudy.ledger.store import database as aside
 
 
 class Kill(BaseException):

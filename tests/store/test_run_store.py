@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from understudy.base.errors import PrivacyError, ResumeError, StorageError
+from understudy.ledger import locking
+from understudy.ledger.locking import FolderLock
 from understudy.ledger.store import RunStore, database
-from understudy.ledger.store import folder as locking
-from understudy.ledger.store.folder import FolderLock
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
@@ -54,13 +54,13 @@ def test_a_store_is_forgotten_only_if_no_run_began_in_it(folder: Path) -> None:
 def test_who_waits_for_a_lock_that_is_removed_does_not_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir(parents=True)
     first = FolderLock(folder)
-    wait = locking._wait_for_lock
+    wait = locking._locked_in_time
 
-    def removed_meanwhile(file: int) -> None:
+    def removed_meanwhile(file: int) -> bool:
         first.release(remove=True)
-        wait(file)
+        return wait(file)
 
-    monkeypatch.setattr(locking, "_wait_for_lock", removed_meanwhile)
+    monkeypatch.setattr(locking, "_locked_in_time", removed_meanwhile)
     with pytest.raises(ResumeError, match="Another process"):
         FolderLock(folder)
     monkeypatch.undo()
@@ -312,7 +312,7 @@ def test_threads_may_share_a_store(store: RunStore) -> None:
 
 
 def test_one_process_uses_a_folder_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.locking.LOCK_SECONDS", 0)
     code = "import sys; from pathlib import Path; from understudy.ledger.store import RunStore\n"
     code += "RunStore.open(Path(sys.argv[1]), noise='system')"
     command = [sys.executable, "-c", code, str(folder)]
@@ -353,7 +353,7 @@ def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
 def test_fresh_is_refused_while_another_uses_the_folder(
     folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.locking.LOCK_SECONDS", 0)
     with pytest.raises(ResumeError, match="Another process"):
         RunStore.open(folder, noise="system", fresh=True)
     assert len(list(folder.glob("run*.sqlite"))) == 1

@@ -399,7 +399,7 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
     """Count the records of each secret, into a private file: to see which strings are no secrets."""
     from understudy.base.files import PRIVATE_MODE, atomic_file
     from understudy.corpus.secrets import records_per_secret
-    from understudy.ledger.store.folder import is_in_use
+    from understudy.ledger.locking import is_in_use
     from understudy.run.outputs import OutputFolder
     from understudy.run.session import remove_leftovers
 

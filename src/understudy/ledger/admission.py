@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -12,7 +11,7 @@ from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
 from understudy.ledger.values import Balance, Dataset, canonical, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
-from understudy.privacy.exact import as_typed
+from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan, require_budget_of
 from understudy.privacy.unit import Unit
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
-    """How runs under this cap compose; ``rule`` if it may be chosen.
-
-    Raises a ConfigError if there is no such rule, it does not go with the cap, or the cap not with the unit.
-    """
+    """How runs under this cap compose: ``rule``, if it may be chosen; else a ConfigError."""
     require_budget_of(unit, cap)
     if rule not in (None, "basic", "rdp"):
         raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
@@ -63,14 +59,12 @@ def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
 
 
 def raising(dataset: Dataset) -> str:
-    """The command that raises the dataset's cap."""
     secret = isinstance(dataset.cap, SecretBudget)
     numbers = "--secret-prior P --secret-posterior R" if secret else "--epsilon E --delta D"
     return f"understudy ledger open {dataset.name} {numbers} --raise"
 
 
 def not_opened(name: str, unit: Unit) -> LedgerError:
-    """The error for a run on a dataset that a strict ledger does not know."""
     require_name(name)  # so that the message quotes no more than a name
     flags = {
         "record": "--epsilon E --delta D",
@@ -84,12 +78,10 @@ def not_opened(name: str, unit: Unit) -> LedgerError:
 
 
 def spent(connection: sa.Connection, dataset: Dataset) -> Budget | SecretBudget | None:
-    """What the dataset's runs spend together; None if nothing is."""
     return _spent(dataset, _spendings(connection, dataset))
 
 
 def account(connection: sa.Connection, dataset: Dataset) -> list[Balance]:
-    """What is spent, and the cap where it is known, after each entry of the history."""
     history = rows.history(connection, dataset.name)
     raised = any(entry.cap is not None for entry in history)
     cap, spendings, found = None if raised else dataset.cap, list[Spending](), list[Balance]()
@@ -201,7 +193,5 @@ def _exceeded(
 
 
 def _short(budget: Budget | SecretBudget | None) -> str:
-    """A secret budget in four digits, its posterior never rounded down."""
     assert isinstance(budget, SecretBudget)
-    posterior = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(budget.posterior)))
-    return f"(p={as_typed(budget.prior)}, r={float(posterior):g})"
+    return f"(p={as_typed(budget.prior)}, r={round_up(float(budget.posterior))})"

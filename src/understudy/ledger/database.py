@@ -19,11 +19,10 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,6 +30,7 @@ import sqlalchemy as sa
 
 from understudy.base.errors import LedgerError
 from understudy.ledger.location import cannot_write, describe, file_of
+from understudy.ledger.locking import try_lock, unlock
 from understudy.ledger.values import damaged
 
 PATIENCE_SECONDS = 120  # how long a transaction waits for others
@@ -58,20 +58,15 @@ class Database:
         self._secrets = [word for word in (url.password, url.query.get("password")) if isinstance(word, str)]
         self._engine = _postgresql(url) if self.file is None else _sqlite(self.file)
 
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """A transaction that writes nothing, and waits for others' commits only."""
-        with self._transaction(write=False) as connection:
-            yield connection
+    def read(self) -> AbstractContextManager[sa.Connection]:
+        return self._transaction(write=False)
 
-    @contextmanager
-    def write(self, *, create: bool = False) -> Iterator[sa.Connection]:
+    def write(self, *, create: bool = False) -> AbstractContextManager[sa.Connection]:
         """The only writing transaction at its time; committed and synced at the end, undone on any error.
 
         ``create`` makes the file where it is not there.
         """
-        with self._transaction(write=True, create=create) as connection:
-            yield connection
+        return self._transaction(write=True, create=create)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -93,7 +88,6 @@ class Database:
 
     @contextmanager
     def _file_held(self, *, write: bool, create: bool, deadline: float) -> Iterator[None]:
-        """The file in use, locked for a writer; nothing where a server keeps the ledger."""
         with ExitStack() as stack:
             if self.file is not None:
                 try:
@@ -107,11 +101,7 @@ class Database:
             yield
 
     def _begun(self, *, write: bool, deadline: float) -> sa.Connection:
-        """A connection in a transaction that has what it waits for.
-
-        SQLite says "locked" at once, without waiting, while another process changes the kind of journal: nothing has
-        been done yet, so begin again.
-        """
+        """SQLite says "locked" at once, while another process changes the kind of journal: then begin again."""
         while True:
             try:
                 with ExitStack() as stack:
@@ -229,7 +219,7 @@ def _postgresql(url: sa.URL) -> sa.Engine:
 
 
 class StillLocked(Exception):
-    """Another process, or thread, has not let go of the file in time."""
+    pass
 
 
 class OpenFile:
@@ -248,7 +238,7 @@ class OpenFile:
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise StillLocked
         try:
-            while not _lock(self.descriptors[0]):
+            while not try_lock(self.descriptors[0]):
                 if time.monotonic() > deadline:
                     raise StillLocked
                 time.sleep(random.uniform(0.002, 0.02))
@@ -256,7 +246,7 @@ class OpenFile:
                 yield
             finally:
                 if self.descriptors:  # none in a child that was forked meanwhile: the lock is its parent's
-                    _unlock(self.descriptors[0])
+                    unlock(self.descriptors[0])
         finally:
             self._turn.release()
 
@@ -323,33 +313,3 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-if sys.platform == "win32":
-    import msvcrt
-
-    _FAR = 1 << 40  # Windows' locks keep others from reading: beyond all that SQLite reads or locks
-
-    def _lock(descriptor: int) -> bool:
-        os.lseek(descriptor, _FAR, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        os.lseek(descriptor, _FAR, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -48,10 +48,9 @@ class Ledger:
             ``UNDERSTUDY_LEDGER`` names one: in the user's state folder. Elsewhere :meth:`create` begins it.
         ledger_id: the :attr:`id` that it must have.
 
-    Raises:
-        LedgerError: here and in every method, if the ledger is not there, cannot be reached, read or written, is
-            damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is
-            from a newer version.
+    Raises LedgerError here and in every method, if the ledger is not there, cannot be reached, read or written, is
+    damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is from a newer
+    version.
     """
 
     id: str
@@ -113,7 +112,6 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
         self._database.close()
 
     @property
@@ -188,8 +186,7 @@ class Ledger:
     def raise_cap(self, name: str, *, cap: Budget | SecretBudget, note: str = "") -> Dataset:
         """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
 
-        Raises:
-            LedgerError: if the dataset is not open, or the new cap is lower in any number or has another prior.
+        Raises LedgerError if the dataset is not open, or the new cap is lower in any number or has another prior.
         """
         with self._write() as connection:
             known = rows.require(connection, name)
@@ -208,12 +205,10 @@ class Ledger:
             return rows.require(connection, name)
 
     def dataset(self, name: str) -> Dataset | None:
-        """The dataset of this name, None if it is not open."""
         with self._read() as connection:
             return rows.find(connection, name)
 
     def datasets(self) -> list[Dataset]:
-        """Every dataset, by name."""
         with self._read() as connection:
             return rows.every_dataset(connection)
 
@@ -237,9 +232,7 @@ class Ledger:
         """The cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
 
         Posteriors neither add nor subtract: after a first run only :meth:`check` can tell what still fits. With rule
-        ``basic``
-        a run of this budget is the largest that fits; with ``rdp`` spending, and so what remains, is at the cap's
-        delta: a
+        ``basic`` a run of this budget is the largest that fits; with ``rdp`` what remains is at the cap's delta, and a
         larger run may fit.
         """
         with self._read() as connection:
@@ -247,10 +240,7 @@ class Ledger:
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """See that the plan could be charged to the dataset now. Writes nothing.
-
-        Args:
-            run_id: the run, if it may have been charged before: then it is paid for already.
+        """See that the plan could be charged to the dataset now, or that the run ``run_id`` is. Writes nothing.
 
         Raises:
             BudgetExceeded: if it does not fit into what remains.
@@ -347,7 +337,7 @@ class Ledger:
                 connection.execute(sa.insert(draws).values(run_id=seal.run_id, name=seal.name, digest=digest, at=now()))
 
     def known_as(self, *contents: str) -> str | None:
-        """The name of the dataset that one of these contents belongs to, None if they are new. Writes nothing."""
+        """The name of the dataset that one of these contents belongs to, None if they are new."""
         with self._read() as connection:
             return next(iter(rows.known_as(connection, contents)), None)
 
@@ -361,8 +351,7 @@ class Ledger:
         Returns:
             The other datasets that share much of their content with this one, sorted.
 
-        Raises:
-            LedgerError: if one of the contents is known as another dataset's, or the dataset is not open.
+        Raises LedgerError if one of the contents is known as another dataset's, or the dataset is not open.
         """
         with self._write() as connection:
             others = [known for known in rows.known_as(connection, contents) if known != name]
@@ -379,7 +368,6 @@ class Ledger:
             return rows.similar(connection, name, sketch)
 
     def _settings(self) -> rows.Meta | None:
-        """The ledger's own settings, None where there is no ledger."""
         file = self._database.file
         if file is not None:
             if not file.exists():
@@ -403,8 +391,8 @@ class Ledger:
             yield connection
 
     def _require_same(self, connection: sa.Connection) -> None:
-        """See that no other ledger took this one's place since it was opened."""
-        if rows.read_id(connection) != self.id:
+        found = sa.select(rows.meta.c.value).where(rows.meta.c.key == "id")
+        if connection.execute(found).scalar_one_or_none() != self.id:
             raise LedgerError(
                 f"At {self.location} is another ledger than the one that was opened.",
                 f"Put the one with the id {self.id} back (is its drive mounted?), then run the same command again.",
@@ -412,7 +400,7 @@ class Ledger:
 
 
 def _wait_while_empty(file: Path) -> None:
-    """Give another process, which may have made the file just now, the time to make a ledger of it."""
+    """Another process may be about to make a ledger of the file."""
     deadline = time.monotonic() + BEGINNING_SECONDS
     while file.exists() and not file.stat().st_size and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -85,7 +85,6 @@ def is_local(kind: str) -> bool:
 
 
 def _parse(line: str) -> tuple[str, str] | None:
-    """(mount point, type) of one line of either table."""
     if found := _BSD_LINE.match(line):
         return found["point"], found["type"]
     fields = line.split(" ")
@@ -100,8 +99,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def require_one_name(path: Path) -> None:
     """See that the file at ``path`` (absolute, symbolic links resolved) has one name.
 
-    Raises:
-        LedgerError: if it has several (hard links), or is itself mounted (``docker -v FILE:FILE``, ``subPath``).
+    Raises LedgerError if it has several (hard links), or is itself mounted (``docker -v FILE:FILE``, ``subPath``).
     """
     try:
         status = path.stat()
@@ -160,7 +158,6 @@ def unescaped(field: str) -> str:
 
 
 def state_folder_location() -> str:
-    """``ledger.sqlite`` in the user's state folder: the one place where a ledger begins by itself."""
     from platformdirs import user_state_dir
 
     return str(Path(user_state_dir("understudy")) / "ledger.sqlite")
@@ -213,7 +210,6 @@ def describe(url: sa.URL) -> str:
 
 
 def file_of(url: sa.URL) -> Path | None:
-    """The ledger's file, None for a server."""
     return Path(str(url.database)) if url.drivername == "sqlite" else None
 
 

@@ -23,7 +23,7 @@ from understudy.ledger.values import Dataset, Entry, Sketch, canonical, damaged,
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.unit import Unit, UnitKind
+from understudy.privacy.unit import Unit
 
 VERSION = 2
 _KEY_BYTES = 32
@@ -106,11 +106,6 @@ class Meta:
     version: int
 
 
-def read_id(connection: sa.Connection) -> str | None:
-    """The ledger's id alone, as it is written."""
-    return connection.execute(sa.select(meta.c.value).where(meta.c.key == "id")).scalar_one_or_none()
-
-
 def read_meta(connection: sa.Connection) -> Meta | None:
     """The ledger's own settings; None if the database holds no ledger yet.
 
@@ -144,7 +139,6 @@ def read_meta(connection: sa.Connection) -> Meta | None:
 
 
 def create(connection: sa.Connection, *, strict: bool) -> None:
-    """Make the tables and the ledger's own settings, in the caller's transaction."""
     metadata.create_all(connection)
     settings = {"version": str(VERSION), "fingerprint_key": secrets.token_hex(_KEY_BYTES), **_since_2()}
     connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in settings.items()])
@@ -172,7 +166,6 @@ def set_strict(connection: sa.Connection, *, strict: bool) -> None:
 
 
 def is_strict(connection: sa.Connection) -> bool:
-    """Whether a run may open no dataset."""
     found = read_meta(connection)
     return found is not None and bool(found.strict_changes) and found.strict_changes[-1][1]
 
@@ -201,13 +194,11 @@ _ENTRIES = sa.select(entries, datasets.c.unit.label("dataset_unit")).join(datase
 
 
 def stored(budget: Budget | SecretBudget) -> tuple[str, str]:
-    """The two numbers of a budget as the ledger keeps them."""
     first, second = budget.to_json().values()
     return first, second
 
 
 def find(connection: sa.Connection, name: str) -> Dataset | None:
-    """The dataset of this name, None if it is not open."""
     row = connection.execute(sa.select(datasets).where(datasets.c.name == name)).one_or_none()
     return None if row is None else _to_dataset(row)
 
@@ -225,13 +216,11 @@ def require(connection: sa.Connection, name: str) -> Dataset:
 
 
 def every_dataset(connection: sa.Connection) -> list[Dataset]:
-    """All datasets, by name."""
     found = [_to_dataset(row) for row in connection.execute(sa.select(datasets))]
     return sorted(found, key=lambda dataset: dataset.name)  # not in SQL: collations differ
 
 
 def history(connection: sa.Connection, name: str) -> list[Entry]:
-    """The dataset's entries, in order."""
     wanted = _ENTRIES.where(entries.c.dataset == name).order_by(entries.c.number)
     return [_to_entry(row) for row in connection.execute(wanted)]
 
@@ -243,7 +232,6 @@ def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
 
 
 def entry_number(connection: sa.Connection, run_id: str) -> int:
-    """The number of a charged run's entry, over all datasets."""
     return int(connection.execute(sa.select(entries.c.number).where(entries.c.run_id == run_id)).scalar_one())
 
 
@@ -259,7 +247,6 @@ def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> di
 
 
 def known_as(connection: sa.Connection, prints: Collection[str]) -> list[str]:
-    """The names of the datasets with one of these contents, sorted."""
     wanted = sa.select(fingerprints.c.dataset).where(fingerprints.c.fingerprint.in_(list(prints))).distinct()
     with reading_fields():
         names = sorted(row.dataset for row in connection.execute(wanted))
@@ -269,7 +256,6 @@ def known_as(connection: sa.Connection, prints: Collection[str]) -> list[str]:
 
 
 def add_prints(connection: sa.Connection, name: str, prints: Collection[str]) -> None:
-    """Note contents of a dataset that are new."""
     known = set(
         connection.execute(
             sa.select(fingerprints.c.fingerprint).where(fingerprints.c.fingerprint.in_(list(prints)))
@@ -301,7 +287,6 @@ def add_sketch(connection: sa.Connection, name: str, sketch: Sketch) -> None:
 
 
 def _budget(unit: Unit, first: str, second: str) -> Budget | SecretBudget:
-    """As the dataset's unit says: epsilon and delta, or a secret's prior and posterior."""
     of = SecretBudget.of if unit.kind == "secret" else Budget.of
     return of(_as_written(first), _as_written(second))
 
@@ -314,9 +299,6 @@ def _as_written(text: str) -> Fraction:
 
 def _unit(text: str) -> Unit:
     unit = Unit.from_json(json.loads(text))
-    words = (unit.column, unit.recognised_by)
-    if unit.kind not in get_args(UnitKind) or not all(word is None or isinstance(word, str) for word in words):
-        raise damaged()
     if canonical(unit.to_json()) != text:
         raise damaged()
     return unit

@@ -21,7 +21,6 @@ from understudy.privacy.unit import Unit
 
 
 def damaged() -> LedgerError:
-    """The error for a field that makes no sense."""
     return LedgerError(
         "The ledger is damaged: it holds a value that cannot be read.",
         "Restore it from a backup: what it recorded must not be forgotten.",
@@ -50,13 +49,11 @@ class Dataset:
     """A dataset as the ledger knows it.
 
     Args:
-        name: what users call it.
         cap: what all of its runs together may spend.
-        unit: the privacy unit it was opened with. Every run protects the same kind of unit, told apart by
-            the same column; how many records of one unit a run uses at most is the run's own choice.
-        rule: how charges compose over runs: ``basic`` or ``rdp``; always ``rdp`` where secrets are protected.
+        unit: that it was opened with. Every run protects the same kind of unit, identified by the same column; how many
+            records of one unit a run uses at most is the run's choice.
+        rule: how charges compose over runs; always ``rdp`` where secrets are protected.
         hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; the same for ever.
-        opened_at: when it was opened.
     """
 
     name: str
@@ -82,12 +79,9 @@ class Entry:
     """One line of a dataset's history: a run that was charged, or a cap that was raised.
 
     Args:
-        at: when it was written.
-        cost: what the run spends; None for a raised cap.
+        cost: what the run spends; None for a raised cap, as are the run's id, method and unit.
         cap: the new cap; None for a run.
-        run_id, method, unit: of a run; None for a raised cap.
-        charges: its charges as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
-        note: free text.
+        charges: as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
     """
 
     at: datetime
@@ -135,7 +129,6 @@ class Balance:
     """A dataset's account after one entry.
 
     Args:
-        entry: of the history.
         spent: by all runs up to it, composed by the dataset's rule at the cap that it has now; None if nothing is.
         cap: then; None before the first raise of a cap, which does not record the one before.
     """
@@ -146,7 +139,6 @@ class Balance:
 
 
 def require_name(name: str) -> None:
-    """Check a dataset's name, else a ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             "A dataset's name is 1 to 64 letters, digits, dots, underscores and hyphens, "
@@ -161,7 +153,6 @@ def now() -> str:
 
 
 def canonical(value: object) -> str:
-    """One JSON text per value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -238,19 +229,16 @@ def numbers(budget: Budget | SecretBudget | None, *, left: bool = False) -> tupl
 
 
 def both(budget: Budget | SecretBudget | None, *, left: bool = False) -> str:
-    """The two of :func:`numbers` with a comma between them; a hyphen for no budget."""
     return ", ".join(numbers(budget, left=left) or "-")
 
 
 def what_remains(dataset: Dataset, remaining: Budget | SecretBudget | None) -> str:
-    """What is left of a dataset's cap."""
     if remaining is None:  # posteriors do not subtract
         return "depends on the run" if dataset.unit.kind == "secret" else "0"
     return both(remaining, left=True)
 
 
 def unit_words(dataset: Dataset) -> str:
-    """Whom the dataset's runs protect."""
     unit = dataset.unit
     return unit.kind if unit.kind == "record" else f"{unit.name}, at most {unit.max_records} records"
 

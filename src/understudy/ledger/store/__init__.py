@@ -16,15 +16,25 @@ import hmac
 import json
 import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from understudy.base.errors import PrivacyError, ResumeError
 from understudy.base.files import private_folder, storage_error
-from understudy.ledger.store.database import RESTORE, AnswerStore, Database, JobStore
-from understudy.ledger.store.folder import FolderLock, discard, is_in_use, remove_orphans, set_aside, take_place
-from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
+from understudy.ledger.locking import FolderLock, is_in_use
+from understudy.ledger.store.database import (
+    RESTORE,
+    AnswerStore,
+    Database,
+    JobStore,
+    discard,
+    remove_orphans,
+    set_aside,
+    take_place,
+)
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue, moved_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +125,6 @@ class RunStore:
         self.close()
 
     def close(self) -> None:
-        """Let others use the folder."""
         self._database.close()
         try:
             if self._fresh:
@@ -144,7 +153,6 @@ class RunStore:
 
     @property
     def _began(self) -> dict[str, Any] | None:
-        """What the run began with; None before."""
         with self._database.reading() as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
         return None if found is None else _beginning(found[0])
@@ -195,7 +203,6 @@ class RunStore:
         return bool(seals) and all(seal.private for seal in seals)
 
     def seals(self) -> list[Seal]:
-        """Those of all noisy values, by name."""
         with self._database.reading() as connection:
             found = connection.execute("SELECT seal FROM value WHERE seal IS NOT NULL ORDER BY name").fetchall()
         return [_seal(text) for (text,) in found]
@@ -209,7 +216,6 @@ class RunStore:
         return None if found is None else _decode(found[0])
 
     def names(self) -> list[str]:
-        """What values are kept."""
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
 
@@ -234,10 +240,7 @@ class RunStore:
         encoded, text = found
         seal = None if text is None else _seal(text)
         if seal is None or seal.name != name:
-            raise PrivacyError(
-                f"The value {name!r} of this run has no seal of its own.",
-                "Put back the private folder as the run left it: stores are not moved between runs.",
-            )
+            raise moved_store(f"The value {name!r} of this run has no seal of its own.")
         return SealedValue(_decode(encoded), seal)
 
     def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
@@ -246,8 +249,7 @@ class RunStore:
         Args:
             seal: of a noisy value that is paid for; None for what is public, or made from such values.
 
-        Raises:
-            PrivacyError: if the name is taken (a release is made once), or the seal is of noise of another origin.
+        Raises PrivacyError if the name is taken (a release is made once), or the seal is of noise of another origin.
         """
         if seal is not None and seal.noise != self.noise:
             raise self._foreign(seal.noise)
@@ -277,12 +279,10 @@ class RunStore:
         _log.debug("Stage reached: %s.", stage)
 
     def stages(self) -> list[str]:
-        """The stages that are done, in order."""
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM stage ORDER BY number")]
 
     def _row(self, name: str) -> tuple[bytes, str | None] | None:
-        """What is kept under a name: arrays in bytes, and the seal."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT arrays, noise, seal FROM value WHERE name = ?", (name,)).fetchone()
         if row is None:
@@ -300,9 +300,8 @@ class RunStore:
                 raise self._foreign(noise)
 
     def _foreign(self, noise: str) -> PrivacyError:
-        return PrivacyError(
-            f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise}).",
-            "Put back the private folder as the run left it: stores are not moved between runs.",
+        return moved_store(
+            f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise})."
         )
 
     def _setting_once(self, name: str, value: str) -> str:
@@ -342,33 +341,35 @@ def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
-def _seal(text: str) -> Seal:
+@contextmanager
+def _undamaged(*errors: type[Exception]) -> Iterator[None]:
+    expected: tuple[type[Exception], ...] = (ValueError, TypeError, KeyError, *errors)
     try:
-        return Seal.from_json(json.loads(text))
-    except (ValueError, TypeError, KeyError):
+        yield
+    except expected:
         raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _seal(text: str) -> Seal:
+    with _undamaged():
+        return Seal.from_json(json.loads(text))
 
 
 def _beginning(text: str) -> dict[str, Any]:
-    try:
+    with _undamaged():
         found = json.loads(text)
         return {"digest": found["digest"], "config": dict(found["config"]), "plan": dict(found["plan"])}
-    except (ValueError, TypeError, KeyError):
-        raise ResumeError("The run store is damaged.", RESTORE) from None
 
 
 def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    try:
+    with _undamaged(SafetensorError):
         return dict(load(encoded))
-    except SafetensorError:
-        raise ResumeError("The run store is damaged.", RESTORE) from None
 
 
 def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The settings but those of these names, also within a group."""
     kept = {key: value for key, value in settings.items() if key not in names}
     return {key: _without(value, names) if isinstance(value, dict) else value for key, value in kept.items()}
 
@@ -393,7 +394,6 @@ def _change(key: str, before: object, after: object) -> str:
 
 
 def _are_named(entries: object) -> TypeGuard[list[dict[str, Any]]]:
-    """Whether these are entries with names, such as typed columns."""
     return isinstance(entries, list) and all(isinstance(each, dict) and "name" in each for each in entries)
 
 

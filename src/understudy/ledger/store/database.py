@@ -1,18 +1,28 @@
-"""The run store's SQLite file: settings, tables, transactions that are on disk when they end."""
+"""The run store's SQLite file: settings, tables, transactions that are on disk when they end; and how a new one takes
+the place of an old one, so that a crash at any moment leaves the one or the other whole.
+
+SQLite keeps what was committed last in a log beside the file. A file that lost its log has forgotten values that
+were sampled and used, yet knows its run and so the run's charge: it would sample them again. So the log is first
+emptied into the file. The new store, finished beside it, then takes its place by one rename.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from understudy.base.errors import ResumeError, StorageError, UnderstudyError
-from understudy.base.files import AGAIN, storage_error
+from understudy.base.files import AGAIN, PRIVATE_MODE, atomic_file, storage_error, sync_folder
 
 VERSION = 3
+_CHUNK = 900  # keys per query: old SQLite libraries take 999
 WAIT_SECONDS = 30.0
 """For which a lock that another program holds on the file is waited."""
 _APPLICATION_ID = 0x75737279  # "usry", in the file's header
@@ -62,7 +72,6 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; committed and synced when the block ends without an error."""
         with self._lock, self._translated():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -75,15 +84,21 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """For single SELECT statements."""
         with self._lock, self._translated():
             yield self._connection
+
+    def of_keys(self, query: str, keys: Sequence[str]) -> Iterator[Any]:
+        """The rows of a query that ends in a column, where that is one of ``keys``."""
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            with self.reading() as connection:
+                found = connection.execute(f"{query} IN ({','.join('?' * len(chunk))})", chunk).fetchall()
+            yield from found
 
     def close(self) -> None:
         self._connection.close()
 
     def move(self, path: Path, put: Callable[[Path, Path], None]) -> None:
-        """Close the file, let ``put`` move it to ``path``, and go on there."""
         self.close()
         put(self._path, path)
         self._open(path)
@@ -143,13 +158,10 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Unders
 
 MOST_BLANK = 3
 """How often a request is asked that is answered without text, over all runs of one output folder."""
-_CHUNK = 400  # keys per query, each there twice; old SQLite libraries take 999
 _TABLE = "CREATE TABLE IF NOT EXISTS blank_answer (key TEXT PRIMARY KEY, text TEXT NOT NULL, times INTEGER NOT NULL)"
 
 
 class AnswerStore:
-    """Made by :class:`understudy.ledger.store.RunStore`."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         with database.transaction() as connection:
@@ -157,17 +169,10 @@ class AnswerStore:
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
         """The stored answers among ``keys``; those without text once they were given MOST_BLANK times."""
-        found: dict[str, str] = {}
-        for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            with self._database.reading() as connection:
-                query = (
-                    f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key IN ({marks}) "
-                    f"UNION ALL SELECT key, text FROM answer WHERE key IN ({marks})"
-                )
-                found.update(connection.execute(query, [*chunk, *chunk]).fetchall())
-        return found
+        blank = dict(
+            self._database.of_keys(f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key", keys)
+        )
+        return blank | dict(self._database.of_keys("SELECT key, text FROM answer WHERE key", keys))
 
     def put_many(self, answers: Mapping[str, str]) -> None:
         """Store answers in one transaction, on disk when this returns; a key that has one keeps its first.
@@ -207,24 +212,19 @@ class JobStore:
                 connection.execute(table)
 
     def assign(self, token: str, tries: Mapping[str, int]) -> None:
-        """Note, before it is handed in, that the batch ``token`` asks these requests, each for the so manieth time."""
+        """Note, before it is submitted, that the batch ``token`` has these requests, with how often each was tried."""
         rows = [(key, token, count) for key, count in tries.items()]
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO batch_job VALUES (?, NULL)", (token,))
             connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
 
     def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
-        found: dict[str, tuple[str, int]] = {}
-        for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            query = f"SELECT key, token, tries FROM batch_request WHERE key IN ({','.join('?' * len(chunk))})"
-            with self._database.reading() as connection:
-                found |= {key: (token, tries) for key, token, tries in connection.execute(query, chunk)}
-        return found
+        """Of the submitted ones among ``keys``: the batch, and how often they were tried."""
+        found = self._database.of_keys("SELECT key, token, tries FROM batch_request WHERE key", keys)
+        return {key: (token, tries) for key, token, tries in found}
 
     def release(self, keys: Sequence[str]) -> None:
-        """Forget that these were handed in: the next time they are asked anew."""
+        """Forget that these were submitted."""
         with self._database.transaction() as connection:
             connection.executemany("DELETE FROM batch_request WHERE key = ?", [(key,) for key in keys])
 
@@ -235,13 +235,93 @@ class JobStore:
         return None if row is None else row[0]
 
     def name_batch(self, token: str, batch: str) -> None:
-        """Keep the endpoint's name of a batch."""
         with self._database.transaction() as connection:
             connection.execute("UPDATE batch_job SET id = ? WHERE token = ?", (batch, token))
 
     def waiting(self) -> int:
-        """Requests that were handed in and have no stored answer."""
+        """Submitted requests without a stored answer."""
         query = "SELECT count(*) FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"
         with self._database.reading() as connection:
             (count,) = connection.execute(query).fetchone()
         return int(count)
+
+
+_LOGS = ("-wal", "-journal", "-shm")
+
+
+def take_place(new: Path, path: Path) -> None:
+    """Put the store ``new``, which nobody has open, in the place of the one at ``path``, if there is one.
+
+    That one is kept as ``NAME-TIME.sqlite``: as a copy, so that there is a store at ``path`` at every moment.
+    Raises StorageError if a log cannot be emptied into its store, or a file cannot be written or renamed.
+    """
+    try:
+        _empty_log(new)
+        if path.exists() and _empty_log(path):
+            with atomic_file(_aside(path), mode=PRIVATE_MODE) as copy, path.open("rb") as old:
+                shutil.copyfileobj(old, copy)
+        else:
+            set_aside(path)
+        _remove_logs(path)
+        new.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+def set_aside(path: Path) -> None:
+    """Rename the store at ``path``, if there is one, to ``NAME-TIME.sqlite``.
+
+    A corrupt one is renamed as it is: its log, which stays behind for :func:`remove_orphans`, could only bring it
+    back under its old name, where no run looks for it any more.
+    Raises StorageError if its log cannot be emptied into it, or it cannot be renamed.
+    """
+    if not path.exists():
+        return
+    try:
+        _empty_log(path)
+        path.rename(_aside(path))
+        sync_folder(path.parent)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+def discard(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    _remove_logs(path)
+
+
+def remove_orphans(path: Path) -> None:
+    """Remove the logs of a store that is not there any more: they must not meet a new one."""
+    if path.exists():
+        return
+    _remove_logs(path)
+    sync_folder(path.parent)
+
+
+def _remove_logs(path: Path) -> None:
+    for log in _LOGS:
+        path.with_name(path.name + log).unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}")
+
+
+def _empty_log(path: Path) -> bool:
+    """Whether all that was committed is in the file now; False if that is damaged."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # which reads the log
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
+        raise store_error(path, error) from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # not a database, or a damaged one
+        return False
+    if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
+        raise StorageError(
+            f"{path} cannot be set aside: another program reads its log.", "Close it there, then repeat the command."
+        )
+    return True
