@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -315,3 +317,12 @@ def test_a_release_of_an_earlier_version_is_refused_in_one_sentence(file: Path) 
     rewrite_manifest(file, lambda manifest: manifest.update(format_version=FORMAT_VERSION - 1))
     with pytest.raises(ReleaseError, match=r"earlier version .*\(format 1\)\. Generate with that version"):
         load_release(file)
+
+
+def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
+    """Arrow's threads once aborted one in three."""
+    reading = "from pathlib import Path; from understudy.release.reading import read_release"
+    code = f"{reading}; read_release(Path({str(file)!r}))"
+    for _ in range(8):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

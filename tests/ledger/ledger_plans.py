@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from understudy.ledger import Ledger, rows
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_from_json
@@ -49,3 +51,8 @@ def seal_of(ledger: Ledger, run_id: str, name: str = "sums") -> Seal:
     event = event_from_json(booked[1].charges[0]["event"])
     assert booked[1].unit is not None
     return Seal(name, event, booked[1].unit, "system", run_id, ledger.id, number)
+
+
+def new_ledger(location: str | Path) -> Ledger:
+    """Made if it is not there. A run may open its datasets, in PostgreSQL too."""
+    return Ledger.create(location, strict=False)

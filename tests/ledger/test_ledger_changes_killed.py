@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_plans import CAP, RECORD, pure_plan, seal_of
+from ledger_plans import CAP, RECORD, new_ledger, pure_plan, seal_of
 from ledger_workers import started
-from ledgers import new_ledger
 from test_beginning import as_version_1, in_a_log
 
 from understudy.base.errors import LedgerError

@@ -9,9 +9,8 @@ import time
 import postgres_cluster
 import pytest
 from ledger_lives import charge_or_confirm
-from ledger_plans import RECORD
+from ledger_plans import RECORD, new_ledger
 from ledger_workers import started
-from ledgers import new_ledger
 
 from understudy.ledger import Ledger, rows
 from understudy.privacy.guarantee import Budget

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 from ledger_lives import FIT
+from ledger_plans import new_ledger
 from ledger_workers import started
-from ledgers import new_ledger
 
 from understudy.ledger import rows
 from understudy.privacy.guarantee import Budget

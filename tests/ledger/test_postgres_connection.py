@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from cutting_proxy import Cut, CuttingProxy
-from ledger_plans import CAP, RECORD, pure_plan
-from ledgers import new_ledger
+from ledger_plans import CAP, RECORD, new_ledger, pure_plan
 
 from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger

@@ -18,7 +18,7 @@ from scipy import stats
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.events import GaussianEvent
 from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, Steps, noise_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
@@ -107,12 +107,6 @@ def test_its_epsilon_is_that_of_the_two_points_by_monte_carlo() -> None:
     assert worst == pytest.approx(delta, abs=5 * error)
     assert error < delta / 10
     assert all(mean < delta + 5 * error for mean, error in found)
-
-
-def test_steps_charged_one_by_one_cost_as_much_as_together() -> None:
-    one, seven = replace(MECHANISM, steps=1).event, replace(MECHANISM, steps=7).event
-    assert Composition((one,) * 7).epsilon(1e-6) == pytest.approx(Composition((seven,)).epsilon(1e-6), rel=1e-6)
-    assert seven == SubsampledGaussianEvent(1.0, 0.1, 7)
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
@@ -286,18 +280,6 @@ def test_units_are_included_independently_anew_in_every_step_and_shuffled_batche
     assert max(poisson_p_values(ShuffledBatches(0))) < ALPHA
 
 
-def test_each_step_samples_anew_at_the_rate() -> None:
-    steps = opened(replace(MECHANISM, rate=0.3))
-    first = steps.sample(20_000)
-    steps.noisy_sum(QUERY, NOBODY)
-    second = steps.sample(20_000)
-    assert first.dtype == np.bool_
-    for sample in (first, second):
-        assert stats.binomtest(int(sample.sum()), 20_000, 0.3).pvalue > ALPHA
-        assert stats.binomtest(int(sample.sum()), 20_000, 0.3 * 1.5).pvalue < ALPHA
-    assert stats.chi2_contingency(stats.contingency.crosstab(first, second).count).pvalue > ALPHA
-
-
 def test_at_rate_1_everybody_is_sampled() -> None:
     assert opened(replace(MECHANISM, rate=1.0)).sample(50).all()
     assert opened().sample(0).shape == (0,)
@@ -342,10 +324,6 @@ def test_a_step_is_a_sample_and_then_its_sum() -> None:
         steps.sample(10)
 
 
-def test_an_empty_sample_has_noise_like_any_other() -> None:
-    assert np.count_nonzero(noise_of()) == SIZE
-
-
 @pytest.mark.parametrize(
     "moves", [Sensitivity(None, 2**32 + 1, 2**31), Sensitivity(None, 2**32, 2**32), Sensitivity(2**32, 2**33, 2**31)]
 )
@@ -356,18 +334,6 @@ def test_a_query_that_moves_further_or_on_another_grid_is_refused_and_the_step_i
         steps.noisy_sum(replace(QUERY, moves=moves), NOBODY)
     assert steps.left == 5
     steps.noisy_sum(QUERY, NOBODY)
-
-
-@pytest.mark.parametrize("wrong", [np.zeros(3, dtype=np.int64), np.zeros(SIZE)])
-def test_a_query_that_answers_with_another_shape_or_type_is_refused(wrong: NDArray[Any]) -> None:
-    class Wrong(Vectors):
-        def of_batch(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-            return wrong
-
-    steps = opened()
-    steps.sample(1)
-    with pytest.raises(PrivacyError, match="wrong type or shape"):
-        steps.noisy_sum(Wrong(SIZE, MECHANISM.sensitivity), Data(np.zeros((1, SIZE), dtype=np.int64)))
 
 
 # -- parameters and files ---------------------------------------------------------------------------------------------
@@ -433,26 +399,3 @@ def test_the_least_noise_meets_the_budget_and_a_little_less_breaks_it(
     assert spent(found, others) <= BUDGET.epsilon
     less = replace(found, noise_multiplier=found.noise_multiplier / 1.003)
     assert spent(less, others) > BUDGET.epsilon
-
-
-def test_more_budget_buys_less_noise_and_others_cost_some() -> None:
-    small, large = Budget(1, "1e-6"), Budget(4, "1e-6")
-    noise = [noise_within(each, rate=0.05, steps=50).noise_multiplier for each in (small, BUDGET, large)]
-    assert noise == sorted(noise, reverse=True)
-    assert noise_within(BUDGET, rate=0.05, steps=50, others=OTHERS).noise_multiplier > noise[1]
-
-
-def test_without_a_delta_nothing_fits() -> None:
-    with pytest.raises(ConfigError, match="delta = 0"):
-        noise_within(Budget(1, 0), rate=0.1, steps=5)
-
-
-@pytest.mark.parametrize("rate", [0.0, 1.5, math.nan])
-def test_an_impossible_rate_has_no_schedule(rate: float) -> None:
-    with pytest.raises(ConfigError):
-        noise_within(BUDGET, rate=rate, steps=5)
-
-
-def test_the_mechanism_of_a_schedule_costs_what_the_schedule_does() -> None:
-    found = noise_within(BUDGET, rate=0.05, steps=50)
-    assert DPSGD(found.noise_multiplier, found.rate, found.steps, 1.0).event == found.event()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, renyi_epsilon
+from understudy.privacy.accountant import DISCRETE_EXCESS, Composition
 from understudy.privacy.events import (
     GaussianEvent,
     PureEvent,
@@ -88,11 +88,6 @@ def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directio
             for p, q in ((with_it, without), (without, with_it)):
                 divergence = math.log(np.trapezoid(np.exp(order * p - (order - 1) * q), x)) / (order - 1)
                 assert divergence <= order * rho * (1 + 1e-9)
-
-
-def test_composed_by_renyi_across_runs_they_cost_more_than_in_one() -> None:
-    event = SubsampledGaussianEvent(2.0, 0.05, 100)
-    assert renyi_epsilon((event,), 1e-6) > Composition((event,)).epsilon(1e-6)
 
 
 def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, zcdp_within
-from understudy.privacy.events import ZCDPEvent, event_from_json, event_to_json
-from understudy.privacy.guarantee import ZCDP, Budget, gaussian_noise_multiplier
+from understudy.privacy.events import ZCDPEvent
+from understudy.privacy.guarantee import ZCDP, Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
@@ -63,15 +63,6 @@ def test_epsilon_of_many_private_tokens(tokens: int, tight: float, simple: float
 def test_private_tokens_a_batch_at_epsilon_1(batch_size: int, temperature: float, tokens: int) -> None:
     numbers = {"clip": 10.0, "batch_size": batch_size, "temperature": temperature}
     assert tokens_within(Budget(1, "1e-6"), **numbers) == tokens  # type: ignore[arg-type]
-
-
-def test_gaussian_noise_of_equal_privacy_is_what_the_design_says() -> None:
-    """Noise on the mean of distributions (L2 sensitivity 1/s) with the privacy of one token at s = 250, tau = 2."""
-    epsilon = 2 * TOKENS.clip / (TOKENS.batch_size * TOKENS.temperature)
-    textbook = math.sqrt(2 * math.log(1.25 / DELTA)) / epsilon / TOKENS.batch_size
-    analytic = gaussian_noise_multiplier(epsilon, DELTA) / TOKENS.batch_size
-    zcdp = 1 / math.sqrt(2 * TOKENS.rho_token) / TOKENS.batch_size
-    assert (textbook, analytic, zcdp) == pytest.approx((0.53, 0.34, 0.20), abs=0.005)
 
 
 def test_a_test_costs_16_4_and_1_8_times_a_token() -> None:
@@ -150,10 +141,6 @@ def test_what_does_not_fit_into_64_bits_is_refused() -> None:
 
 
 # -- paying and counting ----------------------------------------------------------------------------------------------
-
-
-def test_the_event_survives_json() -> None:
-    assert event_from_json(event_to_json(TOKENS.event)) == TOKENS.event
 
 
 def test_private_tokens_are_counted_before_each_draw() -> None:
