@@ -28,9 +28,7 @@ _MACOS = """\
 server:/x on /Volumes/home (nfs)
 """
 _REFUSED = [
-    *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs"),
-    *("virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner", "grpcfuse", "autofs", "proc", "unknown"),
-    *("fuse", "fuse.sshfs", "fuse.grpcfuse", "fuse.osxfs", "fuse.gcsfuse", "fuse.s3fs", "fuse.portal", "macfuse"),
+    *("nfs", "nfs4", "cifs", "9p", "lustre", "virtiofs", "vboxsf", "autofs", "unknown", "fuse", "fuse.sshfs"),
 ]
 
 

@@ -17,7 +17,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -101,22 +101,18 @@ class RunStore:
             lock = FolderLock(folder)
         except OSError as error:
             raise storage_error(folder, error) from None
-        path = folder / (_NEW if fresh else _file(noise))
-        try:
+        with ExitStack() as stack:  # of what is undone if it cannot be opened
+            stack.callback(lock.release)
+            path = folder / (_NEW if fresh else _file(noise))
             discard(folder / _NEW)
             if noise != SYSTEM and not fresh:
                 _require_no_promise(folder)
             remove_orphans(path)
             database = Database(path)
-        except BaseException:
-            lock.release()
-            raise
-        try:
-            return cls(database, lock, noise, folder, fresh)
-        except BaseException:
-            database.close()
-            lock.release()
-            raise
+            stack.callback(database.close)
+            store = cls(database, lock, noise, folder, fresh)
+            stack.pop_all()
+        return store
 
     def __enter__(self) -> RunStore:
         return self
