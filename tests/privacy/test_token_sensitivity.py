@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,30 +12,10 @@ from numpy.typing import NDArray
 
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from understudy.methods.shared.decoding.sums import (  # noqa: E402
-    Candidates,
-    Sums,
-    TokenSums,
-)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Contexts that say what they are told: logits ``Float32[rows, tokens]``, row 0 public."""
-
-    logits: Any
-
-    @property
-    def rows_at_once(self) -> int:
-        return len(self.logits)
-
-    def __len__(self) -> int:
-        return len(self.logits)
-
-    def blocks(self, _tokens: Any) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(first=0, real=len(self.logits), logits=self.logits)
+from understudy.audit.mechanisms.tokens import ScriptedLogits
+from understudy.methods.shared.decoding.sums import Sums, TokenSums
 
 
 def sums_of(
@@ -45,8 +23,8 @@ def sums_of(
 ) -> Sums:
     """The real sums over private ``rows`` of logits."""
     first = np.zeros((1, rows.shape[1])) if public is None else np.array([public])
-    logits = torch.tensor(np.concatenate([first, rows]), dtype=torch.float32)
-    return how.over(Rows(logits), Candidates(None, logits[0]), divisors)  # type: ignore[arg-type]
+    scripted: Any = ScriptedLogits(np.concatenate([first, rows]))
+    return how.over(scripted, scripted.candidates, divisors)
 
 
 MECHANISM = PrivateTokens(clip=10, batch_size=20, temperature=2, tokens=1, test=TokenTest(0.5, 0.2))
