@@ -97,12 +97,12 @@ def load_canaries(path: Path, *, settings: str) -> Canaries:
         made = tuple(Canary(**{**each, "terms": tuple(each["terms"])}) for each in fields["canaries"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ResumeError(
-            "The canaries of this audit cannot be read.", "Start anew with --fresh, at no charge."
+            "The canaries of this audit cannot be read.", "Start over with --fresh, at no charge."
         ) from None
     if fields["settings"] != settings:
         raise ResumeError(
             "The folder holds an audit with other settings.",
-            "Use the settings it began with, another --output, or --fresh to start anew, at no charge.",
+            "Use the settings it began with, another --output, or --fresh to start over, at no charge.",
         )
     return Canaries(made)
 
@@ -213,7 +213,7 @@ def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private:
 def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
     """The configuration of a run on what :func:`plant` wrote.
 
-    It has a ledger of its own, so that the user's dataset is not charged, and all that it makes is under ``private``.
+    It has a separate ledger, so that the user's dataset is not charged, and all that it makes is under ``private``.
     """
     changes: dict[str, Any] = {
         "data": (str(private / CORPUS),),

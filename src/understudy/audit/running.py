@@ -2,7 +2,7 @@
 
     choose    canaries and coins, kept in private/ before anything else is done
     plant     a copy of the corpus with those in it whose coin says so
-    run       the whole method, with a ledger of its own
+    run       the whole method, with a separate ledger
     attack    scores from what the run hands out
     bound     how large epsilon must be at least, for so many right guesses (Steinke, Nasr and Jagielski 2023)
 
@@ -64,7 +64,7 @@ class AuditParameters(Parameters):
     """The audit."""
 
     canaries: int = Field(3000, ge=50, le=MOST_CANARIES)
-    """Canaries: records that may be planted, each by a coin of its own."""
+    """Canaries: records that are each planted with probability 1/2."""
     prefix_words: int = Field(5, ge=0, le=100)
     """Words of a record of the corpus that a canary begins with."""
     suffix_terms: int = Field(8, ge=1, le=100)
@@ -133,8 +133,8 @@ def audit_run(
             Ledger.create(folder / LEDGER).close()
         diary = OutputFolder(folder / RUN)
         listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")
-        told = Listener(lambda line: diary.note_privately({"said": line}), listener.progress)
-        result = run(on_the_copy(config, folder), listener=told)
+        quiet = Listener(lambda line: diary.note_privately({"said": line}), listener.progress)
+        result = run(on_the_copy(config, folder), listener=quiet)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")
     found = tuple(

@@ -119,13 +119,13 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
         if owner != name:
             raise LedgerError(
                 f"This run was charged to the dataset {owner!r} before, and now names the dataset {name!r}.",
-                f"Resume with --dataset {owner}, or start anew with --fresh (which charges again).",
+                f"Resume with --dataset {owner}, or start over with --fresh (which charges again).",
             )
         same = (entry.method, entry.unit, entry.cost) == (plan.method, plan.unit, plan.budget)
         if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
             raise LedgerError(
                 "This run was charged before, with other charges.",
-                "Run with the settings it began with, or start anew with --fresh (which charges again).",
+                "Run with the settings it began with, or start over with --fresh (which charges again).",
             )
         return False
     history = _spendings(connection, dataset)
@@ -144,7 +144,7 @@ def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None
     if not used.items() <= kept.items():
         raise LedgerError(
             "The values of this run were sampled and used already, from another copy of this folder.",
-            "Use that folder, or start anew with --fresh (which charges again).",
+            "Use that folder, or start over with --fresh (which charges again).",
         )
 
 

@@ -304,7 +304,7 @@ class Ledger:
     def confirm(self, seal: Seal, digest: str) -> None:
         """Make the seal of a noisy value good, before the value is used; doing it again changes nothing.
 
-        Whoever resumes the same run from a copy of its folder would have another value: that is refused here.
+        A run resumed from a copy of its folder would have another value: that is refused here.
 
         Args:
             seal: from the receipt of :meth:`charge`; its ``name`` is that of the charge that paid for the value, or of

@@ -1,7 +1,7 @@
 """Where a ledger is: a PostgreSQL database, or a file with one name, its owner's alone, on a drive of this machine.
 
 SQLite's locks are not to be trusted on drives of other machines; and what a crash leaves to be undone lies beside *one*
-name of the file: whoever opens it by another name after a crash would not find it, and would read half a transaction.
+name of the file: opened by another name after a crash, the ledger would show half a transaction.
 """
 
 from __future__ import annotations

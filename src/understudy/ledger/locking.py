@@ -76,7 +76,7 @@ class FolderLock:
             raise
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others in. The file stays unless its folder is to go with it; whoever waits for a removed one notices."""
+        """Let others in. The file stays unless its folder is removed with it: who waits for a removed one notices."""
         if remove:
             with suppress(OSError):
                 self._path.unlink()

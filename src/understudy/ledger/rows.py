@@ -331,8 +331,8 @@ def _to_entry(row: sa.Row[Any]) -> Entry:
     with reading_fields():
         run = {"run": True, "cap": False}[row.kind]
         budget = _budget(_unit(row.dataset_unit), row.epsilon, row.delta)
-        told = (row.run_id, row.method, row.unit) if run else ()
-        if not all(isinstance(text, str) and text for text in (*told, row.charges)) or not isinstance(row.note, str):
+        of_run = (row.run_id, row.method, row.unit) if run else ()
+        if not all(isinstance(text, str) and text for text in (*of_run, row.charges)) or not isinstance(row.note, str):
             raise damaged()
         charges = _charges(row.charges)
         if charges and not run:

@@ -200,7 +200,7 @@ class Sketch:
 
     @classmethod
     def from_text(cls, text: str) -> Sketch:
-        """The inverse of :meth:`to_text`; a LedgerError, ValueError or TypeError where it is none."""
+        """The inverse of :meth:`to_text`; LedgerError, ValueError or TypeError for any other text."""
         packed = base64.b64decode(text, validate=True)
         hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
         if len(packed) % _BYTES or len(hashes) > cls.SIZE or list(hashes) != sorted(set(hashes)):

@@ -1,6 +1,6 @@
 """The numbers of budgets: exactly as typed, and within a public range.
 
-Whoever takes such a number from a user, a configuration or a file reads it here. A number is a decimal in ASCII digits
+Such numbers from users, configurations and files are read here. A number is a decimal in ASCII digits
 (``3``, ``0.5``, ``1e-6``) or a ratio of whole numbers (``1/3``), and is kept as a fraction. The ranges are wide enough
 for every use, and such that everything that is computed from a number in them stays clear of what doubles cannot hold.
 """

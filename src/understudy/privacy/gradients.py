@@ -134,7 +134,7 @@ class Steps:
         if self._sampled or self.left < 1:
             raise bug(
                 "A sample was asked for, but no step is left or the last sample was not summed.",
-                "each step has one sample of its own",
+                "each step has one fresh sample",
             )
         self._sampled = True
         return self._source.include(np.full(units, self._mechanism.rate))
@@ -162,7 +162,7 @@ class Steps:
         Raises PrivacyError if nothing was sampled for this step, or the query may move further than was charged.
         """
         if not self._sampled:
-            raise bug("A noisy sum was asked for without a sample of its own.", "each step has one sample, taken anew")
+            raise bug("A noisy sum was asked for without a sample.", "each step has one fresh sample")
         paid = self._mechanism.sensitivity
         if not query.sensitivity.within(paid, "gaussian"):
             raise bug(

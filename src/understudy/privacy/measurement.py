@@ -184,7 +184,7 @@ def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int6
 
 @dataclass(frozen=True, repr=False)
 class _Sampled:
-    """The records of a Poisson sample: one coin per record, in order, tossed anew in every pass.
+    """The records of a Poisson sample: one coin per record, in order, tossed afresh in every pass.
 
     Coins are tossed in this process. Workers of an engine get sampled records alone, a batch at a time.
     """
@@ -237,5 +237,5 @@ def _of_batch(function: Callable[[Batches[Any]], R], batch: Any) -> R:
 def _other_corpus() -> PrivacyError:
     return PrivacyError(
         "The corpus does not hold as many records as there are inclusion probabilities.",
-        "Make the incidence file anew from the corpus as it is now.",
+        "Make the incidence file again from the corpus as it is now.",
     )

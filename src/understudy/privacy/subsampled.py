@@ -160,7 +160,7 @@ class LabelTokens:
         if self._sampled or self.left < 1:
             raise bug(
                 "A sample was asked for, but no token is left or the last sample has not chosen one.",
-                "each token has one sample of its own",
+                "each token has one fresh sample",
             )
         self._sampled = True
         included = self._source.include(np.full(units, self._mechanism.rate))
@@ -180,7 +180,7 @@ class LabelTokens:
         Raises PrivacyError if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
         """
         if not self._sampled:
-            raise bug("A token was asked for without a sample of its own.", "each token has a sample of its own")
+            raise bug("A token was asked for without a sample.", "each token has one fresh sample")
         require_utilities(sums)
         gaussian = self._mechanism.noise == "gaussian"
         most = self._mechanism.subsets * (self._mechanism.grid if gaussian else 1)

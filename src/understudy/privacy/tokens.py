@@ -70,7 +70,7 @@ class SparseVector:
         return self.epsilon**2 / 2
 
     def begin(self, source: NoiseSource) -> Run:
-        """A new run with a threshold of its own; whoever calls it has paid for it."""
+        """A new run with a threshold of its own; the caller has paid for it."""
         return Run(self, source)
 
 
@@ -91,7 +91,7 @@ class Run:
         if not self.open:
             raise PrivacyError(
                 "This run of the sparse vector is over: its threshold has been answered.",
-                "Begin a new run, which has a noise and a charge of its own.",
+                "Begin a new run, with its own noise and charge.",
             )
         noise = int(self._source.draw("laplace", scale=2 * self._vector.scale, size=1)[0])
         above = int(answer) + noise >= self._threshold

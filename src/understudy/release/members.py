@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from understudy.base.parquet import count_values
 
 STRING_BYTES = 64
-"""What a string takes in memory besides its characters; it counts toward the bound on what a Release unpacks to."""
+"""What a string takes in memory beyond its characters; it counts toward the bound on what a Release unpacks to."""
 _HEADER_BYTES = 1 << 20
 
 
@@ -23,7 +23,7 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file; ValueError where it is none of arrays that NumPy has."""
+    """The arrays of a safetensors file; ValueError if it is damaged or holds types that NumPy lacks."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -57,7 +57,7 @@ def read_schema(path: Path) -> PublicSchema:
     except Exception:  # a damaged file fails in many ways
         raise ConfigError(
             f"{path.name!r}, which says what the columns of the synthetic table are, cannot be read.",
-            "Make the table anew with `understudy generate`.",
+            "Make the table again with `understudy generate`.",
         ) from None
 
 

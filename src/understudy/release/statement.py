@@ -472,7 +472,7 @@ def _pure_at(epsilon: float, delta: float) -> float:
 def _require_consistent_secrets(statement: Statement, composition: Composition) -> None:
     for prior, posterior in statement.posterior_at.items():
         if not 0 < prior <= posterior <= 1:
-            raise ValueError("a posterior is none, or below its prior")
+            raise ValueError("a posterior is not a probability, or below its prior")
     if not all(isinstance(event, GaussianEvent | MixtureEvent) for event in composition.events):
         raise ValueError("a charge promises nothing for secrets")
     if composition.mu is None:
@@ -489,7 +489,7 @@ def _stated(budget: Budget | SecretBudget) -> tuple[float, float]:
 
 
 def load_statement(path: Path) -> Statement:
-    """The statement in ``statement.json``. Raises ConfigError: it cannot be read, or is none."""
+    """The statement in ``statement.json``. ConfigError if it cannot be read."""
     try:
         statement = Statement.from_json(read_json(path))
         require_consistent(statement)

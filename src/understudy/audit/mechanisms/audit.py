@@ -147,6 +147,6 @@ def _at(claim: Claim, at: ErrorLimits) -> list[float]:
 
 
 def _expected(claim: Claim, trials: int, false_positive: Floats, *, alpha: float) -> float:
-    """The best bound of tests on the promised trade-off curve itself, each with the errors that are to be expected."""
+    """The best bound of tests on the promised trade-off curve itself, each with the errors to be expected."""
     false_negative = 1 - np.array([claim.power(float(each)) for each in false_positive])
     return max(_at(claim, limits(trials * false_positive, trials * false_negative, trials, alpha=alpha)))

@@ -138,11 +138,11 @@ MECHANISMS = {each.name: each for each in _ALL}
 
 
 def chosen(name: str) -> Sequence[Auditable]:
-    """The mechanism of this name; or all of them, but for those that need torch where there is none.
+    """The mechanism of this name; or all of them (without torch, those that do not need it).
 
     Raises:
-        ConfigError: if there is none of this name.
-        ModelError: if it needs torch, and there is none.
+        ConfigError: if there is no such mechanism.
+        ModelError: if it needs torch, which is not installed.
     """
     if name == ALL:
         return [each for each in MECHANISMS.values() if not each.local or find_spec("torch")]

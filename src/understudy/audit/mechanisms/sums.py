@@ -282,7 +282,7 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
 
 @dataclass(frozen=True)
 class Corners:
-    """An embedder: ``texts`` lie in one corner, the secret's records unless told, and all others in another."""
+    """An embedder: ``texts`` lie in one corner, by default the secret's records, and all others in another."""
 
     texts: Collection[str] = (_SECRET,)
     model_id = "corners"
@@ -330,12 +330,12 @@ def cluster_sums() -> ClusterSums:
 
 @dataclass(frozen=True)
 class SampledAttack:
-    """Is the secret in the corpus of these sums, each of which samples records anew?
+    """Is the secret in the corpus of these sums, each over a fresh sample of records?
 
     The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
 
     Args:
-        mechanism: samples each of the secret's ``records`` with ``rate``, anew in each release.
+        mechanism: samples each of the secret's ``records`` with ``rate``, afresh in each release.
         claim: of all releases.
     """
 

@@ -66,7 +66,7 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class GradientAttack:
-    """Is the canary among the units whose clipped gradients were summed, each step over a sample of its own?
+    """Is the canary among the units whose clipped gradients were summed, each step over a fresh sample?
 
     The score is the log-likelihood ratio along the direction in which the canary moves a sum, summed over steps. Where
     units are sampled, the others must not lie in that direction, lest their own coins blur it.

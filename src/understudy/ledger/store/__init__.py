@@ -2,7 +2,7 @@
 
 What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
 language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
-them again. It says nothing to whoever lacks the ledger's key, and stays in ``private/``.
+them again. It says nothing without the ledger's key, and stays in ``private/``.
 
 A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
 from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run
@@ -183,7 +183,7 @@ class RunStore:
             again = " (which charges the budget again)" if self.charged else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
-                f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
+                f"Use the settings it began with, another --output, or --fresh to start over{again}.",
             )
         if self._fresh:
             self._database.move(self._folder / _file(self.noise), take_place)

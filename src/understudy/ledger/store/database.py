@@ -46,7 +46,7 @@ class Database:
     Raises:
         ResumeError: here and in every transaction, if the file is damaged, another program's or another version's.
         StorageError: likewise, if the disk is full, another program holds the file locked, or it cannot be read or
-            written: what was stored is there, and the same command goes on from it.
+            written: what was stored is there, and the same command resumes from it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +117,7 @@ class Database:
         elif version > VERSION:
             raise ResumeError(
                 f"{self._path} was written by a newer version of understudy.",
-                "Upgrade understudy: the same command then goes on.",
+                "Upgrade understudy: the same command then resumes.",
             )
         elif version < VERSION:
             raise ResumeError(
@@ -143,7 +143,7 @@ _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> UnderstudyError:
-    """What SQLite's error means for whoever runs the command: a damaged file, or a fault that passes."""
+    """What SQLite's error means for the user: a damaged file, or a fault that passes."""
     if isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error):  # in SQLite's message, or in a field
         return ResumeError(f"{path} is damaged (it holds text that is not UTF-8).", RESTORE)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more of the same

@@ -5,7 +5,7 @@ otherwise, and is false), so r + r is used nowhere here. Within a run the plan i
 Gaussians in closed form or as mixtures by their privacy losses. Over runs they are chosen adaptively, and their Renyi
 divergences add up.
 
-Every release samples its records and its noise anew. One sample that is used for T releases at sigma is *one* release
+Every release samples its records and its noise afresh. One sample that is used for T releases at sigma is *one* release
 at sigma / sqrt(T), which is much worse.
 """
 
