@@ -160,23 +160,17 @@ def test_a_batch_whose_beginning_was_not_heard_of_is_not_begun_again(machine: Ma
     assert len(plan.batches) == 1
 
 
-def test_what_failed_is_asked_again_and_only_that(machine: Machine) -> None:
+@pytest.mark.parametrize(("status", "reply"), [("completed", error(500)), ("expired", None)])
+def test_what_failed_or_was_not_come_to_is_asked_again_and_only_that(
+    machine: Machine, status: str, reply: Reply | None
+) -> None:
     plan = plan_of(machine)
+    plan.status = status
     plan.answering = lambda body, times: (
-        error(500) if "2" in body["messages"][-1]["content"] and times < 2 else echo(body, 0)
-    )
-    assert texts(machine.ask(questions(5))) == [f"echo of question {number}" for number in range(5)]
-    assert [len(batch["lines"]) for batch in plan.batches.values()] == [5, 1, 1]
-
-
-def test_what_an_expired_batch_did_not_come_to_is_asked_again(machine: Machine) -> None:
-    plan = plan_of(machine)
-    plan.status = "expired"
-    plan.answering = lambda body, times: (
-        None if times == 0 and body["messages"][-1]["content"] > "question 2" else echo(body, 0)
+        reply if times < 2 and body["messages"][-1]["content"] > "question 2" else echo(body, 0)
     )
     assert texts(machine.ask(questions(6))) == [f"echo of question {number}" for number in range(6)]
-    assert [len(batch["lines"]) for batch in plan.batches.values()] == [6, 3]
+    assert [len(batch["lines"]) for batch in plan.batches.values()] == [6, 3, 3]
 
 
 def test_what_fails_in_three_batches_is_given_up_and_may_be_asked_by_the_next_command(machine: Machine) -> None:
@@ -262,24 +256,15 @@ def test_a_passing_fault_while_waiting_is_waited_out(machine: Machine) -> None:
     assert len(plan.batches) == 1
 
 
-def test_a_refused_key_ends_the_run_and_what_was_handed_in_is_kept(machine: Machine) -> None:
+def test_a_refused_key_ends_the_run_keeps_what_was_handed_in_and_uses_up_no_tries(machine: Machine) -> None:
     plan = plan_of(machine)
-    plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
-    with pytest.raises(ModelError, match="key"):
-        machine.ask(questions(2))
-    plan.before = lambda _seen: None
-    assert len(machine.ask(questions(2))) == 2
-    assert len(plan.batches) == 1
-
-
-def test_a_key_refused_again_and_again_does_not_use_up_the_tries(machine: Machine) -> None:
-    plan = plan_of(machine)
-    for _ in range(4):
-        plan.before = lambda seen: error(401) if seen.path == "/v1/files" else None
+    for path in ("/v1/files", "/v1/files", "/v1/files", "/v1/files", "/v1/batches/batch_0"):
+        plan.before = lambda seen, path=path: error(401) if seen.path == path else None
         with pytest.raises(ModelError, match="key"):
             machine.ask(questions(2))
     plan.before = lambda _seen: None
     assert len(machine.ask(questions(2))) == 2
+    assert len(plan.batches) == 1
 
 
 def test_a_batch_is_waited_for_at_another_address_and_under_any_content_type(machine: Machine) -> None:

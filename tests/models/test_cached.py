@@ -73,18 +73,10 @@ def texts(completions: Sequence[Completion]) -> list[str]:
     return [completion.text for completion in completions]
 
 
-def test_the_second_run_asks_nothing_and_gives_the_same() -> None:
-    model, store = FakeChat(), MemoryStore()
-    first = collect(CachedChat(model, store), asks("a", "b", "c"))
-    second = collect(CachedChat(model, store), asks("a", "b", "c"))
-    assert texts(first) == ["echo of a", "echo of b", "echo of c"]
-    assert first == second
-    assert len(model.asked) == 3
-
-
 def test_only_the_missing_are_asked_and_the_stored_come_first() -> None:
     model, store = FakeChat(), MemoryStore()
-    collect(CachedChat(model, store), asks("b", "d"))
+    first, second = (collect(CachedChat(model, store), asks("b", "d")) for _ in range(2))
+    assert texts(first) == texts(second) == ["echo of b", "echo of d"]
 
     async def order() -> list[int]:
         return [index async for index, _ in CachedChat(model, store).complete(asks("a", "b", "c", "d"))]
@@ -174,19 +166,13 @@ def test_a_store_that_fails_ends_the_run_before_anything_is_shown() -> None:
     assert done == []
 
 
-def test_collect_works_inside_a_running_event_loop() -> None:
-    async def notebook() -> list[Completion]:
-        return collect(FakeChat(), asks("a", "b"))
+def test_collect_works_inside_a_running_event_loop_and_raises_the_models_error() -> None:
+    async def notebook(**script: Completion | Exception) -> list[Completion]:
+        return collect(FakeChat(script), asks("a", "b"))
 
     assert texts(asyncio.run(notebook())) == ["echo of a", "echo of b"]
-
-
-def test_collect_raises_the_models_error_inside_a_running_event_loop() -> None:
-    async def notebook() -> None:
-        collect(FakeChat({"a": ModelError("No.", "Yes.")}), asks("a"))
-
     with pytest.raises(ModelError, match="No"):
-        asyncio.run(notebook())
+        asyncio.run(notebook(a=ModelError("No.", "Yes.")))
 
 
 def test_a_model_that_leaves_requests_unanswered_is_an_error() -> None:

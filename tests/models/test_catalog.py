@@ -45,33 +45,24 @@ def test_an_unknown_chat_model_lists_the_known_ones(spec: str) -> None:
     assert "none, builtin, hf:ORG/NAME, hf:./FOLDER, openai:NAME" in caught.value.cure
 
 
-def test_an_unknown_embedder_lists_the_known_ones() -> None:
+def test_an_unknown_embedder_lists_the_known_ones_and_none_is_no_model() -> None:
+    with pytest.raises(ModelError, match="no language model writes"):
+        load_chat("none")
     with pytest.raises(ModelError, match="no embedder") as caught:
         load_embedder("openai:small")
     assert "builtin, hf:ORG/NAME" in caught.value.cure
     assert "openai" not in caught.value.cure
 
 
-def test_none_is_no_model_to_load() -> None:
-    with pytest.raises(ModelError, match="no language model writes"):
-        load_chat("none")
-
-
-def test_an_embedded_model_not_pulled_names_the_command(empty_cache: Path) -> None:
+def test_a_folder_is_loaded_as_chat_model_or_embedder(tmp_path: Path, empty_cache: Path) -> None:
+    assert load_chat(f"hf:{make_llama(tmp_path / 'chat')}", seed=3).model_id.startswith("hf:")
+    assert load_embedder(f"hf:{make_bert(tmp_path / 'embedder')}").embed(["a"]).shape == (1, 16)
     for load in (load_chat, load_embedder):
+        with pytest.raises(ModelError, match="no model folder"):
+            load("hf:./not-there")
         with pytest.raises(ModelError) as caught:
             load("builtin")
         assert caught.value.cure == "Install it: understudy models pull builtin"
-
-
-def test_a_folder_is_loaded_as_chat_model_or_embedder(tmp_path: Path) -> None:
-    assert load_chat(f"hf:{make_llama(tmp_path / 'chat')}", seed=3).model_id.startswith("hf:")
-    assert load_embedder(f"hf:{make_bert(tmp_path / 'embedder')}").embed(["a"]).shape == (1, 16)
-
-
-def test_a_folder_that_is_not_there_is_one_clear_error() -> None:
-    with pytest.raises(ModelError, match="no model folder"):
-        load_chat("hf:./not-there")
 
 
 def test_a_hub_that_cannot_be_reached_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,11 +75,6 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(monkeypatch: pytest.Mon
             load("hf:org/name")
         assert "noise" not in str(caught.value)
         assert "hf:./FOLDER" in caught.value.cure
-
-
-def test_an_endpoint_is_loaded_with_its_options() -> None:
-    chat = load_chat("openai:small", base_url="http://127.0.0.1:9/v1", max_concurrency=2)
-    assert "small" in chat.model_id
 
 
 def test_a_local_model_with_a_base_url_is_refused() -> None:
@@ -107,11 +93,9 @@ def test_third_parties_add_models_by_entry_point(provider: None) -> None:
     with pytest.raises(ModelError) as caught:
         load_chat("nobody:small")
     assert "acme:NAME" in caught.value.cure
-
-
-def test_a_broken_provider_is_one_clear_error(provider: None) -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_chat("broken:small")
+    assert "acme:NAME comes from acme_models:provider" in CliRunner().invoke(cli, ["models", "list"]).output
 
 
 @pytest.mark.parametrize("load", [load_chat, load_embedder])
@@ -144,10 +128,6 @@ def test_the_list_shows_licence_language_and_what_is_here(empty_cache: Path) -> 
     assert " no" in shown.output
     assert "English" in shown.output
     assert str(empty_cache) in shown.output
-
-
-def test_the_list_names_third_parties(provider: None) -> None:
-    assert "acme:NAME comes from acme_models:provider" in CliRunner().invoke(cli, ["models", "list"]).output
 
 
 def test_pull_takes_a_folder(tmp_path: Path, empty_cache: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from local_fixtures import WINDOW, make_llama
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -182,8 +183,6 @@ def test_text_becomes_tokens_and_text_again(model: CausalModel) -> None:
 def test_the_token_that_begins_a_text_is_named(tmp_path: Path) -> None:
     make_llama(tmp_path)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    from tokenizers.processors import TemplateProcessing
-
     tokenizer.post_processor = TemplateProcessing(
         single="<|endoftext|> $A <|im_end|>", special_tokens=[("<|endoftext|>", 0), ("<|im_end|>", 2)]
     )
@@ -218,22 +217,12 @@ def test_what_does_not_fit_the_window_is_one_clear_error(model: CausalModel) -> 
         model.contexts(ROWS, width=WINDOW - 14, **fits)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("rows", "wrong"),
-    [
-        ([], {}),
-        ([[1], [1, 2, 3, 4]], {}),
-        ([[1], []], {"suffix": []}),
-        ([[1]], {"rows_at_once": 0}),
-        ([[1]], {"tokens": -1}),
-    ],
-)
-def test_rows_that_do_not_fit_their_frame_are_the_callers_fault(
-    model: CausalModel, rows: list[list[int]], wrong: dict[str, Any]
-) -> None:
-    frame: dict[str, Any] = {"prefix": PREFIX, "width": 3, "suffix": SUFFIX, "tokens": 5, "rows_at_once": 2, **wrong}
-    with pytest.raises(ValueError, match=r"row|suffix"):
-        model.contexts(rows, **frame)
+def test_rows_that_do_not_fit_their_frame_are_the_callers_fault(model: CausalModel) -> None:
+    frame: dict[str, Any] = {"prefix": PREFIX, "width": 3, "suffix": SUFFIX, "tokens": 5, "rows_at_once": 2}
+    wrong: list[tuple[list[list[int]], dict[str, Any]]] = [([], {}), ([[1], [1, 2, 3, 4]], {})]
+    for rows, changes in [*wrong, ([[1], []], {"suffix": []}), ([[1]], {"rows_at_once": 0}), ([[1]], {"tokens": -1})]:
+        with pytest.raises(ValueError, match=r"row|suffix"):
+            model.contexts(rows, **{**frame, **changes})
 
 
 def test_batches_in_flight_are_what_half_of_the_free_memory_holds(
@@ -261,7 +250,6 @@ def test_a_device_that_is_not_there_is_one_clear_error(folder: Path) -> None:
         load_causal(f"hf:{folder}", device="cuda")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_model_computes_in_the_precision_that_is_asked_for(folder: Path, dtype: str) -> None:
-    model = load_causal(f"hf:{folder}", device="cpu", dtype=dtype)
-    assert model.network.dtype == getattr(torch, dtype)
+def test_a_model_computes_in_the_precision_that_is_asked_for(folder: Path, model: CausalModel) -> None:
+    assert model.network.dtype == torch.float32
+    assert load_causal(f"hf:{folder}", device="cpu", dtype="bfloat16").network.dtype == torch.bfloat16

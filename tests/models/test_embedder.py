@@ -31,19 +31,16 @@ def test_vectors_have_unit_length(embedder: SentenceEmbedder) -> None:
     assert vectors.dtype == np.float32
     assert vectors.shape == (62, 16)
     assert np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1).max() < 1e-6
+    assert embedder.embed([]).shape == (0, 16)
 
 
-def test_a_text_alone_and_among_others_has_the_same_vector_bit_for_bit(embedder: SentenceEmbedder) -> None:
-    together = embedder.embed(TEXTS)
-    assert np.array_equal(together, np.concatenate([embedder.embed([text]) for text in TEXTS]))
-
-
-def test_more_texts_than_are_tokenised_at_once_change_nothing(
+def test_a_text_alone_and_among_others_has_the_same_vector_bit_for_bit(
     embedder: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = embedder.embed(TEXTS)
-    monkeypatch.setattr("understudy.models.embedder._TEXTS_AT_ONCE", 7)
-    assert np.array_equal(embedder.embed(TEXTS), expected)
+    together = embedder.embed(TEXTS)
+    assert np.array_equal(together, np.concatenate([embedder.embed([text]) for text in TEXTS]))
+    monkeypatch.setattr("understudy.models.embedder._TEXTS_AT_ONCE", 7)  # that are tokenised together
+    assert np.array_equal(embedder.embed(TEXTS), together)
 
 
 def test_vectors_agree_with_those_of_sentence_transformers(embedder: SentenceEmbedder, folder: Path) -> None:
@@ -58,10 +55,6 @@ def test_long_texts_are_cut_at_the_models_own_length(embedder: SentenceEmbedder)
         ["a b c d e f g h i j k l m n o p q r s t u v w x y z", "a b c d e f g h i j k l m n o p q r s t u v"]
     )
     assert np.array_equal(long[0], long[1])
-
-
-def test_no_texts_give_no_vectors(embedder: SentenceEmbedder) -> None:
-    assert embedder.embed([]).shape == (0, 16)
 
 
 def test_the_fingerprint_names_weights_and_tokenizer_and_nothing_else(folder: Path, tmp_path: Path) -> None:
@@ -112,15 +105,12 @@ def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_before_th
         SentenceEmbedder(folder, name="mine", device="cpu")
 
 
-def test_layers_of_odd_widths_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_and_layers_of_odd_widths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no sentence embedder"):
+        SentenceEmbedder(tmp_path, name="hf:./nothing")
     folder = make_bert(tmp_path)
     config = BertConfig.from_pretrained(folder)
     config.intermediate_size = 33
     BertModel(config).save_pretrained(folder)
     with pytest.raises(ModelError, match="width 33"):
         SentenceEmbedder(folder, name="odd", device="cpu")
-
-
-def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no sentence embedder"):
-        SentenceEmbedder(tmp_path, name="hf:./nothing")

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from endpoint_fixtures import ask, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
-from server import FakeEndpoint, answer, models
+from server import FakeEndpoint, Reply, answer, error, models
+from test_cached import FakeChat
 
 from understudy.base.errors import ConfigError
 from understudy.models.collect import collect
-from understudy.models.endpoint import EndpointChat
-from understudy.models.types import ChatModel, Message
+from understudy.models.endpoint import EndpointChat, ProbeReport, probe
+from understudy.models.types import Message
 
 
 def test_every_request_gets_its_own_answer(endpoint: FakeEndpoint) -> None:
     endpoint.plan = echo
     model = chat(endpoint)
-    assert isinstance(model, ChatModel)
+    assert collect(model, []) == []
+    assert endpoint.seen == []
     completions = collect(model, questions(150))
     assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(150)]
     assert {completion.finish_reason for completion in completions} == {"stop"}
     assert len(endpoint.seen) == 150
-
-
-def test_no_requests_are_no_connections(endpoint: FakeEndpoint) -> None:
-    assert collect(chat(endpoint), []) == []
-    assert endpoint.seen == []
 
 
 def test_the_request_is_sent_as_given(endpoint: FakeEndpoint) -> None:
@@ -51,7 +51,7 @@ def test_the_request_is_sent_as_given(endpoint: FakeEndpoint) -> None:
 def test_the_tokens_of_each_answer_and_of_all_are_counted(endpoint: FakeEndpoint) -> None:
     endpoint.plan = lambda number, seen: answer(usage=(7, 3))
     model = chat(endpoint, price_per_million_input=1.0, price_per_million_output=10.0)
-    completions = collect(model, questions(4))
+    completions = [*collect(model, questions(3)), *collect(model, questions(1))]  # one event loop after another
     assert [(done.prompt_tokens, done.completion_tokens) for done in completions] == [(7, 3)] * 4
     assert model.budget.used.tokens == 40
     assert model.budget.cost(model.budget.used) == pytest.approx(28e-6 + 120e-6)
@@ -114,12 +114,6 @@ def test_cancelling_leaves_no_task_and_no_connection(endpoint: FakeEndpoint) -> 
     assert _soon(lambda: endpoint.open_connections == 0)
 
 
-def test_one_model_works_in_one_event_loop_after_another(endpoint: FakeEndpoint) -> None:
-    model = chat(endpoint)
-    for _ in range(3):
-        assert len(collect(model, questions(3))) == 3
-
-
 def test_prompts_and_answers_are_not_logged(endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture) -> None:
     endpoint.plan = lambda number, seen: answer("an answer to keep")
     with caplog.at_level(logging.DEBUG):
@@ -162,3 +156,70 @@ def _soon(condition: object) -> bool:
             return True
         threading.Event().wait(0.01)
     return False
+
+
+def good(number: int, seen: Any) -> Reply:
+    if seen.method == "GET":
+        return replace(models("small", "large"), headers={"Content-Type": "text/plain"})
+    if "from 1 to 20" in seen.prompt:
+        return answer("1 2 3 4 5 6 ")
+    if seen.body["max_tokens"] == 8:
+        return answer("1 2 3 4", finish_reason="length", usage=(9, 8))
+    return answer("Hello.")
+
+
+def test_a_good_endpoint_passes_everything(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = good
+    model = chat(endpoint)
+    report = probe(model)
+    assert report.seconds is not None
+    found = replace(report, seconds=None)
+    passed = {"honours_max_tokens": True, "honours_stop": True, "repeatable": True, "takes_system_message": True}
+    assert found == ProbeReport(
+        model.model_id, reachable=True, answers=True, listed=True, reports_usage=True, reasons=False, **passed
+    )
+
+
+def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
+    def poor(number: int, seen: Any) -> Reply:
+        if seen.method == "GET":
+            return models("another")
+        if "temperature" in seen.body:
+            return error(400, "Unsupported value: temperature", param="temperature")
+        if seen.body["messages"][0]["role"] == "system":
+            return error(400, "no system messages")
+        return answer(f"<think>Hm.</think>{number} and 7 and many words more than were asked for here", usage=None)
+
+    endpoint.plan = poor
+    model = chat(endpoint)
+    found = replace(probe(model), seconds=None)
+    failed = {"honours_max_tokens": False, "honours_stop": False, "repeatable": False, "takes_system_message": False}
+    more: dict[str, Any] = {**failed, "listed": False, "reports_usage": False, "reasons": True}
+    assert found == ProbeReport(model.model_id, reachable=True, answers=True, left_out=("temperature",), **more)
+
+
+@pytest.mark.parametrize(("status", "why"), [(401, "key"), (500, "HTTP 500")])
+def test_an_endpoint_that_refuses_or_fails_is_reachable_and_says_why(
+    endpoint: FakeEndpoint, status: int, why: str
+) -> None:
+    endpoint.plan = lambda number, seen: error(status)
+    report = probe(chat(endpoint, max_retries=0))
+    assert (report.reachable, report.answers, report.listed) == (True, False, None)
+    assert why in (report.problem or "")
+
+
+def test_nobody_there_is_reported_not_raised() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    report = probe(EndpointChat("m", base_url=f"http://127.0.0.1:{port}/v1", backoff_seconds=0.0))
+    assert (report.reachable, report.answers) == (False, False)
+    assert "does not answer" in (report.problem or "")
+
+
+def test_any_chat_model_can_be_probed() -> None:
+    report = probe(FakeChat())
+    assert report.answers
+    assert report.repeatable
+    assert report.listed is None
+    assert report.reasons is None

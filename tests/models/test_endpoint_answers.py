@@ -36,20 +36,18 @@ def test_a_reasoning_that_ran_out_of_tokens_gets_more_once(endpoint: FakeEndpoin
     assert [seen.body["max_tokens"] for seen in endpoint.seen] == [50, 200]
 
 
-def test_a_reasoning_without_end_is_empty(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: answer(None, finish_reason="length", reasoning_content="Hm.")
+@pytest.mark.parametrize(
+    ("reply", "tries"), [(answer(None, finish_reason="length", reasoning_content="Hm."), 2), (answer(" \n"), 1)]
+)
+def test_a_reasoning_without_end_and_an_answer_meant_to_be_empty_are_empty(
+    endpoint: FakeEndpoint, reply: Reply, tries: int
+) -> None:
+    endpoint.plan = lambda number, seen: reply
     model = chat(endpoint)
     (completion,) = collect(model, [ask(max_tokens=50)])
     assert (completion.text, completion.finish_reason, completion.error) == ("", "empty", None)
-    assert len(endpoint.seen) == 2
-    assert model.dialect.reasons
-
-
-def test_an_answer_that_is_meant_to_be_empty_is_not_asked_for_again(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = lambda number, seen: answer(" \n")
-    (completion,) = collect(chat(endpoint), [ask()])
-    assert (completion.text, completion.finish_reason) == ("", "empty")
-    assert len(endpoint.seen) == 1
+    assert len(endpoint.seen) == tries
+    assert model.dialect.reasons is (tries == 2)
 
 
 @pytest.mark.parametrize(
@@ -114,19 +112,6 @@ def test_a_refused_parameter_is_left_out_from_then_on(endpoint: FakeEndpoint, pa
     collect(model, [ask(stop=("\n",))])
     assert len(endpoint.seen) == 3
     assert model.dialect.left_out == {parameter}
-
-
-def test_several_refused_parameters_are_found_one_by_one(endpoint: FakeEndpoint) -> None:
-    endpoint.plan = _strict(
-        {
-            "max_tokens": "Use 'max_completion_tokens' instead.",
-            "temperature": "Unsupported value.",
-            "top_p": "Unsupported parameter.",
-        }
-    )
-    (completion,) = collect(chat(endpoint, max_retries=0), [ask()])
-    assert completion.finish_reason == "stop"
-    assert len(endpoint.seen) == 4
 
 
 def test_a_refusal_for_another_reason_changes_nothing(endpoint: FakeEndpoint) -> None:

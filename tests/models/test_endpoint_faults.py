@@ -86,7 +86,7 @@ def test_under_all_faults_mixed_every_index_is_answered_once(endpoint: FakeEndpo
     chance = random.Random(7)
     faults = [*FAULTS.values(), answer(delay=30.0)]
     endpoint.plan = lambda number, seen: chance.choice(faults) if chance.random() < 0.3 else echo(number, seen)
-    completions = collect(chat(endpoint, timeout=0.5, max_retries=12, max_concurrency=16), questions(200))
+    completions = collect(chat(endpoint, timeout=0.3, max_retries=12, max_concurrency=32), questions(200))
     assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(200)]
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import logging
 from typing import Any
 
 import openai
 import pytest
 from endpoint_fixtures import ask, by_prompt, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
+from test_cached import MemoryStore
 
 from understudy.base.errors import ModelError
 from understudy.models import endpoint as endpoints
 from understudy.models import limits
-from understudy.models.collect import collect
+from understudy.models.collect import CachedChat, collect
 from understudy.models.connection import BodyTooLong, open_client
 from understudy.models.limits import CHARACTERS_PER_TOKEN, LEAST_BODY_BYTES, LEAST_CHARACTERS, Breaker
 
@@ -33,9 +33,6 @@ def test_an_answer_that_is_longer_than_its_tokens_allow_is_cut(endpoint: FakeEnd
     small, large = collect(chat(endpoint), [ask("a", max_tokens=4), ask("b", max_tokens=160)])
     assert (len(small.text), small.finish_reason) == (LEAST_CHARACTERS, "length")
     assert (len(large.text), large.finish_reason) == (160 * CHARACTERS_PER_TOKEN, "length")
-
-
-def test_the_bounds_grow_with_the_tokens(endpoint: FakeEndpoint) -> None:
     long = "word " * (LEAST_BODY_BYTES // 4)
     endpoint.plan = lambda number, seen: answer(long)
     (completion,) = collect(chat(endpoint), [ask(max_tokens=60_000)])
@@ -104,21 +101,15 @@ def test_progress_counts_texts_and_not_questions(endpoint: FakeEndpoint) -> None
 
 
 def test_an_endpoint_that_is_silent_is_said_to_be(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "SILENT_SECONDS", 0.05)
     said: list[str] = []
+    collect(chat(endpoint, say=said.append), questions(20))
+    assert not said
+    monkeypatch.setattr(endpoints, "SILENT_SECONDS", 0.05)
     endpoint.plan = lambda number, seen: answer(delay=0.5)
     collect(chat(endpoint, say=said.append, timeout=9), questions(3))
     assert said[0].startswith(f"No answer from 127.0.0.1:{endpoint.port} for ")
     assert said[0].endswith("requests waiting: 3 (each try for up to 9 s).")
     assert 1 < len(said) < 6, "each time that the silence has doubled"
-
-
-def test_an_endpoint_that_answers_is_not_said_to_be_silent(
-    endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "understudy"):
-        collect(chat(endpoint), questions(20))
-    assert not caplog.records
 
 
 def test_the_bound_on_a_body_is_that_of_the_client(endpoint: FakeEndpoint) -> None:
@@ -130,3 +121,69 @@ def test_the_bound_on_a_body_is_that_of_the_client(endpoint: FakeEndpoint) -> No
     assert asyncio.run(fetch(size))["object"] == "chat.completion"
     with pytest.raises((openai.APIConnectionError, BodyTooLong)):
         asyncio.run(fetch(size - 1))
+
+
+A_TOKEN = {"price_per_million_input": 1e6, "price_per_million_output": 1e6}
+"""Costs one."""
+
+
+@pytest.mark.parametrize("at_once", [1, 16])
+def test_a_cap_stops_before_it_would_be_exceeded(endpoint: FakeEndpoint, at_once: int) -> None:
+    endpoint.plan = lambda number, seen: answer(usage=(10, 90), delay=0.005)
+    model = chat(endpoint, spending_cap=1000, **A_TOKEN, max_concurrency=at_once)
+    done: list[int] = []
+    with pytest.raises(ModelError, match="spending cap") as caught:
+        collect(model, [ask(f"question {n}", max_tokens=90) for n in range(50)], progress=done.append)
+    assert "--spending-cap" in caught.value.cure
+    assert "resumes" in caught.value.cure
+    assert len(done) == len(endpoint.seen)
+    assert 800 <= model.budget.used.tokens <= 1000
+
+
+def test_a_spending_cap_counts_both_prices(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(usage=(10, 90))
+    prices = {"price_per_million_input": 1000.0, "price_per_million_output": 10000.0}
+    model = chat(endpoint, spending_cap=10.0, **prices)
+    with pytest.raises(ModelError, match="spending cap") as caught:
+        collect(model, [ask(f"question {n}", max_tokens=90) for n in range(50)])
+    assert "--spending-cap" in caught.value.cure
+    assert 8.0 <= model.budget.cost(model.budget.used) <= 10.0
+
+
+def test_short_answers_give_their_reservation_back(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(usage=(1, 1), delay=0.002)
+    model = chat(endpoint, spending_cap=1000, **A_TOKEN, max_concurrency=8)
+    assert len(collect(model, [ask(f"question {n}", max_tokens=400) for n in range(30)])) == 30
+    assert model.budget.used.tokens == 60
+
+
+def test_the_cap_holds_over_several_calls(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(usage=(10, 90))
+    model = chat(endpoint, spending_cap=250, **A_TOKEN)
+    collect(model, [ask(max_tokens=90)])
+    collect(model, [ask(max_tokens=90)])
+    with pytest.raises(ModelError, match="spending cap"):
+        collect(model, [ask(max_tokens=90)])
+    assert len(endpoint.seen) == 2
+
+
+def test_unknown_usage_counts_as_the_worst_and_a_refused_try_as_nothing(endpoint: FakeEndpoint) -> None:
+    replies = [error(500), answer(drop="middle"), error(429), answer(usage=(10, 5)), answer(usage=None)]
+    endpoint.plan = lambda number, seen: replies[number]
+    model = chat(endpoint)
+    collect(model, [ask(max_tokens=90)])
+    assert model.budget.used.completion_tokens == 95
+    collect(model, [ask(max_tokens=90)])
+    assert model.budget.used.completion_tokens == 95 + 90
+
+
+def test_a_run_stopped_by_its_cap_resumes_where_it_was(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(f"echo of {seen.prompt}", usage=(10, 90))
+    requests = [ask(f"question {n}", max_tokens=90) for n in range(20)]
+    store = MemoryStore()
+    with pytest.raises(ModelError, match="spending cap"):
+        collect(CachedChat(chat(endpoint, spending_cap=1000, **A_TOKEN), store), requests)
+    assert len(store.items) == len(endpoint.seen)
+    completions = collect(CachedChat(chat(endpoint), store), requests)
+    assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(20)]
+    assert len(endpoint.seen) == 20

@@ -16,7 +16,7 @@ from local_fixtures import WINDOW, make_llama
 
 from understudy.base.errors import ModelError
 from understudy.models import local, machine
-from understudy.models.local import Decoder, LocalChat
+from understudy.models.local import Decoder, LocalChat, choose_tokens, request_uniforms
 from understudy.models.types import ChatRequest, Completion, Message
 
 SYSTEM = "You write short notes about invented patients."
@@ -147,20 +147,19 @@ def test_an_answer_is_cut_where_the_window_ends(chat: LocalChat) -> None:
     assert completion.prompt_tokens + completion.completion_tokens == WINDOW
 
 
-def test_a_base_model_completes_lines_of_role_and_content(tmp_path: Path) -> None:
-    base = LocalChat(make_llama(tmp_path, template=None), name="base", device="cpu", dtype="float32")
+REFUSING = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0]['content'] }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt"), [(None, "system: be kind\nuser: hi\nassistant:"), (REFUSING, "be kind\n\nhi")]
+)
+def test_a_model_without_a_template_or_without_system_turns_gets_its_own_form(
+    tmp_path: Path, template: str | None, prompt: str
+) -> None:
+    base = LocalChat(make_llama(tmp_path, template=template), name="base", device="cpu", dtype="float32")
     completion = answers(base, [ask("hi", system="be kind")])[0]
-    assert completion.prompt_tokens == len("system: be kind\nuser: hi\nassistant:")
+    assert completion.prompt_tokens == len(prompt)
     assert completion.text
-
-
-def test_a_template_without_system_turns_gets_it_in_the_users(tmp_path: Path) -> None:
-    refusing = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0]['content'] }}"
-    )
-    chat = LocalChat(make_llama(tmp_path, template=refusing), name="gemma", device="cpu", dtype="float32")
-    completion = answers(chat, [ask("hi", system="be kind")])[0]
-    assert completion.prompt_tokens == len("be kind\n\nhi")
 
 
 def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,3 +316,70 @@ def _record_shapes(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> list[tup
 
     monkeypatch.setattr(decoder, "forward", record)
     return shapes
+
+
+MASSES = torch.tensor([0.1, 0.4, 0.0, 0.3, 0.2])
+
+
+def choose(
+    logits: torch.Tensor, uniform: torch.Tensor, *, temperature: float = 1.0, top_p: float = 1.0
+) -> torch.Tensor:
+    rows = len(uniform)
+    found: torch.Tensor = choose_tokens(
+        logits.expand(rows, -1),
+        temperature=torch.full((rows,), temperature),
+        top_p=torch.full((rows,), top_p),
+        uniform=uniform,
+    )
+    return found
+
+
+def shares(tokens: torch.Tensor, size: int = 5) -> torch.Tensor:
+    return torch.bincount(tokens, minlength=size) / len(tokens)
+
+
+def test_tokens_come_with_their_probabilities_sharpened_by_the_temperature() -> None:
+    for temperature in (1.0, 0.5):
+        found = shares(choose(MASSES.log(), torch.linspace(0, 1, 10_001)[:-1], temperature=temperature))
+        expected = MASSES ** (1 / temperature)
+        assert torch.allclose(found, expected / expected.sum(), atol=1e-3)
+    assert choose(MASSES.log(), torch.rand(50), temperature=0.0).unique().tolist() == [1]
+
+
+@pytest.mark.parametrize(("top_p", "kept"), [(0.3, [1]), (0.5, [1, 3]), (0.75, [1, 3, 4]), (0.95, [0, 1, 3, 4])])
+def test_top_p_draws_from_the_smallest_set_with_that_mass(top_p: float, kept: list[int]) -> None:
+    found = shares(choose(MASSES.log(), torch.linspace(0, 1, 10_001)[:-1], top_p=top_p))
+    expected = torch.zeros(5)
+    expected[kept] = MASSES[kept] / MASSES[kept].sum()
+    assert torch.allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [30, 200])
+def test_a_nucleus_of_very_many_tokens_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.local._NUCLEI", (8, 64))
+    found = choose(torch.zeros(size), torch.linspace(0, 1, 2_001)[:-1], top_p=0.9)
+    assert abs(len(found.unique()) - 0.9 * size) <= 1
+
+
+def test_rows_of_one_batch_are_drawn_each_in_its_own_way() -> None:
+    tokens = choose_tokens(
+        MASSES.log().expand(3, -1),
+        temperature=torch.tensor([0.0, 1.0, 1.0]),
+        top_p=torch.tensor([1.0, 1.0, 0.3]),
+        uniform=torch.tensor([0.99, 0.99, 0.99]),
+    )
+    assert tokens.tolist() == [1, 4, 1]
+
+
+def test_a_uniform_that_rounds_to_one_never_takes_an_impossible_token() -> None:
+    logits = torch.tensor([0.0, 0.0, -1e9, -1e9])
+    assert choose(logits, torch.tensor([1.0, 0.0])).tolist() == [1, 0]
+
+
+def test_uniforms_depend_on_seed_and_request_only() -> None:
+    first = request_uniforms(1, "key", count=8)
+    assert np.array_equal(first, request_uniforms(1, "key", count=8))
+    assert np.array_equal(first[:4], request_uniforms(1, "key", count=4))
+    assert not np.array_equal(first, request_uniforms(2, "key", count=8))
+    assert not np.array_equal(first, request_uniforms(1, "other", count=8))
+    assert ((first >= 0) & (first < 1)).all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,41 +83,34 @@ def test_on_a_gpu_with_two_batches_in_flight(tmp_path: Path, dtype: str, candida
     require_row_invariance(model, Shape(5, 30, 2, 60, 48, candidates), in_flight=2)
 
 
-def test_a_head_for_candidates_that_mixes_rows_is_caught(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    through = Head.__call__
-
-    def mixing(self: Head, hidden: Any) -> Any:
-        logits = through(self, hidden)
-        return logits if len(self.weight) == model.vocabulary else logits + hidden.mean() * TINY
-
-    monkeypatch.setattr(Head, "__call__", mixing)
-    check_caught_now_and_not_before(model)
-
-
-def test_more_candidates_than_asked_for_that_mix_rows_are_caught(
-    model: CausalModel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fewest", [0, 32], ids=["all candidates", "more than were asked for"])
+def test_a_head_for_candidates_that_mixes_rows_is_caught(
+    model: CausalModel, monkeypatch: pytest.MonkeyPatch, fewest: int
 ) -> None:
     through = Head.__call__
 
     def mixing(self: Head, hidden: Any) -> Any:
         logits = through(self, hidden)
-        return logits + hidden.mean() * TINY if 32 < len(self.weight) < model.vocabulary else logits
+        return logits + hidden.mean() * TINY if fewest < len(self.weight) < model.vocabulary else logits
 
     monkeypatch.setattr(Head, "__call__", mixing)
     check_caught_now_and_not_before(model)
+
+
+def change_hidden(monkeypatch: pytest.MonkeyPatch, change: Callable[[_ContextBlock, Any], Any]) -> None:
+    """The twin: hidden states that are what ``change`` makes of them."""
+    forward = _ContextBlock._forward
+    monkeypatch.setattr(_ContextBlock, "_forward", lambda self, model: change(self, forward(self, model)))
 
 
 def test_a_cache_that_mixes_rows_once_it_has_grown_is_caught(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = _ContextBlock._forward
     start = columns(SHAPE.prefix + 1 + SHAPE.width + SHAPE.suffix)
-
-    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
-        hidden = forward(self, model)
-        return hidden + hidden.mean() * TINY if columns(self.length) > start else hidden
-
-    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
+    change_hidden(
+        monkeypatch,
+        lambda block, hidden: hidden + hidden.mean() * TINY if block.columns > start else hidden,
+    )
     check_caught_now_and_not_before(model)
 
 
@@ -135,28 +129,23 @@ def test_going_back_that_mixes_rows_is_caught(model: CausalModel, monkeypatch: p
 def test_rows_of_every_length_are_tried(model: CausalModel, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
     """The twin lets rows of some lengths see the block; before they were 1, 2, ..., R long, full ones unlooked at."""
     chosen = {"longer than there are rows": range(9, 30), "as long as can be": [30], "empty": [0]}[length]
-    forward = _ContextBlock._forward
 
-    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
-        hidden = forward(self, model)
-        own = self._mask[:, : self.length].sum(1) - SHAPE.prefix - SHAPE.suffix - int(self.last.shape[1] == 1)
+    def mixing(block: _ContextBlock, hidden: Any) -> Any:
+        own = block._mask[:, : block.length].sum(1) - SHAPE.prefix - SHAPE.suffix - int(block.last.shape[1] == 1)
         return torch.where(torch.isin(own, torch.tensor(list(chosen)))[:, None], hidden + hidden.mean() * TINY, hidden)
 
-    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
+    change_hidden(monkeypatch, mixing)
     check_caught_now_and_not_before(model)
 
 
 def test_every_place_of_a_block_is_tried(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin shows place 5 in a block whose rows are all as long: copies of one, of which there were none."""
-    forward = _ContextBlock._forward
 
-    def mixing(self: _ContextBlock, model: CausalModel) -> Any:
-        hidden = forward(self, model)
-        lengths = self._mask[:, : self.length].sum(1)
-        hidden[5] += TINY if len(lengths.unique()) == 1 else 0.0
+    def mixing(block: _ContextBlock, hidden: Any) -> Any:
+        hidden[5] += TINY if len(block._mask[:, : block.length].sum(1).unique()) == 1 else 0.0
         return hidden
 
-    monkeypatch.setattr(_ContextBlock, "_forward", mixing)
+    change_hidden(monkeypatch, mixing)
     check_caught_now_and_not_before(model)
 
 

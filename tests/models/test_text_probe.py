@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hashing import Hashing
 from local_fixtures import make_bert
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaModel
@@ -19,7 +19,14 @@ from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.trials import require_text_invariance, require_trusted, trusted_with_texts
+from understudy.models.trials import (
+    ODD_TEXTS,
+    require_embeds_all,
+    require_encodes_all,
+    require_text_invariance,
+    require_trusted,
+    trusted_with_texts,
+)
 
 FIRST = 16  # tokens that the model with dynamic positions was first trained with
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 8.0}
@@ -33,18 +40,6 @@ LONG = {
 }
 
 
-class Hashing:
-    """Vectors made of a text's hash: right. Its twins below break one thing each."""
-
-    model_id, fingerprint, local = "fake:hash", "0" * 64, True
-    longest, batch_tokens = 40, 200
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        rows = [np.random.default_rng(list(hashlib.sha256(text.encode()).digest())).normal(size=4) for text in texts]
-        vectors = np.array(rows).reshape(len(texts), 4)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
 def nudged(vectors: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
     """The vectors, of which some differ in the last bit of a coordinate."""
     vectors[rows, 0] = np.nextafter(vectors[rows, 0], np.float32(2))
@@ -54,23 +49,6 @@ def nudged(vectors: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
 class ByPlace(Hashing):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return nudged(super().embed(texts), slice(7, 8))
-
-
-class ByLongest(Hashing):
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        longest = max((len(text) for text in texts), default=0)
-        return nudged(super().embed(texts), slice(None) if longest > 1000 else slice(0))
-
-
-class ByCount(Hashing):
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return nudged(super().embed(texts), slice(None) if len(texts) == 1 else slice(0))
-
-
-class ByOneEmptyNeighbour(Hashing):
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        after = [place + 1 for place, text in enumerate(texts[:-1]) if not text]
-        return nudged(super().embed(texts), after)
 
 
 class Remembering(Hashing):
@@ -83,34 +61,41 @@ class Remembering(Hashing):
         return nudged(super().embed(texts), slice(None) if self.seen > self.longest else slice(0))
 
 
-class ByThread(Hashing):
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        main = threading.current_thread() is threading.main_thread()
-        return nudged(super().embed(texts), slice(0) if main else slice(None))
-
-
-class AtRandom(Hashing):
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return nudged(super().embed(texts), np.random.default_rng().random(len(texts)) < 0.05)
-
-
-class OnlyLongOnes(Hashing):
-    """Texts that are cut change with their place, all others are right."""
+class Twin(Hashing):
+    def __init__(self, wrong: Callable[[Sequence[str]], Any]) -> None:
+        self._wrong = wrong
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return nudged(super().embed(texts), [n for n, text in enumerate(texts) if n % 2 and len(text.split()) > 40])
+        wrong = self._wrong(texts)
+        return nudged(super().embed(texts), slice(None) if wrong is True else slice(0) if wrong is False else wrong)
+
+
+def in_another_thread() -> bool:
+    return threading.current_thread() is not threading.main_thread()
+
+
+TWINS: dict[str, Hashing] = {
+    "by place": ByPlace(),
+    "by the longest": Twin(lambda texts: any(len(text) > 1000 for text in texts)),
+    "by count": Twin(lambda texts: len(texts) == 1),
+    "beside an empty text": Twin(lambda texts: [place + 1 for place, text in enumerate(texts[:-1]) if not text]),
+    "by what came before": Remembering(),
+    "by thread": Twin(lambda _texts: in_another_thread()),
+    "at random": Twin(lambda texts: np.random.default_rng().random(len(texts)) < 0.05),
+    "by place where they are cut": Twin(
+        lambda texts: [n for n, text in enumerate(texts) if n % 2 and len(text.split()) > 40]
+    ),
+}
 
 
 def test_an_embedder_whose_texts_are_kept_apart_passes() -> None:
     require_text_invariance(Hashing())
 
 
-@pytest.mark.parametrize(
-    "twin", [ByPlace, ByLongest, ByCount, ByOneEmptyNeighbour, Remembering, ByThread, AtRandom, OnlyLongOnes]
-)
-def test_a_bit_that_changes_with_other_texts_is_caught(twin: type[Hashing]) -> None:
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_bit_that_changes_with_other_texts_is_caught(twin: str) -> None:
     with pytest.raises(ModelError, match="change with the texts beside them"):
-        require_text_invariance(twin())
+        require_text_invariance(TWINS[twin])
 
 
 def test_vectors_that_are_no_numbers_are_compared_too_and_shapes_are_checked() -> None:
@@ -212,13 +197,9 @@ def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_lon
             require_text_invariance(embedder)
 
 
-def test_the_tiny_embedder_passes(tmp_path: Path) -> None:
-    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cpu"))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_tiny_embedder_passes_on_a_gpu(tmp_path: Path) -> None:
-    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cuda"))
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def test_the_tiny_embedder_passes(tmp_path: Path, device: str) -> None:
+    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device=device))
 
 
 def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
@@ -257,3 +238,56 @@ def test_an_embedder_elsewhere_needs_the_users_word_and_one_that_does_not_say_is
     assert "fake:hash read the private texts" in trusted_with_texts(Elsewhere())[0]
     with pytest.raises(ModelError, match="does not say whether texts stay"):
         require_trusted(Silent(), trust_endpoint=True)  # type: ignore[arg-type]
+
+
+class Embedding:
+    model_id = "fake"
+    fingerprint = "0" * 64
+
+    def __init__(self, of_text: Callable[[str], Sequence[float]]) -> None:
+        self._of_text = of_text
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([self._of_text(text) for text in texts], dtype=np.float32).reshape(
+            len(texts), -1 if texts else 3
+        )
+
+
+def test_an_embedder_that_answers_everything_is_taken_with_its_dimension() -> None:
+    assert require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0])) == 3
+    assert require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0] if text.strip() else [0.0, 0.0, 0.0])) == 3
+
+
+@pytest.mark.parametrize(
+    ("of_text", "problem"),
+    [
+        (lambda text: [1.0 / len(text), 0.0, 0.0], "fails on an odd public text .ZeroDivisionError"),
+        (lambda text: [1.0] * (3 if len(text) < 99 else 4), "fails on an odd public text .ValueError"),
+        (lambda text: [2.0, 0.0, 0.0], "does not answer with unit vectors"),
+        (lambda text: [float("nan"), 0.0, 0.0], "does not answer with unit vectors"),
+        (lambda text: [1.0], "does not answer with one vector per text"),
+    ],
+)
+def test_an_embedder_that_does_not_is_refused(of_text: Callable[[str], Sequence[float]], problem: str) -> None:
+    with pytest.raises(ModelError, match=problem):
+        require_embeds_all(Embedding(of_text))
+
+
+def test_a_tokenizer_that_fails_on_an_odd_text_is_refused() -> None:
+    class Model:
+        model_id = "fake"
+
+        def encode(self, text: str) -> list[int]:
+            return [text.index(text[0])] if text else []
+
+    whole: Any = Model()
+    require_encodes_all(whole)
+    for odd in ODD_TEXTS:
+
+        class Broken(Model):
+            def encode(self, text: str, odd: str = odd) -> list[int]:
+                return [1 // (text != odd)]
+
+        broken: Any = Broken()
+        with pytest.raises(ModelError, match="fails on an odd public text"):
+            require_encodes_all(broken)

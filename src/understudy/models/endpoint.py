@@ -2,7 +2,7 @@
 
 The ``openai`` SDK carries single requests. Everything that a run of many thousand requests needs is ours: workers and
 retries here, adaptive concurrency, the circuit breaker and the caps in :mod:`understudy.models.limits`, what may be
-sent where in :mod:`understudy.models.connection`, how this endpoint speaks in :mod:`understudy.models.connection`.
+sent where and how this endpoint speaks in :mod:`understudy.models.connection`.
 """
 
 from __future__ import annotations

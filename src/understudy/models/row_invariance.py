@@ -1,7 +1,6 @@
-"""Rows of a batch must not change one another: which models are refused outright, and a trial of the rest.
+"""Rows of a batch must not change one another: which models are refused outright, and a trial of private models.
 
-The refusals hold for whatever reads private text, private models and embedders; the trial of a private model runs on
-the device at hand, with the shapes that will be used. Embedders are tried in :mod:`understudy.models.trials`.
+Embedders are refused here likewise, and tried in :mod:`understudy.models.trials`.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class CachedEmbedder:
     def _segments(self) -> _Segments | None:
         decided = conditions(self.uncached)
         with contextlib.suppress(OSError):
-            return decided and _Segments.open(self._folder, *decided, most_bytes=self._most_bytes)
+            return decided and _Segments(self._folder, *decided, most_bytes=self._most_bytes)
         return None
 
 
@@ -234,21 +234,16 @@ def _segment_bytes(entries: int, dimension: int) -> int:
 class _Segments:
     """The segments of one folder that hold vectors of one embedder as it computes here."""
 
-    def __init__(self, folder: Path, secret: bytes, conditions: bytes, dimension: int, most_bytes: int) -> None:
-        self.dimension = dimension
-        self._folder, self._secret, self._conditions, self._most_bytes = folder, secret, conditions, most_bytes
-        self._tag = hashlib.blake2b(conditions, key=secret, digest_size=8).hexdigest()
+    def __init__(self, folder: Path, conditions: bytes, dimension: int, *, most_bytes: int) -> None:
+        private_folder(folder.parent)
+        private_folder(folder)
+        self._folder, self._secret, self._conditions = folder, _secret(folder), conditions
+        self.dimension, self._most_bytes = dimension, most_bytes
+        self._tag = hashlib.blake2b(conditions, key=self._secret, digest_size=8).hexdigest()
         self._known: dict[str, _Segment] = {}
         self._own: set[str] = set()  # written by this process
         self._used: set[str] = set()  # written or read by it
-
-    @classmethod
-    def open(cls, folder: Path, conditions: bytes, dimension: int, *, most_bytes: int) -> _Segments:
-        private_folder(folder.parent)
-        private_folder(folder)
-        found = cls(folder, _secret(folder), conditions, dimension, most_bytes)
-        found._look_for_new()
-        return found
+        self._look_for_new()
 
     def key(self, text: str) -> bytes:
         """A keyed hash of the text and of what decides its vector."""

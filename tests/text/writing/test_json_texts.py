@@ -126,15 +126,12 @@ def test_the_prompt_shows_the_schema_and_objects_and_asks_for_it(form: ObjectFor
     assert all(form.read(text) == text for text in shown)
 
 
-def test_what_does_not_fit_is_asked_for_again(form: ObjectForm) -> None:
+def test_what_does_not_fit_is_asked_for_again_and_what_never_fits_is_not_written(form: ObjectForm) -> None:
     chat = Answers("no", '{"subject": 5}', json.dumps(GOOD))
     (record,) = writer(chat, form).write([Seed(("refund",), 0)])
     assert record.text == json.dumps(GOOD)
     assert record.provenance["asked"] == len(chat.asked) == 3
     assert len({request.sample for request in chat.asked}) == 3
-
-
-def test_what_never_fits_is_not_written(form: ObjectForm) -> None:
     chat = Answers("no JSON at all")
     (record,) = writer(chat, form).write([Seed(("refund",), 0)])
     assert record.text == ""

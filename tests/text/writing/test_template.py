@@ -25,9 +25,12 @@ def load_shipped(name: str) -> PromptTemplate:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_template_is_found_by_each_of_its_names(name: str) -> None:
+def test_a_shipped_template_is_found_by_each_of_its_names_and_its_examples_hold_their_phrases(name: str) -> None:
     template = load_shipped(name)
     assert template.examples
+    for example in template.examples:
+        assert kept_phrases(example.text, example.phrases) == example.phrases
+        assert not any(stop in example.text for stop in template.stop)
     assert template.user_with_label
     for spelling in (template.document_type, *template.names):
         assert load_template(f" {spelling.upper()} ") == template
@@ -52,14 +55,6 @@ def test_a_shipped_template_names_the_phrases_and_leaves_no_placeholder(name: st
     assert "second" in repair
     assert "A text." in repair
     assert not any(mark in content for content in [*contents, repair] for mark in PLACEHOLDERS)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_examples_of_a_shipped_template_hold_their_phrases(name: str) -> None:
-    template = load_shipped(name)
-    for example in template.examples:
-        assert kept_phrases(example.text, example.phrases) == example.phrases
-        assert not any(stop in example.text for stop in template.stop)
 
 
 @pytest.mark.parametrize(

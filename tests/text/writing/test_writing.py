@@ -12,7 +12,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
 from understudy.text.vocabulary.words import kept_phrases
 from understudy.text.writing.records import Seed, SyntheticRecord
-from understudy.text.writing.writer import NoText, Writer, rank
+from understudy.text.writing.writer import NoText, Writer, rank, tidy
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 
@@ -43,15 +43,12 @@ def test_a_prompt_holds_the_phrases_the_examples_and_nothing_else() -> None:
     chat = FakeChat()
     write(chat, more={"labels": ["skin", "heart"]})
     first, second = chat.asked
+    shown = {message.content for message in first.messages if message.role == "assistant"}
+    template = load_template("document")
+    examples = [example for example in template.examples if example.text in shown]
+    assert first.messages == template.messages(["fever", "rash"], examples=examples)
     assert first.messages[-1].content == prompt_of(["fever", "rash"])
-    assert first.messages == load_template("document").messages(["fever", "rash"], examples=_examples(first))
     assert "heart" not in str(second.messages)
-
-
-def _examples(request: ChatRequest) -> list[Example]:
-    """The template's examples that a request shows."""
-    texts = {message.content for message in request.messages if message.role == "assistant"}
-    return [example for example in load_template("document").examples if example.text in texts]
 
 
 def test_the_label_is_named_only_when_asked() -> None:
@@ -63,18 +60,13 @@ def test_the_label_is_named_only_when_asked() -> None:
     assert chat.asked[0].messages[-1].content == prompt_of(["fever", "rash"])
 
 
-def test_sampling_parameters_reach_the_request() -> None:
-    chat = FakeChat()
-    write(chat, llm_temperature=0.3, top_p=0.5, max_tokens=17)
-    request = chat.asked[0]
+def test_parameters_reach_the_request_and_shorten_what_is_asked_for() -> None:
+    chat, mole = FakeChat(), Seed(("fever", "rash", "mole"), 0)
+    (record,) = write(chat, [mole], llm_temperature=0.3, top_p=0.5, max_tokens=17, prompt_terms=2)
+    (request,) = chat.asked
     assert (request.temperature, request.top_p, request.max_tokens) == (0.3, 0.5, 17)
     assert request.stop == load_template("document").stop
-
-
-def test_prompt_terms_shortens_what_is_asked_for() -> None:
-    chat = FakeChat()
-    (record,) = write(chat, [Seed(("fever", "rash", "mole"), 0)], prompt_terms=2)
-    assert chat.asked[0].messages[-1].content == prompt_of(["fever", "rash"])
+    assert request.messages[-1].content == prompt_of(["fever", "rash"])
     assert record.provenance["phrases"] == ["fever", "rash"]
 
 
@@ -135,25 +127,17 @@ def test_a_text_is_asked_for_again_with_the_missing_phrases() -> None:
         assert text in request.messages[-1].content
         assert "words: rash" in request.messages[-1].content
     assert len(set(chat.keys)) == 3
-
-
-def test_a_repair_that_makes_it_worse_is_dropped() -> None:
     (record,) = write(FakeChat(in_turn("A fever.", "Oh.")), SEEDS[:1], repair=1)
-    assert record.text == "A fever."
+    assert record.text == "A fever.", "a repair that makes it worse is dropped"
 
 
-def test_identical_prompts_are_different_samples() -> None:
-    number = iter(range(9))
-    chat = FakeChat(lambda request: Completion(f"Text {next(number)}", "stop"))
-    records = write(chat, [SEEDS[0]] * 3, examples_per_prompt=0, samples=2)
-    assert [request.sample for request in chat.asked] == [0, 1, 2, 3, 4, 5]
-    assert len({record.text for record in records}) == 3
-
-
-def test_another_seed_asks_for_other_answers() -> None:
-    chats = [FakeChat(), FakeChat()]
+def test_identical_prompts_and_other_seeds_are_different_samples() -> None:
+    number = iter(range(99))
+    chats = [FakeChat(lambda request: Completion(f"Text {next(number)}", "stop")) for _ in range(2)]
     for seed, chat in enumerate(chats):
-        write(chat, more={"seed": seed}, samples=3)
+        records = write(chat, [SEEDS[0]] * 3, examples_per_prompt=0, samples=2, more={"seed": seed})
+        assert len({record.text for record in records}) == 3
+    assert [request.sample for request in chats[0].asked] == [0, 1, 2, 3, 4, 5]
     assert not set(chats[0].keys) & set(chats[1].keys)
 
 
@@ -203,3 +187,41 @@ def test_records_come_in_the_order_of_their_seeds() -> None:
         (seed.phrases[0], seed.label) for seed in seeds
     ]
     assert all(record.provenance["model"] == "fake:chat" for record in records)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("  Good soup. Cold bread!\n", "Good soup. Cold bread!"),
+        ("", ""),
+        (" \n ", ""),
+        ("No end at all", "No end at all"),
+        ("I liked the soup. It was hot. I liked the soup! It was hot.", "I liked the soup. It was hot."),
+        ("Very nice. Very nice. Go there.", "Very nice. Very nice. Go there."),  # short ones may come twice
+        ("He paid 3.50 for it. Dr. Who paid.", "He paid 3.50 for it. Dr. Who paid."),
+        ("一杯很好的茶。一杯很好的茶。", "一杯很好的茶。一杯很好的茶。"),
+        ("a\ud800b", "a\ufffdb"),
+        ("One line\nand another.\nThird.", "One line\nand another.\nThird."),
+    ],
+)
+def test_a_text_ends_where_it_begins_to_repeat_itself(text: str, left: str) -> None:
+    assert tidy(Completion(text, "stop")) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Good soup. Cold bread and", "Good soup."),
+        ("Good soup. Cold bread.", "Good soup. Cold bread."),
+        ('He said "fine." Then we', 'He said "fine."'),
+        ("No end at all", "No end at all"),
+    ],
+)
+def test_an_answer_that_was_cut_ends_with_its_last_whole_sentence(text: str, left: str) -> None:
+    assert tidy(Completion(text, "length")) == left
+    assert tidy(Completion(text, "stop")) == text
+
+
+def test_a_failed_answer_leaves_nothing() -> None:
+    assert tidy(Completion("", "failed", error="x")) == ""
+    assert tidy(Completion("", "empty")) == ""

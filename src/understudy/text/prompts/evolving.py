@@ -1,8 +1,4 @@
-"""Prompts that make texts evolve: write a new one, fill in a text's blanks, say a text again in other words.
-
-The field ``evolution`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
-general form of this module. A part in [square brackets] is left out where a placeholder in it is empty.
-"""
+"""Prompts that make texts evolve: the field ``evolution`` of a prompt template, described in ``docs/prompts.md``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Prompts from which a model predicts a text token by token, with private texts shown in it.
 
-The field ``prediction`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
-general form of this module, which is that of the papers ("Here are texts of this type. Please give me another one.").
+The field ``prediction`` of a prompt template, described in ``docs/prompts.md``. The general form is that of the papers.
 The public prompt is the same prompt without a private text: nothing else in it may depend on one.
 """
 
