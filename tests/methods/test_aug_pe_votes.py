@@ -41,7 +41,7 @@ from understudy.privacy.unit import Unit
 SECRET = Unit("secret", 4)
 UNITS = {"record": RECORD, "owner": OWNER, "owner of one": Unit("owner", 1), "secret": SECRET}
 units = pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-ks = pytest.mark.parametrize("k", [1, 2, 3, 7, 50])
+ks = pytest.mark.parametrize("k", [1, 3, 50])
 distances = pytest.mark.parametrize("distance", ["cosine", "l2"])
 
 
@@ -168,8 +168,8 @@ def counted(rows: Sequence[Row], votes: VoteHistogram) -> NDArray[np.float64]:
     return exact_sum(votes, embedded(rows, votes.unit)) / COUNT_GRID
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_each_record_votes_for_its_nearest_candidates_of_its_own_label(k: int) -> None:
+def test_each_record_votes_for_its_nearest_candidates_of_its_own_label() -> None:
+    k = 3
     rows = [Row(f"text {number}", number % LABELS) for number in range(50)]
     votes = query(neighbours=k)
     x = private_vectors(HashEmbedder().embed([row.text for row in rows])).astype(np.int64)
@@ -206,13 +206,6 @@ def test_no_records_no_candidates_or_a_label_of_neither_run_to_the_end(unit: Uni
             assert total.shape == each.shape == (size,)
             assert total.dtype == np.int64
         assert movement(none, Neighbours([], list(rows)), unit, bound=embedded).l2 == 0
-
-
-def test_of_candidates_all_alike_the_first_of_a_label_gets_all_votes() -> None:
-    """As where every candidate is the empty text."""
-    same = replace(query(), candidates=integer_vectors(HashEmbedder().embed([""] * 24)))
-    total = counted([Row(f"text {number}", number % LABELS) for number in range(9)], same)
-    assert total.tolist() == [3, 3, 3] + [0] * 21
 
 
 def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:

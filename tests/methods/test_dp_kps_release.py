@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from doors import MemoryStore, door_of
 from numpy.typing import NDArray
-from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
+from tiny_corpora import LABELS, RECORD, WORDS, HashEmbedder, Row, bounded
 
 from understudy.base.errors import ConfigError, ModelError, PrivacyError, ReleaseError
 from understudy.base.labels import LabelSet
@@ -199,43 +199,20 @@ def test_two_runs_differ_by_their_noise_and_no_seed_repeats_it(vocabulary: str, 
     assert np.mean(np.isin(first.arrays["counts"], second.arrays["counts"])) < 0.2
 
 
-def test_the_exact_sums_are_nowhere_in_the_release(vocabulary: str) -> None:
-    chosen = method(vocabulary, bandwidth=0, noise="laplace")
-    exact = release(chosen).arrays
-    noisy = release(chosen, noise=SystemNoise()).arrays
-    assert np.mean(np.isin(noisy["counts"], exact["counts"])) < 0.2
-    assert np.mean(np.isin(noisy["density"], exact["density"])) < 0.2
-
-
-def test_owners_are_averaged_over_all_labels(vocabulary: str) -> None:
-    rows = [Row(f"{WORDS[0]} {n}", n % LABELS, "ann") for n in range(3)]
-    made = release(method(vocabulary, bandwidth=0), rows, unit=OWNER)
-    assert made.arrays["counts"][0] == pytest.approx(1, abs=1e-5)
-    assert made.arrays["density"].sum() == pytest.approx(1, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     "answer",
-    [
-        np.full((12, 8), np.nan),
-        np.zeros((12, 8)),
-        np.full((12, 8), np.inf),
-        np.eye(12)[:5],
-        np.eye(12)[0],
-        np.eye(12) * 2,
-    ],
-    ids=["nan", "zero", "infinite", "too few", "flat", "too long"],
+    [np.full((12, 8), np.nan), np.zeros((12, 8)), np.eye(12)[:5], np.eye(12)[0], np.eye(12) * 2],
+    ids=["nan", "zero", "too few", "flat", "too long"],
 )
-@pytest.mark.parametrize("mode", ["density", "iterative"])
 def test_an_embedder_that_answers_no_unit_vectors_is_refused_before_it_is_used_or_kept(
-    vocabulary: str, mode: str, answer: NDArray[np.float64]
+    vocabulary: str, answer: NDArray[np.float64]
 ) -> None:
     """NaN has no cosine: as an integer it would be two billion, whatever the sensitivity says."""
     store = MemoryStore()
     embedder = HashEmbedder()
     embedder.embed = lambda texts: answer.astype(np.float32)  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="unit vector"):
-        release(method(vocabulary, **MODES[mode]), embedder=embedder, store=store)
+        release(method(vocabulary, **MODES["density"]), embedder=embedder, store=store)
     assert list(store.arrays) == ["vocabulary"]
 
 
@@ -358,13 +335,6 @@ def test_sequences_are_no_longer_than_a_labels_real_terms(long_vocabulary: str) 
     assert all(max(each) <= 4 for each in lengths)
     lengths = [{len(words_of(row)) for row in rows.tolist()} for rows in sequences(chosen, made.arrays, [50] * 3)]
     assert lengths == [{3, 4, 5, 6}] * 3, "as if there were no noise"
-
-
-def test_a_label_without_any_real_term_runs_to_the_end(long_vocabulary: str) -> None:
-    chosen = method(long_vocabulary, top_terms=200, length=6)
-    made = release(chosen, [row for row in planted() if row.label != 1], noise=SystemNoise())
-    sampled = sequences(chosen, made.arrays, [50] * 3, std=1.0)
-    assert {len(words_of(row)) for row in sampled[1].tolist()} <= {1, 2}
 
 
 @modes

@@ -40,25 +40,11 @@ def test_the_features_estimate_the_kernel_of_concatenations_with_a_longer_bandwi
     assert np.max(np.abs(features @ features.T / count - exact)) < 5 / math.sqrt(count)
 
 
-def test_phases_add_over_blocks_as_those_of_the_concatenation() -> None:
-    frequencies = Frequencies(3, 3, 50, 0.5, 16)
-    joined = np.concatenate([VECTORS[0], VECTORS[4], VECTORS[2]])
-    matrix = np.concatenate([frequencies.block(position) for position in range(3)], axis=1)
-    table = frequencies.phases(VECTORS)
-    assert np.allclose(table[0, 0] + table[1, 4] + table[2, 2], matrix @ joined, atol=1e-4)
-
-
 @given(st.lists(st.floats(-1e5, 1e5, width=32), min_size=1, max_size=40))
 def test_truncated_features_are_never_longer_than_declared(phases: list[float]) -> None:
     row = integer_features(np.array([phases], dtype=np.float32))[0].astype(object)
     assert sum(int(x) ** 2 for x in row) <= GRID**2 * len(phases)
     assert sum(abs(int(x)) for x in row) <= GRID * math.sqrt(2) * len(phases)
-
-
-def test_truncation_costs_less_than_a_percent_of_the_norm() -> None:
-    phases = np.random.default_rng(0).uniform(-10, 10, (5, 2_000)).astype(np.float32)
-    norms = np.linalg.norm(integer_features(phases), axis=1)
-    assert np.all(norms > 0.99 * GRID * math.sqrt(2_000))
 
 
 def test_features_are_drawn_again_from_their_seed_and_named_by_their_digest() -> None:
@@ -73,20 +59,6 @@ def test_features_are_drawn_again_from_their_seed_and_named_by_their_digest() ->
         Frequencies(1, 2, 10, 0.5, 17),
     ]
     assert len({same.digest, *(other.digest for other in others)}) == 6
-
-
-def test_blocks_of_one_structure_are_independent() -> None:
-    frequencies = Frequencies(1, 2, 2_000, 1.0, 16)
-    first, second = frequencies.block(0), frequencies.block(1)
-    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.03
-    assert np.std(first) == pytest.approx(1.0, rel=0.02)  # sqrt(2) / (1 * sqrt(2))
-
-
-def test_frequencies_do_not_depend_on_numpys_global_seed() -> None:
-    np.random.seed(0)  # noqa: NPY002
-    first = Frequencies(1, 1, 10, 0.5, 16).digest
-    np.random.seed(1)  # noqa: NPY002
-    assert Frequencies(1, 1, 10, 0.5, 16).digest == first
 
 
 def test_the_first_frequencies_are_what_they_were_when_this_test_was_written() -> None:

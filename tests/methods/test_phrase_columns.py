@@ -62,7 +62,7 @@ def largest(asked: Any, unit: Unit, norm: str) -> float:
 
 @NOISES
 @UNITS
-@pytest.mark.parametrize("places", [(0,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("places", [(0,), (0, 1, 2)])
 def test_no_unit_moves_the_histograms_by_more_than_is_declared(noise: str, unit: Unit, places: Any) -> None:
     assert 0.97 < largest(query(noise, places=places), unit, noise) <= 1
 
@@ -174,7 +174,7 @@ def test_a_column_that_says_nothing_of_terms_lifts_none() -> None:
     assert np.abs(lifts.logarithms).max() < 0.1
 
 
-@pytest.mark.parametrize(("cells", "terms"), [(4, 200), (3, 20), (2, 1), (50, 300)])
+@pytest.mark.parametrize(("cells", "terms"), [(4, 200), (2, 1), (50, 300)])
 def test_a_column_of_noise_alone_lifts_none(cells: int, terms: int) -> None:
     generator, found = np.random.default_rng(2), []
     for _ in range(50):

@@ -170,8 +170,6 @@ def agrees(found: int, share: float) -> bool:
 CORPORA: dict[str, dict[str, Any]] = {
     "one record": {"rate": 1.0, "records": 1},
     "five records": {"rate": 1.0, "records": 5},
-    "half of five": {"rate": 0.5, "records": 5},
-    "a tenth of twenty": {"rate": 0.1, "records": 20},
     "rare": {"rate": 0.05, "records": 5},
     "half of five, three times": {"rate": 0.5, "records": 5, "releases": 3},
 }

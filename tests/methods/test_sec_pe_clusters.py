@@ -103,8 +103,8 @@ def largest_movement(query: ClusterSums) -> float:
     return max(movement(query, pair, SECRET).l2 for pair in neighbours())
 
 
-clips = pytest.mark.parametrize("clip", [0.01, 0.5, 1.0, 2.0])
-shares = pytest.mark.parametrize("share", [1e-3, 0.2, 0.8, 0.999])
+clips = pytest.mark.parametrize("clip", [0.01, 1.0, 2.0])
+shares = pytest.mark.parametrize("share", [1e-3, 0.8])
 
 
 @clips
@@ -230,22 +230,6 @@ def test_where_all_is_noise_centres_stay_near_the_public_ones() -> None:
     assert np.array_equal(there, made.centres / STEPS)
 
 
-def test_without_noise_the_centres_are_the_means_of_public_and_private_vectors() -> None:
-    made = clusters(labels=1)
-    texts = [f"private {number}" for number in range(40)]
-    query = ClusterSums(made, HashEmbedder(), 2.0, 0.5)
-    sums = exact_sum(query, bounded([Row(text) for text in texts], SECRET)) / GRID
-    sizes, centres = noisy_centres(made, sums, clip=2.0, size_share=0.5, noise=0.0)
-    vectors = private_vectors(HashEmbedder().embed(texts))
-    found = query.assign(vectors, np.zeros(40, dtype=np.int32))
-    for cluster in range(K):
-        mine = vectors[found == cluster] / STEPS
-        public = int(made.sizes[0, cluster]) * made.centres[0, cluster] / STEPS
-        assert sizes[0, cluster] == pytest.approx(len(mine), abs=1e-5)
-        expected = (public + mine.sum(axis=0)) / (made.sizes[0, cluster] + len(mine))
-        assert centres[0, cluster] == pytest.approx(expected, abs=1e-5)
-
-
 # -- public clusters --------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +258,7 @@ def test_clusters_that_lie_apart_are_found_with_their_means_and_sizes() -> None:
         assert centre / STEPS == pytest.approx(mine.mean(axis=0), abs=2 / STEPS)
 
 
-@pytest.mark.parametrize("different", [1, 2, 5])
+@pytest.mark.parametrize("different", [1, 5])
 @pytest.mark.filterwarnings("error")
 def test_public_texts_that_are_alike_leave_clusters_empty_and_nobody_warns(different: int) -> None:
     public = HashEmbedder().embed([f"public {number % different}" for number in range(20)])
@@ -361,7 +345,3 @@ BROKEN = {
 def test_a_broken_query_is_caught(name: str) -> None:
     kind, clip = BROKEN[name]
     assert largest_movement(sums_of(kind, clip=clip)) > 1
-
-
-def test_two_whole_statistics_have_a_norm_of_root_two() -> None:
-    assert largest_movement(sums_of(BothWhole, clip=0.01)) == pytest.approx(math.sqrt(2), abs=1e-4)

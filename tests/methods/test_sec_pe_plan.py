@@ -15,7 +15,7 @@ import understudy as us
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.methods.public import PublicFacts
-from understudy.methods.sec_pe.plan import SamplingRates, make_plan, private_rates, public_rates
+from understudy.methods.sec_pe.plan import SamplingRates, make_plan, public_rates
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate, posterior
@@ -143,18 +143,6 @@ def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
     assert made[GAIN] == pytest.approx(math.sqrt(10 * 0.8), rel=1e-5)
 
 
-def test_drawn_records_count_in_the_comparison() -> None:
-    made = plan(records=80, expected=10_000, inclusion=0.05).forecast
-    assert made[OURS] == pytest.approx(7.68717 / math.sqrt(0.8), abs=1e-4)
-    assert made["expected_sample"] == pytest.approx(500)
-    assert made[OUR_SIGNAL] == pytest.approx(500 / 100 / (7.68717 / math.sqrt(0.8)), rel=1e-5)
-
-
-def test_several_releases_are_averaged_in_the_comparison() -> None:
-    one, four = plan().forecast, plan(releases=4).forecast
-    assert four[OURS] == pytest.approx(one[OURS], rel=1e-5)
-
-
 def test_without_a_declared_size_there_is_noise_and_no_signal() -> None:
     assert [entry.name for entry in plan().forecast.entries] == [OURS, THEIRS]
 
@@ -189,8 +177,3 @@ def test_a_budget_beyond_the_grid_is_refused() -> None:
     near = us.SecretBudget("0.1", "0.10000001")
     with pytest.raises(ConfigError):
         method().plan(near, PublicFacts(Unit("secret", 1000)))
-
-
-def test_private_rates_have_the_declared_rate_and_cap_alone() -> None:
-    found = private_rates(method(inclusion=0.25), Unit("secret", 7))
-    assert (found.rates, found.inclusion, found.free) == (0.25, (((0.25, 7),),), None)

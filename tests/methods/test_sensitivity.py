@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from tiny_corpora import (
     random_neighbours,
 )
 
-from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.density import (
     WEIGHT_GRID,
@@ -37,9 +36,9 @@ from understudy.methods.dp_kps.density import (
 )
 from understudy.methods.dp_kps.sequences import GRID, Frequencies, integer_features
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
-from understudy.privacy.measurement import exact_sum, measure
-from understudy.privacy.mechanisms import NoisySum, Sensitivity
-from understudy.privacy.noise import InsecureNoNoise, NoiseKind
+from understudy.privacy.measurement import exact_sum
+from understudy.privacy.mechanisms import Sensitivity
+from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
 
@@ -74,7 +73,6 @@ QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "density, gaussian": (density("gaussian"), ("gaussian", "laplace")),
     "density, laplace": (density("laplace"), ("laplace", "gaussian")),
     "density, one frequency": (density("gaussian", 1), ("gaussian",)),
-    "density, many frequencies": (density("gaussian", 200), ("gaussian",)),
     "sequences of 1": (SequenceDensity(ROWS, LABELS, phases(1)), ("gaussian", "laplace")),
     "sequences of 3": (SequenceDensity(ROWS, LABELS, phases(3)), ("gaussian", "laplace")),
     "sequences of 4, one frequency": (SequenceDensity(ROWS, LABELS, phases(4, 1)), ("gaussian", "laplace")),
@@ -129,7 +127,7 @@ def test_the_l1_bound_of_sequences_is_reached_where_all_phases_are_diagonal() ->
 
 @cases
 @units
-@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+@pytest.mark.parametrize("batch_size", [1, 1000])
 def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(name: str, unit: Unit, batch_size: int) -> None:
     """Exactly: put in front, in between or behind, in batches of any size. No rounding may see the others."""
     query, _ = QUERIES[name]
@@ -138,26 +136,6 @@ def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(name: str, unit: Un
         with_it = exact_sum(query, bounded(pair.larger, unit, batch_size=batch_size))
         without = exact_sum(query, bounded(pair.smaller, unit))
         assert np.array_equal(with_it - without, exact_sum(query, bounded(alone, unit)))
-
-
-@cases_of_terms
-def test_a_record_of_no_term_in_front_does_not_change_how_others_are_treated(name: str) -> None:
-    query, _ = QUERIES[name]
-    rows = [Row(f"{word} {number}", number % LABELS, f"owner {number % 4}") for number, word in enumerate(WORDS * 2)]
-    front = Row("junk", 0, "new")
-    for unit in (RECORD, OWNER):
-        before = exact_sum(query, bounded(rows, unit))
-        assert np.array_equal(exact_sum(query, bounded([front, *rows], unit)), before)
-
-
-@cases
-def test_the_order_of_rows_does_not_matter(name: str) -> None:
-    query, _ = QUERIES[name]
-    for unit in (RECORD, OWNER):
-        for pair in random_neighbours(unit, pairs=10, seed=3):
-            assert np.array_equal(
-                exact_sum(query, bounded(pair.larger, unit)), exact_sum(query, bounded(pair.larger[::-1], unit))
-            )
 
 
 @cases_of_terms
@@ -170,14 +148,13 @@ def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
         assert not total.any()
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 64])
-@pytest.mark.parametrize("length", [1, 2, 12])
+@pytest.mark.parametrize(("count", "length"), [(1, 2), (7, 12), (64, 1)])
 def test_the_features_of_a_sequence_do_not_depend_on_the_batch(count: int, length: int) -> None:
     """Floating-point sums and cosines may take other paths in a large batch; here they must not."""
     query = SequenceDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
     generator = np.random.default_rng(0)
-    rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(1_100)]
-    together = exact_sum(query, bounded(rows, batch_size=1_100))
+    rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(600)]
+    together = exact_sum(query, bounded(rows, batch_size=600))
     assert np.array_equal(together, sum(exact_sum(query, bounded([row])) for row in rows))
 
 
@@ -274,57 +251,6 @@ BROKEN: dict[str, tuple[Any, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Other:
-    """A query that states something else than was planned, or answers with something else than it states."""
-
-    sensitivity: Sensitivity = COUNTS.sensitivity
-    shape: tuple[int, ...] = COUNTS.shape
-    answers: NDArray[Any] = field(default_factory=lambda: np.zeros(COUNTS.shape, dtype=np.int64))
-
-    @property
-    def partial_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    def of_batch(self, _batch: Any) -> NDArray[Any]:
-        return self.answers
-
-    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        return sums
-
-
-UNPLANNED = {
-    "one term more": replace(COUNTS, terms_per_record=S + 1),
-    "a larger vocabulary": replace(COUNTS, size=len(WORDS) + 1),
-    "another grid": Other(sensitivity=Sensitivity(1.0, 1.0, 1.0)),
-    "a larger L2 sensitivity": Other(sensitivity=replace(COUNTS.sensitivity, l2=2 * COUNTS.sensitivity.l2)),
-    "another number of dimensions": Other(shape=(1, len(WORDS))),
-    "floats": Other(answers=np.zeros(COUNTS.shape)),
-    "an answer of another shape": Other(answers=np.zeros(len(WORDS) + 1, dtype=np.int64)),
-}
-
-
-@pytest.mark.parametrize("what", UNPLANNED)
-def test_a_query_that_was_not_planned_or_answers_otherwise_is_refused(what: str) -> None:
-    planned = NoisySum("gaussian", 1.0, COUNTS.sensitivity, COUNTS.shape)
-    data = bounded([Row("heartpain")])
-    assert measure(planned, COUNTS, data, source=InsecureNoNoise())[0] == 1
-    assert measure(planned, Other(), data, source=InsecureNoNoise()).shape == COUNTS.shape
-    with pytest.raises(PrivacyError, match=r"not the one that was planned|wrong type or shape"):
-        measure(planned, UNPLANNED[what], data, source=InsecureNoNoise())
-
-
-def test_a_unit_of_several_vectors_needs_a_sum_that_was_planned_for_them() -> None:
-    data = bounded([Row("heartpain")])
-    for planned, moved, fits in ((1, 2, False), (2, 2, True), (3, 2, True)):
-        mechanism = NoisySum("laplace", 1.0, COUNTS.sensitivity.times(planned), COUNTS.shape)
-        if fits:
-            assert measure(mechanism, COUNTS, data, source=InsecureNoNoise(), records_per_unit=moved)[0] == 1
-        else:
-            with pytest.raises(PrivacyError, match="not the one that was planned"):
-                measure(mechanism, COUNTS, data, source=InsecureNoNoise(), records_per_unit=moved)
-
-
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_query_is_caught(name: str) -> None:
     query, norm = BROKEN[name]
@@ -373,18 +299,7 @@ def chosen_by_row_number(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
 
 
 @pytest.mark.parametrize("choose", [averaged_per_label, not_averaged, chosen_by_row_number])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "term counts",
-        "vocabulary, gaussian",
-        "vocabulary, laplace",
-        "histogram, gaussian",
-        "histogram, laplace",
-        "density, gaussian",
-        "sequences of 1",
-    ],
-)
+@pytest.mark.parametrize("name", ["term counts", "vocabulary, laplace", "density, gaussian", "sequences of 1"])
 def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -> None:
     query, (norm, *_) = QUERIES[name]
 
@@ -392,8 +307,3 @@ def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -
         return BrokenBound(TinyTable(tuple(rows)), choose)
 
     assert largest_movement(query, norm, OWNER, bound=broken) > 1.05
-
-
-def test_one_record_an_owner_chosen_by_the_records_own_hash_holds() -> None:
-    """The same neighbours, the real bound of one record an owner."""
-    assert largest_movement(COUNTS, "gaussian", Unit("owner", 1)) <= 1

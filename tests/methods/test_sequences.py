@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -36,11 +35,8 @@ def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize(
-    ("length", "sizes"), [(10, [1, 2, 4, 8, 10]), (1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8])]
-)
-def test_structures_double_up_to_the_length(length: int, sizes: list[int]) -> None:
-    assert list(structures(length)) == sizes
+def test_structures_double_up_to_the_length() -> None:
+    assert [list(structures(length)) for length in (1, 3, 8)] == [[1], [1, 2, 3], [1, 2, 4, 8]]
 
 
 def test_term_scores_are_the_kernel_density_without_noise() -> None:
@@ -110,10 +106,6 @@ def test_all_terms_of_a_tiny_vocabulary_can_be_sampled() -> None:
     assert np.all(sampled[:, 0] == 0)
 
 
-def test_no_sequences_are_an_empty_draw() -> None:
-    assert sample_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
-
-
 def test_lengths_are_uniform_and_what_is_left_is_the_beginning() -> None:
     whole = sample_independent(WEIGHTS, length=5, count=8_000, generator=generator())
     cut = cut_to_lengths(whole, shortest=2, generator=generator())
@@ -123,12 +115,6 @@ def test_lengths_are_uniform_and_what_is_left_is_the_beginning() -> None:
     for row, full, length in zip(cut.tolist(), whole.tolist(), lengths.tolist(), strict=True):
         assert row == full[:length] + [-1] * (5 - length)
     assert np.array_equal(cut_to_lengths(whole, shortest=9, generator=generator()), whole)
-
-
-def test_sequences_that_are_cut_are_distributed_as_shorter_ones() -> None:
-    whole = sample_independent(WEIGHTS, length=4, count=40_000, generator=generator())
-    cut = cut_to_lengths(whole, shortest=1, generator=generator())
-    assert sample_p_value(cut[(cut >= 0).sum(axis=1) == 2][:, :2], WEIGHTS) > ALPHA
 
 
 # -- iterative --------------------------------------------------------------------------------------------------------
@@ -172,28 +158,6 @@ def test_scores_are_those_of_explicitly_embedded_concatenations(size: int, prefi
     assert np.allclose(found, slow_scores(sketch, size, prefix), atol=1e-3)
 
 
-def test_zero_padding_multiplies_all_candidates_by_one_factor() -> None:
-    """The kernel of a padded sequence is that of its terms alone times exp(-(m - l) / (h^2 m)): it cancels."""
-    size, prefix, many = 4, [3], 40_000
-    phases = frequencies(size, many).phases(EMBEDDINGS)
-    sketch = sketches([size], many)[size][0]
-    found = np.array(
-        [
-            np.concatenate([np.cos(phase), np.sin(phase)]) @ sketch / many
-            for phase in (phases[0, prefix[0]] + phases[1, candidate] for candidate in range(len(WORDS)))
-        ]
-    )
-    matcher = TermMatcher(WORDS)
-    heads = [matcher.first_distinct(row.text, size) for row in ROWS if row.label == 0]
-    data = EMBEDDINGS[[head[:2] for head in heads if len(head) == size]].reshape(-1, 2 * DIMENSION)
-    asked = np.array([np.concatenate([EMBEDDINGS[3], EMBEDDINGS[candidate]]) for candidate in range(len(WORDS))])
-    squares = np.sum((asked[:, None] - data[None]) ** 2, axis=2)
-    exact = np.exp(-squares / (BANDWIDTH**2 * size)).sum(axis=1)
-    factor = math.exp(-(size - 2) / (BANDWIDTH**2 * size))
-    assert np.max(np.abs(found - factor * exact)) < 0.2
-    assert factor * exact.max() > 1
-
-
 def slow_greedy(
     kept: dict[int, NDArray[np.float64]], label: int, length: int, log_contrast: NDArray[np.float64]
 ) -> list[int]:
@@ -226,20 +190,6 @@ def test_the_best_candidate_at_every_step_is_the_slow_references(
     for label in range(LABELS):
         expected = slow_greedy(kept, label, 4, log_contrast)
         assert sampled[label].tolist() == [expected] * 3
-
-
-def test_grown_sequences_have_distinct_terms() -> None:
-    sampled = sample_iterative(
-        sketches([1, 2, 4]),
-        {m: frequencies(m).phases(EMBEDDINGS) for m in (1, 2, 4)},
-        np.zeros((LABELS, len(WORDS))),
-        length=4,
-        count=50,
-        generator=generator(),
-    )
-    for rows in sampled:
-        assert rows.shape == (50, 4)
-        assert all(len(set(row)) == 4 for row in rows.tolist())
 
 
 def test_the_first_grown_term_is_sampled_in_proportion_to_its_score() -> None:

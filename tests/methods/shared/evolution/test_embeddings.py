@@ -125,7 +125,7 @@ def test_whatever_an_embedder_answers_no_rounded_vector_passes_the_bound(vectors
     assert (np.square(rounded).sum(axis=1) <= LARGEST_NORM**2).all()
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 384, 4096, 20_000])
+@pytest.mark.parametrize("dimension", [1, 384, 20_000])
 def test_unit_vectors_keep_their_direction(dimension: int) -> None:
     exact = np.random.default_rng(dimension).standard_normal((20, dimension))
     exact /= np.linalg.norm(exact, axis=1, keepdims=True)
@@ -165,8 +165,8 @@ def test_no_candidates_are_no_error() -> None:
 # -- on disk ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 4, 10, 8192])
-@pytest.mark.parametrize("size", [1, 4, 100])
+@pytest.mark.parametrize("rows", [1, 10, 8192])
+@pytest.mark.parametrize("size", [1, 100])
 def test_the_records_come_back_in_order_in_blocks_of_any_size(tmp_path: Path, rows: int, size: int) -> None:
     found = whole(built(tmp_path, Records(size=size), rows=rows))
     assert np.array_equal(found.vectors, private_vectors(FakeEmbedder().embed(TEXTS)))
@@ -188,7 +188,7 @@ def test_blocks_are_no_larger_than_asked_for_and_nothing_that_is_done_to_one_cha
     assert same(embeddings, built(tmp_path, Untouchable()))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 22, 23, 8192])
+@pytest.mark.parametrize("rows", [1, 5, 8192])
 def test_all_records_of_a_unit_are_in_one_block(tmp_path: Path, rows: int) -> None:
     units = [number * 5 % 7 for number in range(23)]
     blocks = list(built(tmp_path, Records(units=units), rows=rows).batches())
@@ -229,12 +229,6 @@ def test_only_the_owner_may_read_the_file(tmp_path: Path) -> None:
     whole(embeddings)
     assert stat.S_IMODE(file_of(embeddings).stat().st_mode) == 0o600
     assert stat.S_IMODE(embeddings.folder.stat().st_mode) == 0o700
-
-
-def test_a_whole_file_is_used_again_and_no_private_text_is_read(tmp_path: Path) -> None:
-    first = built(tmp_path)
-    whole(first)
-    assert same(built(tmp_path, Untouchable()), first)
 
 
 @pytest.mark.parametrize("change", [{"key": "other"}, {"fingerprint": "other"}])

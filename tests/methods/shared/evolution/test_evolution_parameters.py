@@ -22,23 +22,6 @@ def test_a_schedule_has_a_size_a_round_and_the_last_repeats(given: Any) -> None:
     assert EvolutionParameters(**parameters.model_dump(mode="json")) == parameters
 
 
-@pytest.mark.parametrize("given", [30, "30"])
-def test_one_size_is_for_all_rounds(given: Any) -> None:
-    assert EvolutionParameters(population=given).population_at(7) == 30
-
-
-def test_probabilities_have_schedules_too() -> None:
-    parameters = EvolutionParameters(blank_probability="0.6,0.3")
-    assert [parameters.blank_probability_at(number) for number in range(3)] == [0.6, 0.3, 0.3]
-
-
-def test_the_defaults_are_the_papers() -> None:
-    parameters = EvolutionParameters()
-    assert (parameters.rounds, parameters.variations, parameters.new_variations) == (10, 7, 6)
-    assert parameters.blank_probability_at(0) == 0.5
-    assert parameters.selection == "rank"
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

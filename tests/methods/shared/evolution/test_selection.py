@@ -51,12 +51,6 @@ def test_proportional_without_any_vote_is_uniform_and_repeats_where_there_are_to
     assert len(found) == 30_004
 
 
-def test_proportional_is_steered_by_its_generator_alone() -> None:
-    one, same, other = (choose([1, 2, 3, 4, 5], [50, 50], selection="proportional", seed=seed) for seed in (1, 1, 2))
-    assert one == same
-    assert one != other
-
-
 @pytest.mark.parametrize(
     ("total", "weights", "shares"),
     [

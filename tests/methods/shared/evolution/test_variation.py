@@ -187,15 +187,6 @@ def test_equal_prompts_of_other_stages_and_seeds_are_other_samples() -> None:
     assert chat.asked[-2:] == chat.asked[:2]  # the same call again asks for the same
 
 
-def test_nothing_is_asked_where_nothing_is_wanted() -> None:
-    chat = ScriptedChat()
-    found = make_api(chat).random([0, 0], stage=0)
-    varied = make_api(chat).variations((), np.empty(0, dtype=np.int32), round_number=0, stage=0)
-    assert chat.asked == []
-    assert found.texts == varied.texts == ()
-    assert found.failed.tolist() == varied.failed.tolist() == [0, 0]
-
-
 def test_progress_counts_the_answers_of_each_call() -> None:
     told: list[tuple[int, int]] = []
     make_api(ScriptedChat(), writer={"progress": lambda done, asked: told.append((done, asked))}).random(

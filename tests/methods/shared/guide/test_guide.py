@@ -106,10 +106,6 @@ def test_of_one_label_every_margin_is_infinite() -> None:
     assert facts.warnings == ()
 
 
-def test_no_text_has_no_margins() -> None:
-    assert summed(LABELS).margins(unit(0, 0), np.empty(0, dtype=np.int64)).shape == (0,)
-
-
 def test_the_check_says_how_much_is_signal_and_warns_where_little_is() -> None:
     facts = noise_check(summed(LABELS))
     assert [entry.value for entry in facts.entries] == [(40, 300, 7), (1.0, 1.0, 1.0)]

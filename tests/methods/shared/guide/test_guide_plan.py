@@ -93,8 +93,8 @@ def test_method_and_guide_together_are_within_the_budget(name: str, budget: Budg
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+@pytest.mark.parametrize("budget", BUDGETS[1:], ids=str)
+@pytest.mark.parametrize("share", [0.01, 0.9])
 def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(
     monkeypatch: pytest.MonkeyPatch, name: str, budget: Budget, share: float
 ) -> None:
@@ -141,7 +141,7 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
         )
 
 
-@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.999, 1 - 1e-6, 1 - 1e-12, math.nextafter(1, 0)])
+@pytest.mark.parametrize("share", [1e-6, 0.999, 1 - 1e-12, math.nextafter(1, 0)])
 @pytest.mark.parametrize("name", ["dp-kps gaussian", "dp-kps laplace", "private-prediction"])
 def test_shares_at_the_edges_are_planned_or_refused_clearly(
     monkeypatch: pytest.MonkeyPatch, share: float, name: str
@@ -228,8 +228,7 @@ def test_plans_without_a_guide_recommend_a_share_and_others_do_not() -> None:
     assert said(guide=False, expected_records=100_000, delta="0") is None
 
 
-@pytest.mark.parametrize("epsilon", ["1e-9", "1e-3", "100", "100000"])
-@pytest.mark.parametrize("delta", ["1e-14", "1e-6", "0.5"])
+@pytest.mark.parametrize(("epsilon", "delta"), [("1e-3", "1e-14"), ("100", "1e-6"), ("100000", "0.5")])
 def test_no_budget_that_a_method_can_plan_with_is_refused_by_the_recommendation(epsilon: str, delta: str) -> None:
     values: Mapping[str, Any] = configured(
         "dp-kps gaussian", Budget(epsilon, delta), guide=False, expected_records=1000, top_terms=6

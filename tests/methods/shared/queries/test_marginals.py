@@ -68,7 +68,7 @@ def test_no_unit_moves_the_histograms_by_more_than_is_declared(sets: Any, unit: 
 
 
 @UNITS
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("count", [1, 3, 6])
 def test_any_number_of_histograms_share_a_sensitivity_of_one(count: int, unit: Unit) -> None:
     query = shared(ALL_PAIRS[:count])
     assert query.sensitivity.within(Sensitivity.of_shared_weight("gaussian", len(ALL_PAIRS)), "gaussian")
