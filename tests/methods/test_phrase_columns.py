@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tiny_corpora import OWNER, RECORD, WORDS, Neighbours, Row, bounded, movement, random_neighbours
+from tiny_corpora import OWNER, RECORD, WORDS, Row, bounded, movement, random_neighbours, with_cells
 
 from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
@@ -43,18 +42,9 @@ def query(noise: Any, kind: type[ColumnTermHistogram] = ColumnTermHistogram, pla
     return kind(ROWS, places, tuple(SIZES[place] for place in places), len(WORDS), noise)
 
 
-def with_cells(row: Row, kind: int) -> Row:
-    """Cells that follow from the row; with ``kind`` 0 all alike, so that an owner's records add up."""
-    number = zlib.crc32(f"{row.text}{row.label}{kind}".encode()) if kind else 5
-    return row._replace(cells=tuple(number // 7**place % size for place, size in enumerate(SIZES)))
-
-
 def largest(asked: Any, unit: Unit, norm: str) -> float:
     pairs = random_neighbours(unit, pairs=150, seed=3)
-    own = [
-        Neighbours(*([with_cells(row, place % 3) for row in rows] for rows in pair)) for place, pair in enumerate(pairs)
-    ]
-    return max(movement(asked, pair, unit).of(norm) for pair in own)
+    return max(movement(asked, pair, unit).of(norm) for pair in with_cells(pairs, SIZES))
 
 
 # -- sensitivity ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -104,6 +105,17 @@ def random_neighbours(unit: Unit, *, pairs: int, seed: int) -> Iterator[Neighbou
         for row in added:
             larger.insert(int(generator.choice([0, len(larger), generator.integers(len(larger) + 1)])), row)
         yield Neighbours(rows, larger)
+
+
+def celled(row: Row, kind: int, sizes: Sequence[int]) -> Row:
+    """With cells that follow from the row; with ``kind`` 0 all alike, so that an owner's records add up."""
+    number = zlib.crc32(f"{row.text}{row.label}{kind}".encode()) if kind else 5
+    return row._replace(cells=tuple(number // 7**place % size for place, size in enumerate(sizes)))
+
+
+def with_cells(pairs: Iterator[Neighbours], sizes: Sequence[int]) -> Iterator[Neighbours]:
+    for place, pair in enumerate(pairs):
+        yield Neighbours(*([celled(row, place % 3, sizes) for row in rows] for rows in pair))
 
 
 class Movement(NamedTuple):

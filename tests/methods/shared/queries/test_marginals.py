@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded, movement, random_neighbours
+from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded, celled, movement, random_neighbours, with_cells
 
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
@@ -27,21 +26,9 @@ PAIRS = 200
 UNITS = pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
 
 
-def with_cells(row: Row, kind: int) -> Row:
-    """Cells that follow from the row; with ``kind`` 0 all alike, so that an owner's records add up."""
-    number = zlib.crc32(f"{row.text}{row.label}{kind}".encode()) if kind else 5
-    return row._replace(cells=tuple(number // 7**place % size for place, size in enumerate(SIZES[1:])))
-
-
-def neighbours(unit: Unit) -> Sequence[Neighbours]:
-    pairs = random_neighbours(unit, pairs=PAIRS, seed=2)
-    return [
-        Neighbours(*([with_cells(row, place % 3) for row in rows] for rows in pair)) for place, pair in enumerate(pairs)
-    ]
-
-
 def largest(query: Any, unit: Unit) -> float:
-    return max(movement(query, pair, unit).l2 for pair in neighbours(unit))
+    pairs = with_cells(random_neighbours(unit, pairs=PAIRS, seed=2), SIZES[1:])
+    return max(movement(query, pair, unit).l2 for pair in pairs)
 
 
 def singles(kind: type[Marginals] = Marginals) -> Marginals:
@@ -170,7 +157,7 @@ def test_independence_of_exact_counts_is_caught() -> None:
 
 
 def rows(count: int = 60) -> list[Row]:
-    return [with_cells(Row(f"text {number}", number % LABELS), 1) for number in range(count)]
+    return [celled(Row(f"text {number}", number % LABELS), 1, SIZES[1:]) for number in range(count)]
 
 
 def test_histograms_are_those_of_numpy() -> None:
