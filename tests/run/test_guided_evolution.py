@@ -151,7 +151,7 @@ def test_there_must_be_a_language_model(tmp_path: Path, made: us.Release) -> Non
         run(configured(tmp_path / "other", llm="none"))
     assert runs_charged(tmp_path / "other" / "ledger.sqlite") == 0
     tools = GenerationTools(Writer(None, load_template("note"), WritingParameters(), labels=LABELS), WordEmbedder())
-    with pytest.raises(ModelError, match="there is none"):
+    with pytest.raises(ModelError, match="needs a language model"):
         us.GuidedEvolution().generate(made, [1, 1], tools=tools)
 
 
