@@ -104,10 +104,6 @@ def test_seeds_evolve_towards_what_is_chosen() -> None:
     assert held(0) < held(1) <= held(5)
 
 
-def test_the_same_generator_gives_the_same_seeds() -> None:
-    assert evolved(pool((20, 20)), [9, 9], First()) == evolved(pool((20, 20)), [9, 9], First())
-
-
 @pytest.mark.parametrize(("agreement", "rounds"), [(0.0, 3), (0.79, 3), (0.8, 0), (1.0, 0)])
 def test_no_term_is_swapped_where_sequences_speak_for_their_label(agreement: float, rounds: int) -> None:
     chooser = First(agreement=agreement)

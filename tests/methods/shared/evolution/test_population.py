@@ -39,10 +39,6 @@ def test_a_population_comes_back_from_the_run_store_exactly(tmp_path: Path, text
         assert getattr(found, name).tolist() == expected.tolist()
 
 
-def test_only_numbers_are_kept() -> None:
-    assert all(array.dtype.kind in "iu" for array in make(TEXTS, [NO_PARENT] * len(TEXTS)).to_arrays().values())
-
-
 def test_a_rounds_chosen_texts_have_their_labels_and_numbers() -> None:
     each = Round(make(("a", "b", "c"), [-1, -1, -1], first=10), np.zeros(3), np.array([2, 0, 2]))
     assert each.chosen_texts == ("c", "a", "c")

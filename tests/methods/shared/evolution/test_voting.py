@@ -102,21 +102,6 @@ def test_blocks_and_products_of_any_size_say_the_same(
     assert np.array_equal(found(RECORDS, CANDIDATES, rows=rows, distance=distance, k=k), whole)
 
 
-@distances
-def test_the_order_of_records_does_not_matter_nor_does_one_put_in_front(distance: str) -> None:
-    whole = found(RECORDS, CANDIDATES, distance=distance, k=2)
-    order = np.random.default_rng(5).permutation(len(RECORDS.labels))
-    shuffled = Records(RECORDS.vectors[order], RECORDS.labels[order])
-    assert np.array_equal(found(shuffled, CANDIDATES, distance=distance, k=2), whole[order])
-    for label in range(3):
-        front = Records(
-            np.vstack([CANDIDATES.vectors[:1], RECORDS.vectors]),
-            np.concatenate([np.array([label], dtype=np.int32), RECORDS.labels]),
-        )
-        for rows in (1, 8, 1000):
-            assert np.array_equal(found(front, CANDIDATES, rows=rows, distance=distance, k=2)[1:], whole)
-
-
 def close_calls(dimension: int) -> tuple[Records, Records]:
     """Long vectors of almost one direction: scores near 2^24 that differ by single units."""
     generator = np.random.default_rng(dimension)
