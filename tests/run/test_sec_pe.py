@@ -55,7 +55,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert "Protecting one secret" in said.err
     assert "all records that hold it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
     assert "3 public clusters for each of 2 label(s)." in said.err
-    assert "Round 2 of 2: 24 candidates." in said.err
+    assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
