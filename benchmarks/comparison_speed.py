@@ -19,8 +19,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.sets import DATA, embed
-from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.evaluate.metrics.fidelity.mauve import mauve_values
+from understudy.evaluate.metrics.fidelity.embeddings import (
+    frechet_values,
+    kernel_values,
+    mauve_values,
+    neighbour_values,
+)
 from understudy.evaluate.metrics.fidelity.texts import (
     distinct_values,
     label_distance_values,
@@ -29,10 +33,9 @@ from understudy.evaluate.metrics.fidelity.texts import (
     self_bleu_values,
     vocabulary_values,
 )
-from understudy.evaluate.metrics.leakage import measure_copying
+from understudy.evaluate.metrics.leakage import measure_copying, measure_replay
 from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.evaluate.metrics.leakage.phrases import normal_words
-from understudy.evaluate.metrics.leakage.replay import measure_replay
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers

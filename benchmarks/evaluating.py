@@ -24,18 +24,21 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from understudy.evaluate.metrics.fidelity import measure_fidelity
-from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.evaluate.metrics.fidelity.mauve import mauve_values
+from understudy.evaluate.metrics.fidelity.embeddings import (
+    frechet_values,
+    kernel_values,
+    mauve_values,
+    neighbour_values,
+)
 from understudy.evaluate.metrics.fidelity.texts import (
     distinct_values,
     length_values,
     self_bleu_values,
     vocabulary_values,
 )
-from understudy.evaluate.metrics.leakage import measure_copying, measure_leakage
+from understudy.evaluate.metrics.leakage import measure_copying, measure_leakage, measure_replay
 from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.evaluate.metrics.leakage.phrases import normal_words
-from understudy.evaluate.metrics.leakage.replay import measure_replay
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 import understudy as us
 from benchmarks.sets import DATA
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.language import UNTUNED
-from understudy.evaluate.metrics.utility.released import measure_released_model
+from understudy.evaluate.metrics.utility.language import UNTUNED, measure_released_model
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.methods.dp_finetune.method import DPFinetune, NonPrivateFinetune

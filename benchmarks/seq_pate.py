@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from benchmarks.sets import DATA
 from benchmarks.teachers import TOKENS, faculty_of, student
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.language import UNTUNED
-from understudy.evaluate.metrics.utility.released import measure_released_model
+from understudy.evaluate.metrics.utility.language import UNTUNED, measure_released_model
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import PSEUDO_TEXTS, SeqPATEParameters, noise_of, query_count, round_sizes

@@ -45,7 +45,7 @@ from understudy.audit.mechanisms.training import (
 )
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.evaluate.counting import MetricCounts
+from understudy.evaluate.charged import MetricCounts
 from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.sec_pe.clusters import ClusterSums

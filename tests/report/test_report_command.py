@@ -78,4 +78,4 @@ def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None
     for path in (tmp_path, tmp_path / "nothing", Path(__file__)):
         error = call(path, "--embedder", "not looked for").exception
         assert isinstance(error, ConfigError)
-        assert "no folder of a run" in error.problem
+        assert "not the folder of a run" in error.problem

@@ -194,10 +194,6 @@ def test_a_run_without_noise_is_in_the_table_and_not_in_the_chart(runs: list[Pat
     assert len(re.findall(r'class="line c\d"', text)) == 2
 
 
-def test_one_run_is_a_comparison_too(runs: list[Path], tmp_path: Path) -> None:
-    assert write_comparison(runs[:1], tmp_path / "c.html").read_text("utf-8").count('class="chart"') == 2
-
-
 def test_a_run_that_was_not_measured_is_named(runs: list[Path], tmp_path: Path) -> None:
     folder = make_run(tmp_path / "new")
     for shareable, cure in ((False, "understudy evaluate`"), (True, "--charge-metrics")):

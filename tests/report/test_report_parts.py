@@ -20,12 +20,11 @@ from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.release.statement import FALSE_ALARMS, Statement
-from understudy.report.budget import spending, tradeoff
 from understudy.report.grids import by_table, by_training
 from understudy.report.numbers import paragraphs, short
 from understudy.report.recipe import recipe
 from understudy.report.svg import Scale, tag, ticks
-from understudy.report.views import samples_of
+from understudy.report.views import samples_of, spending, tradeoff
 from understudy.run.job import Job
 from understudy.run.settings import run_config
 
@@ -104,14 +103,14 @@ def test_a_missing_figure_is_an_empty_cell() -> None:
 def test_samples_are_of_every_label_and_the_same_for_the_same_seed() -> None:
     texts = [SyntheticText(str(place), LABELS[place % 3]) for place in range(90)]
     first = samples_of(texts, seed=1)
-    assert [(group.label, len(group.texts), group.count) for group in first] == [(label, 3, 30) for label in LABELS]
+    assert [(group.label, len(group.texts), group.size) for group in first] == [(label, 3, 30) for label in LABELS]
     assert first == samples_of(texts, seed=1)
     assert first != samples_of(texts, seed=2)
 
 
 def test_texts_without_labels_are_one_group() -> None:
     (group,) = samples_of([SyntheticText("only")], seed=0)
-    assert (group.label, group.count) == (None, 1)
+    assert (group.label, group.size) == (None, 1)
 
 
 def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from understudy.evaluate.synthetic import MOST_CHARACTERS, read_rows, read_synth
 from understudy.evaluate.tables import EvaluationConfig, open_synthetic
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.report import write_comparison
-from understudy.report.budget import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
+from understudy.report.views import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
 from understudy.run.outputs import OutputFolder
 
 HUGE = 10**400
@@ -46,21 +46,14 @@ BUDGETS: dict[str, Edit] = {
     "an exponent of nine digits": epsilon("1e999999999"),
     "a ratio to nothing": epsilon("1/0"),
     "thousands of digits": epsilon("9" * 4000),
-    "a number of hundreds of digits": epsilon(HUGE),
-    "infinity": epsilon("inf"),
     "no number": epsilon("nan"),
-    "below zero": epsilon("-5"),
     "a list": epsilon([1]),
-    "nothing": lambda fields: fields["budget"].clear(),
     "an event of hundreds of digits": charge(noise_multiplier=HUGE, epsilon=HUGE),
-    "an event of zero": charge(noise_multiplier=0, epsilon=0),
     "an event beyond squares": charge(noise_multiplier=1e-200, epsilon=1e200),
-    "an event of no kind": charge(kind="galaxy"),
     "an event without end": lambda fields: fields["charges"][0].update(
         event={"kind": "subsampled gaussian", "noise_multiplier": 1.0, "rate": 0.1, "count": 10**18}
     ),
     "a mixture of very many records": charge(kind="mixture", inclusion=[[[0.5, 10**9]]]),
-    "no charges": told(charges=None),
     "a word for yes": told(sealed="no"),
 }
 STATEMENTS: dict[str, Edit] = {
@@ -68,14 +61,9 @@ STATEMENTS: dict[str, Edit] = {
     "a power of hundreds of digits": told(power_at_1_percent_false_alarms=HUGE),
     "half a character": told(dataset="\ud800"),
     "an input of nothing": told(public_inputs={"a": None}),
-    "inputs in a word": told(public_inputs="abc"),
-    "a long method": told(method="a" * 5000),
     "a method elsewhere": told(method="../../private/run"),
     "a method with a null": told(method="a\0b"),
-    "a method in a list": told(method=["x"]),
-    "a unit of nobody": lambda fields: fields["unit"].update(kind="galaxy"),
     "records beyond count": lambda fields: fields["unit"].update(max_records=HUGE),
-    "notes of a number": told(notes=5),
     "notes of nothing": told(notes=[None, {"a": 1}]),
     "deltas in words": told(epsilon_at_delta=[{"delta": "x", "epsilon": "y"}]),
 }
@@ -91,13 +79,10 @@ def lengths(edges: list[float], counts: list[int]) -> Edit:
 
 METRICS: dict[str, Edit] = {
     **BUDGETS,
-    "a value of hundreds of digits": lambda fields: fields["values"][0].update(value=HUGE),
-    "a value in words": lambda fields: fields["values"][0].update(value="x"),
-    "a number of texts in words": measured(sample_size="abc"),
+    "a value of hundreds of digits": measured(value=HUGE),
     "texts below none": measured(sample_size=-1),
-    "a metric by its name": measured(metric="accuracy"),
     "another version": told(version=1),
-    "settings of lists": lambda fields: fields["values"][0].update(settings={"a": [1]}),
+    "settings of lists": measured(settings={"a": [1]}),
     "half a run": told(run="\udfff"),
 }
 SHOWN: dict[str, Edit] = {
@@ -109,7 +94,6 @@ SHOWN: dict[str, Edit] = {
 OVERVIEWS: dict[str, Edit] = {
     "edges without counts": lengths([1], []),
     "more counts than edges": lengths([0, 1], [1, 2, 3]),
-    "no edges": lengths([], []),
     "equal edges": lengths([1, 1, 1], [0, 0]),
     "very many edges": lengths(list(range(2001)), [1] * 2000),
     "very many points": lambda fields: fields["overview"].update(points=fields["overview"]["points"] * 1000),
@@ -234,19 +218,12 @@ def test_of_very_many_labels_some_are_shown(run: OutputFolder) -> None:
     assert "19,600 more labels, topics or lengths are not shown" in text
 
 
-@pytest.mark.parametrize("name", ["release/statement.json", "release/metrics.json"])
 @pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
-def test_a_file_that_is_no_object_is_one_error(run: OutputFolder, name: str, text: str) -> None:
-    (run.root / name).write_text(text, "utf-8")
-    refused(run, Path(name).name)
-
-
-@pytest.mark.parametrize("name", ["evaluation.json", "audit.json"])
-@pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
-def test_so_it_is_in_the_private_half(run: OutputFolder, name: str, text: str) -> None:
+def test_a_file_that_is_no_object_is_one_error(run: OutputFolder, text: str) -> None:
     measure(run)
-    (run.private / name).write_text(text, "utf-8")
-    refused(run, name)
+    for path in (run.evaluation_file, run.audit_file, run.metrics_file, run.shareable / "statement.json"):
+        path.write_text(text, "utf-8")
+        refused(run, path.name)
 
 
 def test_an_audit_beyond_numbers_is_one_error(run: OutputFolder) -> None:

@@ -19,8 +19,7 @@ from secret_fixtures import protecting
 import understudy as us
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
 from understudy.corpus.write import write_table
-from understudy.evaluate.charged import ChargedMetrics
-from understudy.evaluate.counting import MetricCounts
+from understudy.evaluate.charged import ChargedMetrics, MetricCounts
 from understudy.evaluate.synthetic import read_evaluation, read_released, table_sha256
 from understudy.evaluate.tables import read_sample
 from understudy.ledger import Ledger
@@ -301,7 +300,7 @@ def test_a_table_that_is_not_the_run_s_is_trained_on_for_nobody(
     own["text"][rows_kept:] = [row["note"] for row in rows(len(own["text"]) - rows_kept)]
     own["provenance"][rows_kept:] = ["{}"] * (len(own["text"]) - rows_kept)
     write_table(path, own)
-    with pytest.raises(ConfigError, match="Not every text"):
+    with pytest.raises(ConfigError, match="Some texts in"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
@@ -311,7 +310,7 @@ def test_texts_of_another_release_are_trained_on_for_nobody(tmp_path: Path, made
     other = running.run(run_config(settings(tmp_path, **apart)))
     assert other.folder is not None
     shutil.copy(other.folder.synthetic_file("parquet"), made.synthetic_file("parquet"))
-    with pytest.raises(ConfigError, match="Not every text"):
+    with pytest.raises(ConfigError, match="Some texts in"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
 
 
@@ -347,7 +346,7 @@ def test_what_is_said_of_metrics_of_another_table_is_true(tmp_path: Path, made: 
     with pytest.raises(ConfigError, match="another synthetic table") as caught:
         read_released(made.shareable)
     assert "Put that table back" in caught.value.cure
-    assert "--fresh` makes it anew, and charges again" in caught.value.cure
+    assert "--fresh` makes it again, and charges again" in caught.value.cure
     with pytest.raises(ConfigError, match="free of charge"):
         read_evaluation(made.shareable, made.evaluation_file)
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, fresh=True))

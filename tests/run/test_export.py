@@ -309,8 +309,8 @@ def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, u
         (["out", "--to", "huggingface", "--output", "out"], "Name a new folder"),
         (["out", "--to", "huggingface", "--output", "terms.txt"], "Name a new folder"),
         (["out", "--to", "csv", "--output", "t.csv", "--document-type", "note"], "belong to chats"),
-        (["nothing", "--to", "csv", "--output", "t.csv"], "is no folder of a run"),
-        (["terms.txt", "--to", "csv", "--output", "t.csv"], "is no folder of a run"),
+        (["nothing", "--to", "csv", "--output", "t.csv"], "is not the folder of a run"),
+        (["terms.txt", "--to", "csv", "--output", "t.csv"], "is not the folder of a run"),
         (["out", "--to", "excel", "--output", "t.csv"], "excel"),
     ],
 )

@@ -22,7 +22,7 @@ from secret_fixtures import protecting
 
 import understudy as us
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError
-from understudy.evaluate.counting import NAME
+from understudy.evaluate.charged import NAME
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release

@@ -101,19 +101,18 @@ def test_its_own_pages_may_ask(studio: Studio) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
-@pytest.mark.parametrize("page", ["/plan", "/runs", "/nowhere"])
-def test_it_only_shows(studio: Studio, method: str, page: str) -> None:
-    answer = studio.client.request(method, page)
+def test_it_only_shows(studio: Studio, method: str) -> None:
+    answer = studio.client.request(method, "/plan")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET"
 
 
-@pytest.mark.parametrize("page", ["/", *PAGES, "/nowhere"])
 @pytest.mark.parametrize("known", [True, False])
-def test_every_answer_has_the_headers(root: Path, page: str, known: bool) -> None:
-    answer = Studio.over(root, let_in=known).client.get(page)
-    for name, value in HEADERS.items():
-        assert answer.headers[name] == value
+def test_every_answer_has_the_headers(root: Path, known: bool) -> None:
+    client = Studio.over(root, let_in=known).client
+    for page in ("/", *PAGES, "/nowhere"):
+        answer = client.get(page)
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
 
 
 def test_the_policy_lets_nothing_in_but_its_own_files() -> None:

@@ -70,7 +70,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
 
 def test_a_file_is_no_folder_of_runs(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         server.serve(runs=tmp_path / "out", ledger=None, port=0, browser=False, show=str)
 
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 def _evaluate_groups(_args: Sequence[str]) -> Groups:
-    from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters
-    from understudy.evaluate.tables import ResultParameters
+    from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters, ResultParameters
     from understudy.run.settings import EngineParameters, LedgerParameters, TableParameters
 
     return (

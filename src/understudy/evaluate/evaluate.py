@@ -27,9 +27,8 @@ from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, MetricValue
-from understudy.evaluate.parameters import EvaluationParameters
+from understudy.evaluate.parameters import FAMILIES, EvaluationConfig, EvaluationParameters
 from understudy.evaluate.tables import (
-    EvaluationConfig,
     Made,
     Table,
     completed,
@@ -64,7 +63,6 @@ class Tables:
     """The texts of an evaluation, and the language model that was released with them.
 
     Args:
-        synthetic: what is judged.
         beside: other tables to train on, by name.
         holdout: real texts that the synthetic ones were not made from.
         recipient: unlabelled texts of whoever will use a classifier.
@@ -103,21 +101,16 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
-    """Measure the synthetic texts against the real ones.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong.
-    """
+    """Measure the synthetic texts against the real ones."""
     from understudy.evaluate.metrics.overview import make_overview
 
-    families = {"fidelity": _fidelity, "utility": _utility, "leakage": _leakage}
-    measures = [families[name] for name in families if name in config.metrics]
+    chosen = [name for name in FAMILIES if name in config.metrics]
     values: list[MetricValue] = []
-    stages = len(measures) + 1
-    for done, each in enumerate(measures):
+    stages = len(chosen) + 1
+    for done, family in enumerate(chosen):
         listener.progress("evaluation", done, stages)
-        values += each(config, real, tables, listener)
-    listener.progress("evaluation", len(measures), stages)
+        values += _of_family(family, config, real, tables, listener)
+    listener.progress("evaluation", len(chosen), stages)
     listener.say("Making a map of the texts.")
     overview = make_overview({REAL: real, SYNTHETIC: tables.synthetic}, seed=config.seed)
     listener.progress("evaluation", stages, stages)
@@ -126,29 +119,24 @@ def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener
     return Evaluation(tuple(values), overview, settings)
 
 
-def _fidelity(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
-    from understudy.evaluate.metrics.fidelity import measure_fidelity
+def _of_family(
+    family: str, config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener
+) -> Iterable[MetricValue]:
+    if family == "utility":
+        return _utility(config, real, tables, listener)
+    both: dict[str, Any] = {"holdout": tables.holdout, "seed": config.seed}
+    if family == "fidelity":
+        from understudy.evaluate.metrics.fidelity import measure_fidelity
 
-    listener.say("Measuring fidelity.")
-    return measure_fidelity(real, tables.synthetic, holdout=tables.holdout, schema=tables.schema, seed=config.seed)
-
-
-def _leakage(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+        listener.say("Measuring fidelity.")
+        return measure_fidelity(real, tables.synthetic, schema=tables.schema, **both)
     from understudy.evaluate.metrics.leakage import measure_leakage
 
     listener.say("Looking for leaks.")
-    return measure_leakage(
-        real,
-        tables.synthetic,
-        holdout=tables.holdout,
-        public=tables.public,
-        detectors=config.detectors,
-        seed=config.seed,
-    )
+    return measure_leakage(real, tables.synthetic, public=tables.public, detectors=config.detectors, **both)
 
 
 def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
-    """What the texts are good for, tested on held out texts, or on one half of the real ones."""
     train, test = (real, tables.holdout) if tables.holdout is not None else real.halves(seed=config.seed)
     trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
     values: list[MetricValue] = []
@@ -169,7 +157,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             encoder="builtin" if words_only else config.embedder,
         )
     if test.cells is not None and config.column_classifiers:
-        from understudy.evaluate.metrics.utility.columns import measure_columns
+        from understudy.evaluate.metrics.utility.classifiers import measure_columns
 
         listener.say("Training classifiers of columns.")
         values += measure_columns(train, test, trained_on, seed=config.seed)
@@ -179,7 +167,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
         listener.say("Tuning a small language model.")
         values += measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
     if tables.tuned is not None:
-        from understudy.evaluate.metrics.utility.released import measure_released_model
+        from understudy.evaluate.metrics.utility.language import measure_released_model
 
         listener.say("Scoring real texts with the released language model.")
         values += measure_released_model(test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None)
@@ -200,21 +188,8 @@ _FEWEST = 2
 
 @quiet_libraries()
 def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
-    """Measure a synthetic table against the real one: fidelity, utility, leakage.
-
-    Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
-    folder (if there is one), and belongs to the data's holder.
-
-    Args:
-        real: the real table: a file, several, a frame, or an open corpus.
-        synthetic: an output folder of ``understudy run`` or ``generate``, what they returned, or a table.
-        options: by their flag names (``understudy evaluate --help``). Column names are taken from the Release of the
-            synthetic table where there is one and they are not given. ``holdout``, ``recipient`` and, in a mapping from
-            names, ``beside`` may be tables in memory too.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
-    """
+    """As :func:`understudy.evaluate`; ``holdout``, ``recipient`` and, in a mapping from names, ``beside`` may be tables
+    in memory too."""
     from understudy.evaluate.metrics import require_evaluate
 
     require_evaluate()
@@ -285,8 +260,6 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
 
 @dataclass(frozen=True)
 class _Others:
-    """The other tables: files, or what else a caller has."""
-
     holdout: Any = None
     recipient: Any = None
     beside: Mapping[str, Any] = field(default_factory=dict)
@@ -340,7 +313,7 @@ def _check_folder(folder: OutputFolder | None, made: Made) -> None:
         return
     if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
         raise ConfigError(
-            f"The folder {folder.root.name} holds another run, beside whose statement these metrics would stand.",
+            f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
             "Evaluate that folder, or use another --output.",
         )
 
@@ -348,7 +321,7 @@ def _check_folder(folder: OutputFolder | None, made: Made) -> None:
 def _check_columns(real: Corpus, synthetic: Corpus) -> None:
     if real.schema.form != synthetic.schema.form:
         raise ConfigError(
-            "The texts of the real table have other parts than those of the synthetic one.",
+            "The texts of the real and the synthetic table have different parts.",
             "Name the same text columns (--text), roles, acts and tools (--roles, --acts, --tools) for both.",
         )
     if real.schema.typed != synthetic.schema.typed:
@@ -499,5 +472,5 @@ def _schema(path: str | None) -> Mapping[str, Any] | None:
     except (UnreadableText, ValueError, RecursionError):
         raise ConfigError(f"The JSON schema {Path(path).name} cannot be read.", "Give a UTF-8 JSON file.") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"The JSON schema {Path(path).name} is no object.", "Give a JSON Schema.")
+        raise ConfigError(f"The JSON schema {Path(path).name} is not an object.", "Give a JSON Schema.")
     return found

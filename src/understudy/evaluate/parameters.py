@@ -1,14 +1,25 @@
-"""What an evaluation may be told."""
+"""The parameters of an evaluation."""
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Annotated, ClassVar
 
-from understudy.base.parameters import CommaSeparated, Parameters, public_file
-from understudy.run.settings import ExactNumber
+from pydantic import AfterValidator, Field, field_validator
+
+from understudy.base.parameters import CommaSeparated, GoneOnes, Parameters, public_file
+from understudy.run.settings import NO_CACHE_SIZE, EngineParameters, ExactNumber, LedgerParameters, TableParameters
 
 FAMILIES = ("fidelity", "utility", "leakage")
 CLASSIFIERS = ("tf-idf", "embedding", "network", "encoder")
+
+
+def _among(known: tuple[str, ...], name: str) -> AfterValidator:
+    def check(value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [each for each in value if each not in known]:
+            raise ValueError(f"{name} has no {unknown[0]!r}; there are {', '.join(known)}")
+        return value
+
+    return AfterValidator(check)
 
 
 class EvaluationParameters(Parameters):
@@ -18,9 +29,9 @@ class EvaluationParameters(Parameters):
     """Real texts that were never used for the synthetic ones: the reference for every metric."""
     beside: CommaSeparated = ()
     """Other synthetic tables or output folders to train on and compare, as NAME=PATH: ``baseline=baseline.parquet``."""
-    metrics: CommaSeparated = FAMILIES
+    metrics: Annotated[CommaSeparated, _among(FAMILIES, "metrics")] = FAMILIES
     """Which questions: ``fidelity``, ``utility``, ``leakage``."""
-    classifiers: CommaSeparated = CLASSIFIERS[:3]
+    classifiers: Annotated[CommaSeparated, _among(CLASSIFIERS, "classifiers")] = CLASSIFIERS[:3]
     """Which are trained: ``tf-idf``, ``embedding``, ``network``, ``encoder`` (slow)."""
     column_classifiers: bool = True
     """Train a classifier of each typed column on the texts (some minutes with many columns)."""
@@ -36,7 +47,7 @@ class EvaluationParameters(Parameters):
     detectors: CommaSeparated = ("email", "phone", "url", "iban", "credit_card", "us_ssn")
     """Detectors of personal data that may be replayed (docs/secrets.md)."""
     public_texts: str | None = public_file(None)
-    """A file of public text, such as a prompt's examples: personal data that stand in it too are told apart."""
+    """A file of public text, such as a prompt's examples: personal data that it also holds are counted separately."""
     json_schema: str | None = public_file(None)
     """JSON Schema that texts should keep to."""
     max_texts: int = Field(10_000, ge=2)
@@ -46,19 +57,9 @@ class EvaluationParameters(Parameters):
     embedder: str = "builtin"
     """``builtin``, ``hf:ORG/NAME`` or ``none`` (metrics on embeddings are left out)."""
     trust_endpoint: bool = False
-    """Whoever runs the endpoint of an embedder that is not local may read the real texts."""
+    """Let the endpoint of an embedder that is not local read the real texts."""
     seed: int = Field(0, ge=0)
     """Of samples, training and intervals."""
-
-    @field_validator("metrics")
-    @classmethod
-    def _known_families(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, FAMILIES, "metrics")
-
-    @field_validator("classifiers")
-    @classmethod
-    def _known_classifiers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, CLASSIFIERS, "classifiers")
 
     @field_validator("in_context")
     @classmethod
@@ -87,16 +88,22 @@ class ChargeParameters(Parameters):
 
     charge_metrics: ExactNumber = None
     """Release label proportions, lengths and accuracy on the real table for this epsilon (pure, delta 0)."""
-    charged_classifiers: CommaSeparated = ("tf-idf",)
+    charged_classifiers: Annotated[CommaSeparated, _among(CLASSIFIERS[:3], "charged_classifiers")] = ("tf-idf",)
     """The classifiers whose accuracy is released: ``tf-idf``, ``embedding``, ``network``."""
 
-    @field_validator("charged_classifiers")
-    @classmethod
-    def _known_classifiers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, CLASSIFIERS[:3], "charged_classifiers")
+
+class ResultParameters(Parameters):
+    """Where the results go."""
+
+    output: str | None = None
+    """Folder for the results. Default: the output folder that is evaluated."""
+    fresh: bool = False
+    """Release metrics again in a folder that holds some; charges again."""
+
+    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
 
 
-def _known(value: tuple[str, ...], known: tuple[str, ...], name: str) -> tuple[str, ...]:
-    if unknown := [each for each in value if each not in known]:
-        raise ValueError(f"{name} has no {unknown[0]!r}; there are {', '.join(known)}")
-    return value
+class EvaluationConfig(
+    TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, EngineParameters, ResultParameters
+):
+    """Every setting of an evaluation."""

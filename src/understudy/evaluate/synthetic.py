@@ -7,12 +7,13 @@ import datetime
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
@@ -29,6 +30,7 @@ MOST_BYTES = 1024**3
 """Bytes of its texts, labels and provenance, uncompressed."""
 _AT_ONCE = 4096
 _LONGEST = 64 * 1024**2
+T = TypeVar("T", Evaluation, ReleasedMetrics)
 _COLUMNS = (TRANSCRIPT, TEXT, LABEL, PROVENANCE)
 
 
@@ -39,6 +41,20 @@ def text_of(row: Mapping[str, Any]) -> str:
 
 class TooLarge(ValueError):
     """The table has more rows or bytes than are read."""
+
+
+_MAKE = "Make it again with `understudy generate`."
+
+
+@contextmanager
+def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
+    """Let whatever a damaged table fails with end in an error of ours, and one that is too large in that error."""
+    try:
+        yield
+    except TooLarge:
+        raise ConfigError(f"The synthetic table {table.name} {too_large}", instead) from None
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(f"The synthetic table {table.name} cannot be read.", _MAKE) from None
 
 
 def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
@@ -175,48 +191,23 @@ class SyntheticText:
 
 
 def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
-    """The rows of the synthetic table in a shareable folder; none where no text was made yet.
-
-    Args:
-        release: the folder.
-        columns: typed ones of the table.
-
-    Raises:
-        ConfigError: if the table cannot be read, has no column of texts, or is larger than a report may be of.
-    """
+    """The rows of the synthetic table in a shareable folder; none where no text was made yet."""
     path = find_table(release)
     if path is None:
         return ()
-    try:
+    most = f"it has more than {MOST_ROWS:,} rows or {MOST_BYTES // 1024**3} GiB of text"
+    with readable(path, f"is too large for a report: {most}.", "Make the report of a run with fewer texts."):
         return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
-    except TooLarge:
-        raise ConfigError(
-            f"The synthetic table {path.name} is too large for a report: it has more than {MOST_ROWS:,} rows or "
-            f"{MOST_BYTES // 1024**3} GiB of text.",
-            "Make the report of a run with fewer texts.",
-        ) from None
-    except Exception:  # a damaged table fails in many ways
-        raise ConfigError(
-            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
-        ) from None
 
 
 def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
-    """What some rows of the synthetic table in a shareable folder say of where they come from, by their place from 0.
-
-    Raises:
-        ConfigError: if the table cannot be read.
-    """
+    """What some rows of the synthetic table in a shareable folder say of their origin, by their place from 0."""
     path = find_table(release)
     if path is None or not places:
         return {}
-    try:
+    with readable(path):
         rows = islice(read_rows(path), max(places) + 1)
         return {place: provenance_of(row) for place, row in enumerate(rows) if place in places}
-    except Exception:  # a damaged table fails in many ways
-        raise ConfigError(
-            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
-        ) from None
 
 
 def release_named_in(release: Path) -> str:
@@ -259,7 +250,6 @@ def table_sha256(table: Path) -> str:
 
 
 def _others(table: Path) -> list[str]:
-    """Columns of Parquet besides text, label and provenance that hold plain values."""
     import pyarrow.parquet as pq
     import pyarrow.types as t
 
@@ -281,51 +271,34 @@ def _in_words(label: Any) -> str | None:
 
 
 def _as_csv(cell: object) -> str:
-    """As a CSV file says it."""
     if isinstance(cell, datetime.date):
         return cell.isoformat()
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
 def read_evaluation(release: Path, path: Path) -> Evaluation | None:
-    """What was measured of the table in ``release``, a run's shareable folder; None where ``path`` is no file.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another table.
-    """
-    if not path.exists():
-        return None
-    evaluation = load_evaluation(path)
-    again = "`understudy evaluate` makes it anew, free of charge"
-    _require_measured_on(release, evaluation.table_sha256, path, again)
-    return evaluation
+    """What was measured of the table in ``release``, a run's shareable folder; None where ``path`` is no file."""
+    return _measured(release, path, load_evaluation, "`understudy evaluate` makes it again, free of charge")
 
 
 def read_released(release: Path) -> ReleasedMetrics | None:
-    """The metrics in ``release/metrics.json``; None where there is no such file.
+    """The metrics in ``release/metrics.json``; None where there is no such file."""
+    again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it again, and charges again"
+    return _measured(release, release / "metrics.json", load_released, again)
 
-    Raises:
-        ConfigError: if it cannot be read, or is of another table.
-    """
-    path = release / "metrics.json"
+
+def _measured(release: Path, path: Path, load: Callable[[Path], T], again: str) -> T | None:
+    """What ``path`` holds, which must be of the table in ``release``."""
     if not path.exists():
         return None
-    released = load_released(path)
-    again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it anew, and charges again"
-    _require_measured_on(release, released.table_sha256, path, again)
-    return released
-
-
-def _require_measured_on(release: Path, digest: str | None, path: Path, again: str) -> None:
-    """See that the values in ``path`` are of the table in ``release``; ``digest`` is its :func:`table_sha256`."""
-    table = find_table(release)
-    if digest is None or table is None:
-        return
+    measured, table = load(path), find_table(release)
+    if measured.table_sha256 is None or table is None:
+        return measured
     try:
-        if digest == table_sha256(table):
-            return
+        if measured.table_sha256 == table_sha256(table):
+            return measured
     except Exception:  # a damaged table fails in many ways
-        raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
+        raise ConfigError(f"The synthetic table {table.name} cannot be read.", "Check its permissions.") from None
     name = "/".join(path.parts[-3:])
     raise ConfigError(
         f"{name} was measured on another synthetic table than the one in the folder.",

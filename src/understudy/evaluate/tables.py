@@ -6,35 +6,29 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import Label
-from understudy.base.parameters import GoneOnes, Parameters
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, canonical, read_corpus
 from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters
+from understudy.evaluate.parameters import EvaluationConfig
 from understudy.evaluate.synthetic import origins, table_sha256
 from understudy.methods.registry import load_release
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
 from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
-from understudy.run.settings import NO_CACHE_SIZE, EngineParameters, LedgerParameters, TableParameters
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     """At most so many records of a table, each equally likely, in the table's order. One pass.
-
-    Raises:
-        ConfigError: if a table that keeps note of its bad rows (:func:`open_table`) has values outside its columns'
-            domains.
 
     Source: Vitter 1985, algorithm R.
     """
@@ -54,7 +48,7 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     if outside := [column for column, kind in cells.items() if kind in bad]:
         raise ConfigError(
             f"A synthetic table holds values that its typed column {outside[0].name!r} does not declare.",
-            "Declare them (--columns), or mend the table.",
+            "Declare them with --columns, or fix the table.",
         )
     kept.sort()
     names, columns = [canonical(label) for label in corpus.labels], corpus.schema.typed
@@ -74,24 +68,21 @@ class Named(NamedTuple):
     form: TextForm = PLAIN
 
 
+def _named(schema: Schema | PublicSchema) -> Named:
+    return Named(schema.text_columns, schema.label, schema.form)
+
+
 def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = ()) -> Corpus:
-    """A table of which it is not known how its columns are called.
+    """Opens a table whose column names are unknown.
 
     Args:
-        source: CSV, TSV, JSONL or Parquet; or in memory.
         columns: to try, in turn.
-        typed: its typed columns.
-
-    Raises:
-        CorpusError: if the table has none of them, lacks a typed one, or cannot be read.
     """
     found = _open_texts(source, columns)
     if not typed:
         return found
-    schema = found.schema
-    named = Named(schema.text_columns, schema.label, schema.form)
     try:
-        table = _open(source, named, labels=schema.labels, columns=typed)
+        table = _open(source, _named(found.schema), labels=found.schema.labels, columns=typed)
     except CorpusError as error:
         raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
     table.noted = []
@@ -99,20 +90,20 @@ def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Co
 
 
 def _open_texts(source: TableSource, columns: Sequence[Named]) -> Corpus:
-    problems: list[CorpusError] = []
-    empty: list[Corpus] = []
+    empty, problem = None, None
     for named in columns:
         try:
             found = _open(source, named)
         except CorpusError as error:
-            problems.append(error)
+            problem = problem or error
             continue
         if next(found.batches(1), None) is not None:
             return found
-        empty.append(found)  # of JSON lines nobody knows which keys are there
-    if empty:
-        return empty[0]
-    raise problems[0]
+        empty = found if empty is None else empty  # of JSON lines nobody knows which keys are there
+    if empty is None:
+        assert problem is not None, "no columns to try"
+        raise problem
+    return empty
 
 
 def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), columns: Sequence[Column] = ()) -> Corpus:
@@ -135,23 +126,6 @@ Table = Corpus | Result | TableSource
 """A table that is open, what a run made, or what :func:`understudy.read_corpus` opens."""
 
 
-class ResultParameters(Parameters):
-    """Where the results go."""
-
-    output: str | None = None
-    """Folder for the results. Default: the output folder that is evaluated."""
-    fresh: bool = False
-    """Release metrics anew in a folder that holds some; charges again."""
-
-    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
-
-
-class EvaluationConfig(
-    TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, EngineParameters, ResultParameters
-):
-    """Every setting of an evaluation."""
-
-
 @dataclass(frozen=True)
 class Made:
     """The synthetic side: its table, and what its folder says of it.
@@ -171,11 +145,7 @@ class Made:
     release: Release | None = None
 
     def require_unchanged(self) -> None:
-        """See that the table is still the one that was opened, now that it was read.
-
-        Raises:
-            ConfigError: if it is not.
-        """
+        """See that the table is still the one that was opened, now that it was read."""
         if self.file is not None and _sha256(self.file) != self.sha256:
             raise ConfigError(
                 f"The synthetic table {self.file.name} changed while it was read.",
@@ -185,9 +155,6 @@ class Made:
     def require_of_run(self) -> None:
         """See that the texts are those that the folder's promise is about, as their provenance has it. Whoever made the
         folder vouches for that; what this finds is a mix-up.
-
-        Raises:
-            ConfigError: if a text is of another Release, or says of none.
         """
         assert self.folder is not None
         assert self.file is not None
@@ -204,8 +171,8 @@ class Made:
         release = self.release.origin if self.release is not None else next((name for name, _ in found), "")
         if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
             raise ConfigError(
-                f"Not every text in {self.file.name} was made from the Release that the folder's statement is about, "
-                "so a charge would not cover what is learnt from them.",
+                f"Some texts in {self.file.name} were not made from the Release that the folder's statement describes, "
+                "so a charge would not cover what is learned from them.",
                 "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
                 "another, free of charge.",
             )
@@ -241,7 +208,8 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
         )
     releases = sorted(folder.shareable.glob("*.release"))
     made = load_release(releases[0]) if len(releases) == 1 else None
-    statement = made.statement if made is not None else _statement(folder)
+    stated = folder.shareable / "statement.json"
+    statement = made.statement if made is not None else load_statement(stated) if stated.exists() else None
     schema = None if statement is None else schema_of_table(folder.shareable)  # a baseline's are not the real table's
     whole = completed(config, schema, statement)
     return Made(
@@ -255,7 +223,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     )
 
 
-def _open_made(source: TableSource, config: TableParameters, declared: Schema | None, *, ours: bool = False) -> Corpus:
+def _open_made(source: TableSource, config: EvaluationConfig, declared: Schema | None, *, ours: bool = False) -> Corpus:
     """A synthetic table, its columns those of the real one, or as we write them.
 
     Args:
@@ -264,7 +232,7 @@ def _open_made(source: TableSource, config: TableParameters, declared: Schema | 
     if declared is None:
         own, typed = Named(text_columns(config.text), config.label, config.form), config.typed_columns
     else:
-        own, typed = Named(declared.text_columns, declared.label, declared.form), declared.typed
+        own, typed = _named(declared), declared.typed
     written = Named(own.texts if own.form else (TEXT,), LABEL, own.form)
     return open_table(source, [*([] if ours or not own.texts else [own]), written, written._replace(label=None)], typed)
 
@@ -275,11 +243,6 @@ def _sha256(table: Path) -> str | None:
         return table_sha256(table)
     except Exception:  # a damaged table fails in many ways
         return None
-
-
-def _statement(folder: OutputFolder) -> Statement | None:
-    path = folder.shareable / "statement.json"
-    return load_statement(path) if path.exists() else None
 
 
 def _of_result(source: Result | TableSource) -> TableSource:
@@ -299,10 +262,9 @@ def open_beside(source: Table, made: Made) -> Corpus:
         table = find_table(OutputFolder(source).shareable)
     named: list[Named] = []
     if made.table.schema.form or (table is None and made.schema is not None):
-        schema = made.table.schema if made.schema is None else made.schema
-        own = Named(schema.text_columns, schema.label, schema.form)
+        own = _named(made.table.schema if made.schema is None else made.schema)
         named = [own, own._replace(label=None)]
-        if schema.form:
+        if own.form:
             named.insert(0, own._replace(label=LABEL))
     file, columns = table or source, [Named((TEXT,), LABEL), *named, Named((TEXT,))]
     try:
@@ -331,7 +293,7 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
     if isinstance(real, Corpus):
         return real
     if isinstance(real, Result):
-        raise ConfigError("What a run made is no real table.", "Give the real table first, and the result second.")
+        raise ConfigError("The output of a run is not a real table.", "Give the real table first, the result second.")
     if config.text is None and not config.record_columns:
         raise ConfigError("No text column given for the real table.", "Name it with --text.")
     return read_corpus(real, **config.reading, private_dir=private)

@@ -13,7 +13,7 @@ from understudy.privacy.exact import in_a_hundred
 from understudy.report.comparison import Comparison
 from understudy.report.grids import FLOORS, REFERENCES, Grid, table_words, training_words
 from understudy.report.numbers import cut, percent, short, span
-from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
+from understudy.report.svg import COLOURS, Frame, Scale, apart, padded, path, svg_image, tag, x_axis, y_axis
 
 FEW = 500
 """Texts that are few enough for larger dots on the map."""
@@ -29,7 +29,6 @@ def bars(values: Mapping[str, float], most: float) -> Markup:
     """A bar for each value, one below the other, coloured by its key; hidden from screen readers, which read the cells.
 
     Args:
-        values: in [0, ``most``].
         most: as long as the cell.
     """
     height = (_THICK + 2) * len(values) - 2
@@ -50,7 +49,6 @@ def tradeoff_chart(points: Sequence[tuple[float, float]], *, at: tuple[float, fl
     """False positives to the right, true positives upwards.
 
     Args:
-        points: of the curve, from left to right.
         at: the point that the statement names.
         unit: what is guessed about, such as ``record``.
     """
@@ -82,7 +80,6 @@ def dots_chart(name: str, grid: Grid) -> Markup:
     """A block per column of the grid; in it a dot per row, and a line through the ceiling and the floor.
 
     Args:
-        name: unique on the page.
         grid: of one metric, with a number in it at least.
     """
     (metric,) = grid.metrics
@@ -112,7 +109,6 @@ def dots_chart(name: str, grid: Grid) -> Markup:
 
 
 def _ends(measured: MetricValue | None) -> tuple[float, ...]:
-    """A value and the ends of its interval; nothing where there is none."""
     if measured is None or measured.value is None:
         return ()
     interval = measured.interval
@@ -138,11 +134,7 @@ def _said(row: str, column: str, measured: MetricValue | None) -> str:
 
 
 def lengths_chart(profiles: Mapping[str, Profile]) -> Markup:
-    """Shares of each table's texts by their number of words.
-
-    Args:
-        profiles: by table name; one with a text at least.
-    """
+    """Shares of each table's texts by their number of words."""
     shown = {of: profile for of, profile in profiles.items() if profile.texts}
     shares = {of: [count / profile.texts for count in profile.words.counts] for of, profile in shown.items()}
     frame = Frame(height=270)
@@ -174,7 +166,6 @@ def number_line(name: str, title: str, values: Mapping[str, tuple[float, str]]) 
     """A row per value, from 0 to it.
 
     Args:
-        name: unique on the page.
         values: number and colour by name.
     """
     row = 30
@@ -202,7 +193,6 @@ def map_chart(points: Sequence[Point], description: str) -> Markup:
 
     Args:
         points: at least one. x and y have one scale, and the map is as high as they need.
-        description: for those who cannot see it.
     """
     colours, size = colours_of(points), 5.5 if len(points) <= FEW else 4
     low, high = min(point.y for point in points), max(point.y for point in points)
@@ -224,13 +214,7 @@ def map_chart(points: Sequence[Point], description: str) -> Markup:
 
 
 def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | None:
-    """The chart of one column, or None where no run has both an epsilon and a number.
-
-    Args:
-        name: unique on the page.
-        comparison: the runs.
-        column: one of ``comparison.columns``.
-    """
+    """The chart of one column, or None where no run has both an epsilon and a number."""
     lines: dict[str, list[tuple[float, MetricValue]]] = {}
     for run in comparison.runs:
         measured = run.measured(comparison.metric.name, column, SYNTHETIC)
@@ -286,11 +270,18 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
     )
 
 
+def charts_of(comparison: Comparison, number: int) -> list[tuple[str, Markup]]:
+    """Those of all columns that have one, by column; of the comparison with this number on the page."""
+    charts = (
+        (c, against_epsilon(f"chart-{number}-{place}", comparison, c)) for place, c in enumerate(comparison.columns)
+    )
+    return [(column, chart) for column, chart in charts if chart is not None]
+
+
 def _apart(labels: Sequence[tuple[float, str, str]], left: float) -> list[Markup]:
     """Labels pushed apart where they would touch, around their mean height, each with a line from where it belongs."""
-    heights: list[float] = []
-    for wanted, _, _ in (ordered := sorted(labels)):
-        heights.append(max(wanted, heights[-1] + _APART) if heights else wanted)
+    ordered = sorted(labels)
+    heights = apart([wanted for wanted, _, _ in ordered], _APART)
     up = sum(height - wanted for height, (wanted, _, _) in zip(heights, ordered, strict=True)) / len(ordered)
     marks = []
     for height, (wanted, words, kind) in zip(heights, ordered, strict=True):

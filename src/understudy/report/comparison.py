@@ -77,14 +77,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs on one dataset that measured one metric.
-
-    Args:
-        dataset: its declared name.
-        metric: the metric.
-        columns: its settings, such as classifiers.
-        runs: by name and epsilon.
-    """
+    """The runs on one dataset that measured one metric."""
 
     dataset: str
     metric: Metric
@@ -140,7 +133,6 @@ class Together:
     """What all runs of a comparison on one dataset cost: their budgets add up, for one and the same privacy unit.
 
     Args:
-        dataset: its declared name.
         unit: whom they protect: an epsilon for records adds nothing to one for owners.
         budget: the sum over Releases and charged metrics, each counted once however many runs show it. Those of one
             name count as one only where the whole of what is stated of them agrees.
@@ -184,9 +176,6 @@ def read_runs(folders: Sequence[Path], *, names: Sequence[str] | None, shareable
     Args:
         names: one per folder; None: by their methods, and where those and epsilon agree by their folders, too.
         shareable: read only values that were released with a charge.
-
-    Raises:
-        ConfigError: if a folder is none of a run, nothing was measured there, or a run has no epsilon.
     """
     if names is not None and len(names) != len(folders):
         raise ConfigError(f"There are {len(folders)} runs and {len(names)} names.", "Give each run one --name.")
@@ -205,7 +194,6 @@ def _promise(run: Run) -> tuple[str, str, float | None]:
 
 
 def _apart(folders: Sequence[Path]) -> list[str]:
-    """Their names, with as many of the folders above as it takes to tell them apart."""
     parts = [folder.absolute().parts for folder in folders]
     depths = range(1, max(map(len, parts), default=1) + 1)
     depth = next((d for d in depths if len({own[-d:] for own in parts}) == len(parts)), 1)

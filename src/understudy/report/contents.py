@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +38,20 @@ class Contents:
 
     Args:
         internal: whether anything in it was computed on private texts without a charge.
-        statement: the promise.
         release: the Release, where it stands beside the statement.
-        texts: the synthetic table.
-        values: what was measured.
         overview: what the tables look like; None where there are no texts.
         no_map: why there is no map; empty where there is one.
-        charged: None where no value was paid for.
-        settings: how the values were measured.
-        audit: the audit of the run; None where there was none.
     """
 
     internal: bool
     statement: Statement
     release: Release | None
     texts: tuple[SyntheticText, ...]
-    values: tuple[MetricValue, ...]
-    overview: Overview | None
-    no_map: str
     charged: ReleasedMetrics | None
-    settings: Mapping[str, Any]
+    values: tuple[MetricValue, ...] = ()
+    overview: Overview | None = None
+    no_map: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
     audit: RunAudit | None = None
 
     @property
@@ -73,41 +67,18 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     Args:
         release: the shareable folder of a run. Nothing else is read.
         embedder: of topics and the map; None: they go by the words of the texts.
-        seed: of the map and of samples.
-
-    Raises:
-        ConfigError: if the folder is none of a run, or what is in it cannot be read.
     """
     statement = read_statement(release)
     path = release / f"{statement.method}.release"
     made = load_release(path) if path.exists() else None
     schema = schema_of_table(release) or PublicSchema()
     texts = read_synthetic(release, schema.columns)
-    contents = Contents(
-        internal=False,
-        statement=statement,
-        release=made,
-        texts=texts,
-        values=(),
-        overview=None,
-        no_map="",
-        charged=read_released(release),
-        settings={},
-    )
-    return replace(contents, **_summary(texts, schema.columns, schema.form, embedder, seed)) if texts else contents
+    summary = _summary(texts, schema.columns, schema.form, embedder, seed) if texts else {}
+    return Contents(False, statement, made, texts, read_released(release), **summary)
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:
-    """The same with all that was measured on private texts; None where nothing was, or it may not be read.
-
-    Args:
-        public: what may be handed out.
-        release: the shareable folder of the run.
-        private: its private folder.
-
-    Raises:
-        ConfigError: if what is in it cannot be read, or was measured on another table.
-    """
+    """The same with all that was measured on private texts; None where nothing was, or it may not be read."""
     evaluated, audited = private / "evaluation.json", private / "audit.json"
     if not os.access(private, os.R_OK | os.X_OK) or not (evaluated.exists() or audited.exists()):
         return None
@@ -124,15 +95,11 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
 
 
 def read_statement(release: Path) -> Statement:
-    """The statement in a shareable folder.
-
-    Raises:
-        ConfigError: if there is none, or it cannot be read.
-    """
+    """The statement in a shareable folder."""
     path = release / "statement.json"
     if not path.is_file():
         raise ConfigError(
-            f"{release.parent.name or release} is no folder of a run: it holds no release/{path.name}.",
+            f"{release.parent.name or release} is not the folder of a run: it has no release/{path.name}.",
             "Name the folder that was the --output of `understudy run`, `release` or `generate`.",
         )
     return load_statement(path)

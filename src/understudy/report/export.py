@@ -19,7 +19,7 @@ from understudy.base.terminal import printable
 from understudy.base.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import ReleasedMetrics
-from understudy.evaluate.synthetic import TooLarge, provenance_of, read_released, read_rows, text_of
+from understudy.evaluate.synthetic import provenance_of, read_released, read_rows, readable, text_of
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.report.contents import read_statement
@@ -56,7 +56,6 @@ class _Run:
         return self.schema.label if self.schema.label is not None and not self.schema.crossed else LABEL
 
     def columns(self) -> dict[str, list[object]]:
-        """The table by column, as the run wrote it."""
         form, texts = self.schema.form, [text_of(row) for row in self.rows]
         columns: dict[str, list[object]] = {} if form else {TEXT: list(texts)}
         if form:
@@ -86,7 +85,6 @@ def export_run(
     """Write the synthetic table of a run to ``output``.
 
     Args:
-        folder: of the run.
         to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv`` or
             ``jsonl`` (a file).
         document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
@@ -95,13 +93,9 @@ def export_run(
 
     Returns:
         How many records were written.
-
-    Raises:
-        ConfigError: the folder is none of a run, or its table cannot be read; or an option is not one of ``to``.
-        StorageError: the output cannot be written.
     """
     if to not in get_args(To):
-        raise ConfigError(f"{to!r:.40} is no form to export to.", f"Use {', '.join(get_args(To))}.")
+        raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(get_args(To))}.")
     if to != "chat" and (document_type is not None or system is not None):
         raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
     run = _read(folder)
@@ -129,17 +123,9 @@ def _read(folder: OutputFolder) -> _Run:
             f"The folder {folder.root.name} holds no synthetic table.", "Make one with `understudy generate`."
         )
     schema = schema_of_table(release) or PublicSchema()
-    try:
+    with readable(table, "is too large to export.", "Copy the file itself."):
         rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
         asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
-    except TooLarge:
-        raise ConfigError(
-            f"The synthetic table {table.name} is too large to export.", "Copy the file itself."
-        ) from None
-    except Exception:  # a damaged table fails in many ways
-        raise ConfigError(
-            f"The synthetic table {table.name} cannot be read.", "Make it anew with `understudy generate`."
-        ) from None
     return _Run(statement, schema, rows, release, asked_for)
 
 
@@ -186,7 +172,6 @@ def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ask(run: _Run, row: Mapping[str, Any], document_type: str) -> str:
-    """What the text is asked for with: its type, its label and its row."""
     known = {} if row.get(LABEL) in (None, "") else {run.label_name: row[LABEL]}
     known |= {column.name: row.get(column.name) for column in run.schema.columns}
     lines = [f"{name}: {_words(value)}" for name, value in known.items() if value is not None]
@@ -199,7 +184,7 @@ def _words(value: Any) -> str:
 
 def _write_dataset(run: _Run, output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(f"{output.name!r} is there already, and not empty.", "Name a new folder.")
+        raise ConfigError(f"{output.name!r} exists already and is not empty.", "Name a new folder.")
     data = output / DATA_FILE
     shared_folder(data.parent)
     write_table(data, run.columns(), types=types_of(run.schema))
@@ -254,7 +239,6 @@ def _columns(run: _Run) -> list[str]:
 
 
 def _metrics(released: ReleasedMetrics | None) -> list[str]:
-    """Metrics on the real texts that were released with a charge; no others may be here."""
     if released is None:
         return []
     rows = [
@@ -272,7 +256,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _line(text: str) -> str:
-    """In one line, without what Markdown or HTML would make of it."""
     return " ".join(_plain(text).replace("`", "'").split())
 
 
@@ -282,6 +265,5 @@ def _plain(text: str) -> str:
 
 
 def _demoted(markdown: str) -> str:
-    """With headings one level down, below the card's own title."""
     lines = map(_plain, markdown.strip().split("\n"))
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)

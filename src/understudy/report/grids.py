@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from understudy.evaluate.metrics.fidelity.columns import COLUMN_METRICS, PAIR_DISTANCE
+from understudy.evaluate.metrics.fidelity.texts import COLUMN_METRICS, PAIR_DISTANCE
 from understudy.evaluate.metrics.overview import Overview, Profile
 from understudy.evaluate.metrics.value import (
     HOLDOUT,
@@ -38,6 +38,7 @@ _TRAINED_ON = {
 T = TypeVar("T")
 U = TypeVar("U")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
+KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
 MOST_VALUES = 1000
 """Of one run and family that a page shows: some times what an evaluation measures."""
@@ -60,8 +61,6 @@ class Grid:
     """A table of values, and the metrics in it.
 
     Args:
-        title: for people.
-        columns: their names.
         rows: those of one metric stand together.
         metrics: by the titles of the rows, or the one that all rows are of.
         remarks: how intervals came about, and the notes of values, each once.
@@ -213,7 +212,6 @@ def column_rows(overview: Overview | None, release: Release | None) -> dict[str,
 
 
 def _shares_of(counts: Mapping[str, float]) -> dict[str, float]:
-    """Shares that add up to all; noise below 0 is 0."""
     known = {cell: max(0.0, count) for cell, count in counts.items()}
     total = sum(known.values()) or 1.0
     return {cell: count / total for cell, count in known.items()}
@@ -245,7 +243,6 @@ def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
 
 
 def _whole_numbers(first: float, end: float) -> str:
-    """Those of a bin, without its end."""
     return f"{first:,.0f}" if end - first <= 1 else f"{first:,.0f} to {end - 1:,.0f}"
 
 

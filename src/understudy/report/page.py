@@ -25,9 +25,9 @@ from understudy.base.terminal import DIRECTIONS
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.privacy.exact import as_typed
-from understudy.report.charts import against_epsilon
+from understudy.report.charts import charts_of
 from understudy.report.comparison import compare, read_runs, together
-from understudy.report.contents import Contents, internal, shareable
+from understudy.report.contents import internal, shareable
 from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
@@ -61,11 +61,7 @@ def visible(page: str) -> str:
 
 @contextmanager
 def page_of(*folders: Path) -> Iterator[None]:
-    """Let whatever goes wrong with a page of these folders, which strangers may have made, end in one error.
-
-    Raises:
-        ConfigError: for any other exception than ours.
-    """
+    """Let whatever goes wrong with a page of these folders, which strangers may have made, end in one error."""
     try:
         yield
     except UnderstudyError:
@@ -76,16 +72,12 @@ def page_of(*folders: Path) -> Iterator[None]:
         names = ", ".join(folder.name or str(folder) for folder in folders)
         raise ConfigError(
             f"No page can be made of what {names} holds ({type(error).__name__}).",
-            "Make the damaged files anew. If understudy wrote all of them, this is a bug: UNDERSTUDY_DEBUG=1 shows it.",
+            "Make the damaged files again. If understudy wrote them all, this is a bug: UNDERSTUDY_DEBUG=1 shows it.",
         ) from None
 
 
 def write_page(path: Path, text: str, *, private: bool) -> None:
-    """Write a page, whole or not at all; for its owner's eyes only if ``private``.
-
-    Raises:
-        ConfigError: if it cannot be written.
-    """
+    """Write a page, whole or not at all; for its owner's eyes only if ``private``."""
     try:
         with atomic_file(path, mode=PRIVATE_MODE if private else SHARED_MODE) as file:
             file.write(text.encode())
@@ -173,33 +165,20 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
     """Write ``release/report.html`` and, where something was measured on private texts, ``private/report.html``.
 
     Args:
-        folder: of a run.
         embedder: of the topics and the map of the shareable report; None: they go by the words of the texts.
         seed: of the map and of the samples shown; not of any noise.
-
-    Raises:
-        ConfigError: if the folder is none of a run, or a file in it cannot be read, or the report not written.
     """
     with page_of(folder.root):
-        return _write_reports(folder, embedder=embedder, seed=seed)
-
-
-def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int) -> ReportPaths:
-    if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
-        embedder = remembering(embedder, folder.private)
-    public = shareable(folder.shareable, embedder=embedder, seed=seed)
-    write_page(folder.report_file, page(public, seed=seed), private=False)
-    inside = internal(public, folder.shareable, folder.private)
-    if inside is None:
-        return ReportPaths(folder.report_file, None)
-    folder.make_private()
-    write_page(folder.internal_report_file, page(inside, seed=seed), private=True)
-    return ReportPaths(folder.report_file, folder.internal_report_file)
-
-
-def page(contents: Contents, *, seed: int) -> str:
-    """The report as HTML."""
-    return render("report.html", **view(contents, seed=seed))
+        if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
+            embedder = remembering(embedder, folder.private)
+        public = shareable(folder.shareable, embedder=embedder, seed=seed)
+        write_page(folder.report_file, render("report.html", **view(public, seed=seed)), private=False)
+        inside = internal(public, folder.shareable, folder.private)
+        if inside is None:
+            return ReportPaths(folder.report_file, None)
+        folder.make_private()
+        write_page(folder.internal_report_file, render("report.html", **view(inside, seed=seed)), private=True)
+        return ReportPaths(folder.report_file, folder.internal_report_file)
 
 
 def write_comparison(
@@ -213,20 +192,10 @@ def write_comparison(
         names: one per run; runs of one name are one line. None: by their methods, and by their folders where several
             promise the same epsilon.
         shareable: show only values that were released with a charge, from ``release/metrics.json``.
-
-    Raises:
-        ConfigError: if a folder is none of a run, nothing was measured there, a run protects secrets, or the file
-            cannot be written.
     """
     with page_of(*runs):
         found = read_runs(runs, names=names, shareable=shareable)
-        comparisons = []
-        for number, each in enumerate(compare(found)):
-            charts = [
-                (column, against_epsilon(f"chart-{number}-{place}", each, column))
-                for place, column in enumerate(each.columns)
-            ]
-            comparisons.append((each, [pair for pair in charts if pair[1] is not None]))
+        comparisons = [(each, charts_of(each, number)) for number, each in enumerate(compare(found))]
         text = render(
             "comparison.html",
             runs=found,

@@ -11,7 +11,7 @@ import yaml
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
 from understudy.evaluate.synthetic import SyntheticText
-from understudy.methods.base import Needs
+from understudy.methods.base import Method, Needs
 from understudy.methods.registry import method_class
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import SecretBudget
@@ -26,10 +26,6 @@ def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
 
     What is private is not in it: the data, and what tells secrets. Nor is what neither the Release nor the table
     tells: how texts were written.
-
-    Args:
-        release: the Release.
-        texts: the synthetic table; without one the recipe is of the Release alone.
     """
     statement = release.statement
     fields = {
@@ -69,12 +65,9 @@ def _budget(budget: Any) -> dict[str, str]:
 
 def _parameters(release: Release) -> dict[str, Any]:
     """Those that differ from the method's defaults; all that are set where the method is not installed here."""
-    try:
-        known = method_class(release.method).parameters
-    except ConfigError:
-        known = Parameters
-    fields = known.model_fields
-    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    method = _method(release)
+    known = Parameters if method is None else method.parameters
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in known.model_fields.items()}
     return {
         name: value
         for name, value in RunConfig.stored(known.stored(release.parameters)).items()
@@ -84,40 +77,31 @@ def _parameters(release: Release) -> dict[str, Any]:
 
 def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]:
     """How many texts and by which model; nothing of a method whose Release holds the texts itself."""
-    if not texts or _needs(release.method).holds_texts:
+    method = _method(release)
+    needs = Needs() if method is None else method.needs
+    if not texts or needs.holds_texts:
         return {}
-    counts = Counter(text.label for text in texts)
-    if (
-        release.schema.label is not None
-        and len(set(counts.values())) == 1
-        and len(counts) == len(release.schema.labels)
-    ):
-        asked = {"records_per_label": counts[texts[0].label]}
+    counts, labels = Counter(text.label for text in texts), release.schema.labels
+    if release.schema.label is not None and len(set(counts.values())) == 1 and len(counts) == len(labels):
+        asked: dict[str, Any] = {"records_per_label": counts[texts[0].label]}
     else:
         asked = {"records": len(texts)}
-    return {**asked, **_model(release.method, texts)}
-
-
-def _model(method: str, texts: Sequence[SyntheticText]) -> dict[str, str]:
-    """As ``--llm`` names it, or ``--private-model`` where what was tuned on it writes; nothing where the table does not
-    tell."""
     models = {text.model for text in texts}
     if all(text.bare for text in texts):
-        return {"llm": "none"}
-    if len(models) != 1 or models == {""}:
-        return {}
+        return {**asked, "llm": "none"}
+    if len(models) != 1 or models == {""}:  # the table does not tell
+        return asked
     (model,) = models
-    flag = "private_model" if _needs(method).generation_model else "llm"
-    return {flag: "builtin" if model.startswith("builtin:") else model}
+    flag = "private_model" if needs.generation_model else "llm"
+    return {**asked, flag: "builtin" if model.startswith("builtin:") else model}
 
 
-def _needs(method: str) -> Needs:
-    """Those of a method; none where it is not installed here."""
+def _method(release: Release) -> type[Method] | None:
+    """None where it is not installed here."""
     try:
-        needs: Needs = method_class(method).needs
+        return method_class(release.method)
     except ConfigError:
-        return Needs()
-    return needs
+        return None
 
 
 def _plain(value: Any) -> Any:

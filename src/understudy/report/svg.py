@@ -1,9 +1,9 @@
-"""SVG elements as escaped markup; scales and the frame that every chart stands in."""
+"""SVG elements as escaped markup; scales, axes and labels of every chart."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -12,6 +12,9 @@ COLOURS = 8
 """How many the style sheet has; further lines are dashed."""
 _LEAST = 1e-100
 """Values that are no further apart are one: between smaller ones there are no round values."""
+_STEEP = 8.0
+"""Where the largest value is so many times the smallest, the scale is logarithmic."""
+_MANY = 2.0  # decades, beyond which only powers of ten are marked
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,37 @@ def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
     return low - share * (high - low), high + share * (high - low)
 
 
+def from_zero(values: Sequence[float], places: tuple[float, float]) -> Scale:
+    """A scale from zero, or by the logarithm where the values lie far apart."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low > _STEEP:
+        ends = low / 1.2, high * 1.2
+        return Scale(ends, places, log=True, words=counted, marks=_log_ticks(*ends))
+    return Scale(padded(min(low, 0), max(high, 0), 0.04) if high > low or low else (0, 1), places, words=counted)
+
+
+def counted(value: float) -> str:
+    """A tick's number, thousands parted."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:g}"
+
+
+def _log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """1, 2 and 5 times powers of ten; only the powers, or some of them, where there are many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1,) if math.log10(high / low) > _MANY else (1, 2, 5)
+    step = max(1, (last - first) // 6)
+    found = [factor * 10.0**power for power in range(first, last + 1, step) for factor in factors]
+    return tuple(float(f"{each:g}") for each in found if low <= each <= high)
+
+
+def apart(heights: Sequence[float], gap: float, least: float = -math.inf) -> list[float]:
+    """The same heights, none below ``least``, pushed down where they lie closer than ``gap``."""
+    found, last = list(heights), least - gap
+    for place in sorted(range(len(found)), key=found.__getitem__):
+        last = found[place] = max(found[place], last + gap)
+    return found
+
+
 def tag(element: str, *children: str, **attributes: str | float) -> Markup:
     """One element. ``class_`` is written ``class``, ``text_anchor`` ``text-anchor``; numbers to two decimals.
 
@@ -99,11 +133,7 @@ class Frame:
 
 
 def svg_image(name: str, title: str, description: str, frame: Frame, *children: str) -> Markup:
-    """The chart: an image to those who cannot see it, with its title and what it shows.
-
-    Args:
-        name: unique on the page.
-    """
+    """The chart: an image to those who cannot see it, with its title and what it shows."""
     return tag(
         "svg",
         tag("title", title, id=f"{name}-title"),
@@ -116,17 +146,24 @@ def svg_image(name: str, title: str, description: str, frame: Frame, *children: 
     )
 
 
-def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False) -> Markup:
-    """Ticks along the bottom, and the title below them; with ``lines``, faint ones upwards from the ticks."""
+def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False, inward: bool = False) -> Markup:
+    """Ticks along the bottom, and the title below them.
+
+    Args:
+        lines: faint ones upwards from the ticks.
+        inward: the first and the last tick lie within the axis.
+    """
     bottom, top = frame.y
+    anchors = {frame.x[0]: "start", frame.x[1]: "end"} if inward else {}
     parts = [tag("line", x1=frame.x[0], x2=frame.x[1], y1=bottom, y2=bottom, class_="axis")]
     for value, words in scale.ticks():
         at = scale(value)
         if lines:
             parts.append(tag("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
-        parts.append(tag("text", words, x=at, y=bottom + 17, text_anchor="middle", class_="tick"))
-    middle = (frame.x[0] + frame.x[1]) / 2
-    parts.append(tag("text", title, x=middle, y=bottom + 36, text_anchor="middle", class_="axis-title"))
+        parts.append(tag("text", words, x=at, y=bottom + 17, text_anchor=anchors.get(at, "middle"), class_="tick"))
+    if title:
+        middle = (frame.x[0] + frame.x[1]) / 2
+        parts.append(tag("text", title, x=middle, y=bottom + 36, text_anchor="middle", class_="axis-title"))
     return tag("g", *parts, aria_hidden="true")
 
 

@@ -1,4 +1,4 @@
-"""From what a page shows to what its templates ask for."""
+"""From what a page shows to what its templates ask for, such as where a budget went."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +15,20 @@ from understudy.evaluate.metrics.overview import Overview
 from understudy.evaluate.metrics.value import HOLDOUT, MAJORITY, REAL_ALL, MetricValue
 from understudy.evaluate.synthetic import SyntheticText
 from understudy.privacy.accountant import Composition
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    ZCDPEvent,
+)
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
 from understudy.privacy.guarantee import SecretBudget
+from understudy.privacy.plan import Charge
 from understudy.release.statement import FALSE_ALARMS, Statement
-from understudy.report.budget import MOST_SECONDS, seconds_of_losses, spending, tradeoff
+from understudy.report import grids
 from understudy.report.charts import (
     bars,
     colours_of,
@@ -30,25 +39,6 @@ from understudy.report.charts import (
     tradeoff_chart,
 )
 from understudy.report.contents import Contents
-from understudy.report.grids import (
-    BETTER,
-    CHARGED,
-    FLOORS,
-    SIGNS,
-    Grid,
-    by_table,
-    by_training,
-    charged_length_rows,
-    column_rows,
-    column_values,
-    first_values,
-    label_rows,
-    largest,
-    length_rows,
-    table_words,
-    topic_rows,
-    without_shares,
-)
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.recipe import recipe
 from understudy.report.svg import COLOURS
@@ -76,17 +66,30 @@ _EXPONENT = 700.0
 FEW = 100
 """Below so many texts per table the page says that distances mean little."""
 _FAMILIES = ("utility", "fidelity", "leakage")
-_KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
+_BESIDE = ("Without held-out texts to compare with (--holdout)", "Beside real texts that were never used")
+_BESIDE_ROWS = (
+    "From one half of the real rows, beside the other half of them",
+    "From the real rows, beside real rows that were never used",
+)
 LABELS_SHOWN = 40
+MOST_SECONDS = 60.0
+"""Beyond it a page has no curve; what our own runs state takes far less."""
+_GRID = 2e4  # points for each unit of loss, on both sides
+_TAIL = 8.0  # standard deviations of a privacy loss that are kept
+_A_POINT = 2e-6
+_AHEAD = 4  # a release alone is as much work as being composed with so many
+_SPLITS = 20  # groups of secrets that are tried, about
+_A_SECRET, _A_PAIR, _A_CELL = 4e-5, 1e-10, 1e-3
+RATES = (1e-4, 1e-3, 0.003, *(i / 100 for i in range(1, 20)), *(i / 40 for i in range(8, 40)), 0.99)
+_COARSE = 3  # every third rate is enough where one takes a numerical search
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
     """Some of a label's texts, and how many it has in all."""
 
     label: str | None
     texts: tuple[SyntheticText, ...]
-    count: int
+    size: int
 
 
 def as_record(text: str) -> Mapping[str, str] | None:
@@ -144,9 +147,9 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "unit": statement.unit.kind,
         "charts": _charts(contents),
         "bars": bars,
-        "largest": largest,
-        "better": BETTER,
-        "signs": SIGNS,
+        "largest": grids.largest,
+        "better": grids.BETTER,
+        "signs": grids.SIGNS,
         "spending": spending(statement),
         "looks": looks,
         "columns": columns,
@@ -160,20 +163,18 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
         "ceiling": any(each.of == REAL_ALL for each in families["utility"]),
-        "floor": any(each.of in FLOORS for each in families["utility"]),
+        "floor": any(each.of in grids.FLOORS for each in families["utility"]),
         "majority": any(each.of == MAJORITY for each in families["utility"]),
-        "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
-        "fidelity": _grid(
-            families["fidelity"], f"{'Beside the real texts' if contents.internal else 'By themselves'}. {_KEY}"
-        ),
+        "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(grids.by_training(families["utility"]))],
+        "fidelity": _grid(families["fidelity"], "Beside the real texts" if contents.internal else "By themselves"),
         "few": _few(contents, families["fidelity"]),
-        "leakage": _grid(families["leakage"], f"{_beside(families['leakage'])}. {_KEY}"),
+        "leakage": _grid(families["leakage"], _BESIDE[any(each.of == HOLDOUT for each in families["leakage"])]),
         "paid_for": paid,
         "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
         "together": _together(contents),
-        "charged_table": [CHARGED],
+        "charged_table": [grids.CHARGED],
         "settings": _settings(contents.settings),
-        "words": table_words,
+        "words": grids.table_words,
         "recipe": "" if contents.release is None else recipe(contents.release, contents.texts),
         "writers": sorted({text.model for text in contents.texts if text.model}),
         "audit": contents.audit,
@@ -197,7 +198,6 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
 
 
 def _together(contents: Contents) -> dict[str, str] | None:
-    """What the texts and the charged metrics promise together; None without such metrics."""
     statement, charged = contents.statement, contents.charged
     if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
         return None
@@ -212,7 +212,6 @@ def _together(contents: Contents) -> dict[str, str] | None:
 
 
 def _elsewhere(statement: Statement) -> dict[str, Any]:
-    """The promise at other deltas or priors."""
     if statement.posterior_at:
         rows = [(f"{prior:g}", round_up(posterior)) for prior, posterior in statement.posterior_at.items()]
         return {"at_rows": rows, "at_heads": ("prior", "highest posterior"), "at_caption": "For other guessers"}
@@ -229,7 +228,7 @@ def _charts(contents: Contents) -> dict[str, str]:
         charts["lengths"] = lengths_chart(overview.profiles) if some else ""
     if overview is not None and overview.points:
         tables = Counter(point.of for point in overview.points)
-        counted = " and ".join(f"{count} {table_words(of)}" for of, count in tables.items())
+        counted = " and ".join(f"{count} {grids.table_words(of)}" for of, count in tables.items())
         charts["map"] = map_chart(overview.points, f"{counted} texts by what they say. The table below counts them.")
     if audit is not None:
         bounds = {
@@ -242,7 +241,7 @@ def _charts(contents: Contents) -> dict[str, str]:
 
 
 def _looks(overview: Overview, charged: Sequence[MetricValue]) -> dict[str, Any]:
-    every = (label_rows(overview, charged), topic_rows(overview), charged_length_rows(charged))
+    every = (grids.label_rows(overview, charged), grids.topic_rows(overview), grids.charged_length_rows(charged))
     labels, topics, lengths = (rows[:MOST_ROWS] for rows in every)
     return {
         "label_tables": list(labels[0].shares) if labels else [],
@@ -250,33 +249,26 @@ def _looks(overview: Overview, charged: Sequence[MetricValue]) -> dict[str, Any]
         "charged_lengths": lengths,
         "overview": overview,
         "tables": list(overview.profiles),
-        "lengths": length_rows(overview.profiles),
+        "lengths": grids.length_rows(overview.profiles),
         "labels": labels,
         "topics": topics,
     }
 
 
 def _columns(contents: Contents) -> dict[str, Any]:
-    """Each typed column's cells, as many as a page has room for, and the distances of columns and pairs."""
-    rows = column_rows(contents.overview, contents.release)
+    rows = grids.column_rows(contents.overview, contents.release)
     room, shown = MOST_ROWS, {}
     for name, cells in rows.items():
         shown[name] = cells[:room]
         room -= len(shown[name])
-    values, more = column_values(contents.values)
+    values, more = grids.column_values(contents.values)
     return {
         "rows": {name: (cells, list(cells[0].shares)) for name, cells in shown.items() if cells},
         "beside": all(len(cells[0].shares) < 3 for cells in rows.values() if cells),
         "left_out": sum(map(len, rows.values())) - sum(map(len, shown.values())),
-        "distances": _grid(values, f"{_beside_rows(values)}. {_KEY}"),
+        "distances": _grid(values, _BESIDE_ROWS[any(measured.of == HOLDOUT for measured in values)]),
         "more_pairs": more,
     }
-
-
-def _beside_rows(values: Sequence[MetricValue]) -> str:
-    held_out = any(measured.of == HOLDOUT for measured in values)
-    other = "real rows that were never used" if held_out else "the other half of them"
-    return f"From {'the real rows' if held_out else 'one half of the real rows'}, beside {other}"
 
 
 def _map(overview: Overview) -> dict[str, Any]:
@@ -293,15 +285,8 @@ def _map(overview: Overview) -> dict[str, Any]:
     }
 
 
-def _beside(values: Sequence[MetricValue]) -> str:
-    held_out = any(measured.of == HOLDOUT for measured in values)
-    return (
-        "Beside real texts that were never used" if held_out else "Without held-out texts to compare with (--holdout)"
-    )
-
-
-def _grid(values: Sequence[MetricValue], title: str) -> Grid | None:
-    return by_table(values, title) if values else None
+def _grid(values: Sequence[MetricValue], beside: str) -> grids.Grid | None:
+    return grids.by_table(values, f"{beside}. {grids.KEY}") if values else None
 
 
 def _few(contents: Contents, fidelity: Sequence[MetricValue]) -> int | None:
@@ -316,18 +301,18 @@ def _few(contents: Contents, fidelity: Sequence[MetricValue]) -> int | None:
 
 
 def _of_family(values: Sequence[MetricValue], family: str) -> tuple[tuple[MetricValue, ...], int]:
-    """Those of a family that a page shows, and how many more there are."""
-    return first_values([measured for measured in without_shares(values) if measured.metric.family == family])
+    return grids.first_values(
+        [measured for measured in grids.without_shares(values) if measured.metric.family == family]
+    )
 
 
-def _paid(values: Sequence[MetricValue], family: str) -> list[Grid]:
+def _paid(values: Sequence[MetricValue], family: str) -> list[grids.Grid]:
     if family == "utility":
-        return list(by_training(values))
-    return [by_table(values, "Released with noise")] if values else []
+        return list(grids.by_training(values))
+    return [grids.by_table(values, "Released with noise")] if values else []
 
 
-def _dots(grid: Grid, number: int) -> str | None:
-    """The chart of a grid with at least two numbers to compare."""
+def _dots(grid: grids.Grid, number: int) -> str | None:
     values = [cell for row in grid.rows for cell in row.cells if cell is not None and cell.value is not None]
     return dots_chart(f"utility-{number}", grid) if len(values) > 1 else None
 
@@ -340,3 +325,84 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         if value not in (None, [], (), ""):
             found.append((name.replace("_", " "), Path(words).name if Path(words).is_absolute() else words))
     return found
+
+
+def seconds_of_losses(events: Sequence[Event]) -> float:
+    """Of :meth:`~understudy.privacy.accountant.Composition.power`; 0 where a closed form has it."""
+    closed = all(isinstance(event, GaussianEvent) for event in events)
+    if closed or any(isinstance(event, ZCDPEvent | MixtureEvent) for event in events):
+        return 0.0
+    return _A_POINT * sum((place + _AHEAD) * _GRID * _width(event) for place, event in enumerate(events, 1))
+
+
+def seconds_of_secrets(events: Sequence[Event], priors: int) -> float:
+    """Of :func:`~understudy.privacy.secrets.composition.posterior` at so many priors."""
+    cost = 0.0
+    for event in {event for event in events if isinstance(event, MixtureEvent)}:
+        secrets = set(event.inclusion)
+        held = [sum(records for _, records in secret) for secret in secrets]
+        cost += sum(_A_SECRET + _A_PAIR * records**2 for records in held)
+        if len(events) > 1:  # composed on a grid, for every number of records that is likely sampled
+            most = max(held, default=0)
+            likely = min(float(most), 2 * _TAIL * math.sqrt(most))
+            cost += (_SPLITS if len(secrets) > 1 else 1) * _A_CELL * (_AHEAD + likely)
+    return priors * cost
+
+
+def _width(event: Event) -> float:
+    if isinstance(event, GaussianEvent | SubsampledGaussianEvent):
+        return 1 / (2 * event.noise_multiplier**2) + _TAIL / event.noise_multiplier
+    assert isinstance(event, PureEvent | SubsampledPureEvent)
+    return event.pure_epsilon
+
+
+def tradeoff(statement: Statement) -> tuple[tuple[float, float], ...] | None:
+    """The largest true-positive rate at each false-positive rate, from (0, 0) to (1, 1).
+
+    Of the composed events: for epsilon as :meth:`understudy.privacy.accountant.Composition.power` (the trade-off
+    function of f-DP, Dong, Roth and Su 2022, or bounds on it), for secrets the highest posterior at each prior.
+
+    Returns:
+        None where it would take longer than :data:`MOST_SECONDS`.
+    """
+    events = tuple(charge.event for charge in statement.charges)
+    if isinstance(statement.budget, SecretBudget):
+        from understudy.privacy.secrets.composition import posterior
+
+        if seconds_of_secrets(events, len(RATES[::_COARSE])) > MOST_SECONDS:
+            return None
+        inner = [(rate, posterior(events, rate)) for rate in RATES[::_COARSE]]
+    else:
+        if seconds_of_losses(events) > MOST_SECONDS:
+            return None
+        composition = Composition(events)
+        inner = [(rate, composition.power(rate)) for rate in RATES]
+    return ((0.0, min(1.0, inner[0][1])), *((rate, max(rate, min(1.0, power))) for rate, power in inner), (1.0, 1.0))
+
+
+class Share(NamedTuple):
+    """A charge and its part of the budget, in [0, 1]; None where the noise was off."""
+
+    charge: Charge
+    share: float | None
+
+
+class Spending(NamedTuple):
+    """All charges of a run, and in which currency their shares add up to one."""
+
+    shares: tuple[Share, ...]
+    measure: str
+
+
+def spending(statement: Statement) -> Spending:
+    """Shares in what composes by addition: epsilon of pure events, mu^2 of Gaussian ones, else rho of zCDP."""
+    events = [charge.event for charge in statement.charges]
+    costs = [event.rho for event in events]
+    measure = "rho of zero-concentrated differential privacy, which adds up (what sampling gains is left out)"
+    if all(isinstance(event, PureEvent) for event in events):
+        measure, costs = "epsilon, which adds up", [event.pure_epsilon for event in events]
+    elif all(isinstance(event, GaussianEvent) for event in events):
+        measure = "mu squared of Gaussian differential privacy, which adds up"
+    whole = sum(costs)
+    shares = (cost / whole if whole else None for cost in costs)
+    return Spending(tuple(map(Share, statement.charges, shares)), measure)

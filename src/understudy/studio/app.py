@@ -20,19 +20,13 @@ from understudy.report.page import environment, report_file, visible
 from understudy.studio import accounts, plans
 from understudy.studio import runs as runs_of
 from understudy.studio.guard import Guard, Tokens
-from understudy.studio.queue import Forecasts
 
 SECTIONS = {"plan": "Plan", "ledger": "Ledger", "runs": "Runs"}
 _KINDS = {"studio.css": "text/css", "studio.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 def make_app(*, runs: Path, ledger: str | None, tokens: Tokens) -> Guard:
-    """The studio over one folder of runs and one ledger.
-
-    Args:
-        runs, ledger: as :func:`understudy.studio.server.serve` has them.
-        tokens: what lets a browser in.
-    """
+    """The studio over one folder of runs and one ledger."""
     pages = _Pages(runs, ledger)
     routes = [
         Route("/", lambda _: RedirectResponse("/plan", 303)),
@@ -58,7 +52,7 @@ class _Pages:
 
     def __init__(self, folder: Path, ledger: str | None) -> None:
         self._folder, self._ledger = folder, ledger
-        self._forecasts = Forecasts()
+        self._forecasts = plans.Forecasts()
 
     def plan(self, request: Request) -> Response:
         form = plans.Form.of(request.query_params)
@@ -122,7 +116,6 @@ def static_file(name: str) -> tuple[str, str]:
 
 
 def _wrong(_request: Request, error: Exception) -> Response:
-    """What is wrong and what to do about it, as on the command line."""
     if isinstance(error, HTTPException):
         known = ConfigError("There is no such page.", "Choose one from the menu.")
         return _page("wrong.html", "", status=error.status_code, error=known)

@@ -1,26 +1,38 @@
-"""The plan page: one form, and for each chosen method what the budget buys, beside budgets above and below it."""
+"""The plan page: one form, and for each chosen method what the budget buys, beside budgets above and below it.
+
+Forecasts are made in the background, so that a page shows what is there and asks again."""
 
 from __future__ import annotations
 
+import json
 import shlex
+import threading
 import typing
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
+from types import UnionType
 from typing import Any
 
 from markupsafe import Markup
 from pydantic.fields import FieldInfo
 from starlette.datastructures import QueryParams
 
-from understudy.base.errors import UnderstudyError
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.methods.registry import method_class, method_names
 from understudy.privacy.facts import Fact
 from understudy.privacy.guarantee import Budget
 from understudy.report.numbers import short
-from understudy.run.forecast import Forecast
-from understudy.studio.curves import Line, curves
-from understudy.studio.queue import Forecasts, Outcome
+from understudy.report.svg import COLOURS, Frame, Scale, apart, from_zero, path, svg_image, tag, x_axis, y_axis
+from understudy.run.forecast import Forecast, forecast
+from understudy.run.settings import run_config
+
+Outcome = Forecast | UnderstudyError
+"""What came of a configuration."""
+MOST_KEPT, MOST_WAITING = 2000, 200
+WORKERS = 2
+"""So that one slow point does not hold up quick ones."""
 
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 """Budgets that curves go through, besides the one in the form."""
@@ -67,6 +79,7 @@ _OF_METHODS = (
 _FIRST = ("dp-kps", "aug-pe", "guided-evolution")
 _LONGEST = 400
 _MOST_LABELS = 200
+_LETTER = 13.0  # of one letter below another
 
 
 @dataclass(frozen=True)
@@ -83,13 +96,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """What is in the form: text by field, as it was typed.
-
-    Args:
-        values: of every method.
-        methods: those that are chosen.
-        own: parameters of methods, by ``METHOD.NAME``.
-    """
+    """What is in the form, as it was typed: text by field, the methods, and their parameters by ``METHOD.NAME``."""
 
     values: Mapping[str, str]
     methods: tuple[str, ...]
@@ -154,58 +161,6 @@ class Chart:
     lines: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """What one method makes of the budget.
-
-    Args:
-        method: by name.
-        error: why it cannot be planned; None where it can.
-        waiting: whether the forecast at the form's own epsilon is still to be made.
-        asks: whether a language model is asked to write the texts.
-        costs: of generating, by name, at the form's epsilon.
-        lines: all that the forecast says there, for people.
-        warnings: what it warns of.
-        charts: of everything that depends on epsilon.
-        heads, rows: the same as a table.
-        commands: what does what is on the screen, and what would run it.
-    """
-
-    method: str
-    error: UnderstudyError | None
-    waiting: bool
-    asks: bool
-    costs: Mapping[str, str]
-    lines: tuple[str, ...]
-    warnings: tuple[str, ...]
-    charts: tuple[Chart, ...]
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    commands: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Results:
-    """Everything right of the form.
-
-    Args:
-        epsilon: as it was typed.
-        made, asked: how many forecasts there are, and are wanted.
-        problem: what is wrong with every method alike.
-        signal: the signal of all methods in one chart.
-        panels: of each method.
-        money: whether prices are known.
-    """
-
-    epsilon: str
-    made: int
-    asked: int
-    problem: UnderstudyError | None
-    signal: Chart | None
-    panels: tuple[Panel, ...]
-    money: bool
-
-
 def offered_methods() -> list[str]:
     """Those that promise (epsilon, delta), the default first."""
     names = [name for name in method_names() if method_class(name).private and name != "sec-pe"]
@@ -219,12 +174,9 @@ def fields_of(method: str) -> tuple[Field, ...]:
 
 
 def _kinds(field: FieldInfo) -> list[Any]:
-    kinds = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
+    union = typing.get_origin(field.annotation) in (typing.Union, UnionType)
+    kinds = typing.get_args(field.annotation) if union else (field.annotation,)
     return [kind for kind in kinds if kind is not type(None)]
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is typing.Union or type(annotation).__name__ == "UnionType"
 
 
 def _is_plain(field: FieldInfo) -> bool:
@@ -252,74 +204,70 @@ CHOICES: dict[str, Any] = {
 """What the form is made of."""
 
 
-def results(form: Form, forecasts: Forecasts) -> Results:
-    """What is known of the form by now; what is not is made in the background, the form's own epsilon first."""
+def results(form: Form, forecasts: Forecasts) -> dict[str, Any]:
+    """What is known of the form by now, for ``plan_results.html``; the rest is made in the background, the form's own
+    epsilon first."""
     epsilons = form.epsilons
     wanted = [(method, epsilon) for epsilon in epsilons for method in form.methods]
     found = dict(zip(wanted, forecasts.ask([form.settings(m, e) for m, e in wanted], patience=PATIENCE), strict=True))
-    panels = tuple(_panel(form, method, {e: found[method, e] for e in epsilons}) for method in form.methods)
-    errors = {str(panel.error): panel.error for panel in panels}
-    problem = next(iter(errors.values())) if len(errors) == 1 and len(panels) > 1 else None
-    return Results(
-        epsilon=form.values["epsilon"],
-        made=sum(outcome is not None for outcome in found.values()),
-        asked=len(wanted),
-        problem=problem,
-        signal=None if problem else _signal(form, found),
-        panels=() if problem else panels,
-        money=any("money" in panel.costs for panel in panels),
-    )
+    panels = [_panel(form, method, {e: found[method, e] for e in epsilons}) for method in form.methods]
+    errors = {str(panel["error"]): panel["error"] for panel in panels}
+    problem = next(iter(errors.values())) if len(errors) == 1 and len(panels) > 1 else None  # of every method alike
+    return {
+        "epsilon": form.values["epsilon"],
+        "made": sum(outcome is not None for outcome in found.values()),
+        "asked": len(wanted),
+        "problem": problem,
+        "signal": None if problem else _signal(form, found),
+        "panels": [] if problem else panels,
+        "money": any("money" in panel["costs"] for panel in panels),
+    }
 
 
-def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> Panel:
+def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> dict[str, Any]:
+    """What one method makes of the budget at the form's epsilon, with charts and a table of all that depends on it."""
     here = outcomes[form.values["epsilon"]]
     points = _points(outcomes)
-    plan = _plan_of(here)
+    plan = here if isinstance(here, Forecast) else None
     facts = [] if plan is None else [*plan.plan.forecast.entries, *plan.calls.entries]
     varying = _varying(points)
-    return Panel(
-        method=method,
-        error=here if isinstance(here, UnderstudyError) else None,
-        waiting=here is None,
-        asks=method_class(method).needs.generation_llm != "never",
-        costs={fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
-        lines=tuple(fact.line() for fact in facts if fact.name not in _COSTS),
-        warnings=() if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
-        charts=tuple(_charts(method, varying, points, form.epsilon)),
-        heads=("epsilon", *(fact.title for fact in varying)),
-        rows=tuple(
+    return {
+        "method": method,
+        "error": here if isinstance(here, UnderstudyError) else None,
+        "waiting": here is None,
+        "asks": method_class(method).needs.generation_llm != "never",
+        "costs": {fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
+        "lines": tuple(fact.line() for fact in facts if fact.name not in _COSTS),
+        "warnings": () if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
+        "charts": tuple(_charts(method, varying, points, form.epsilon)),
+        "heads": ("epsilon", *(fact.title for fact in varying)),
+        "rows": tuple(
             (f"{epsilon:g}", *(_shown(of[fact.name].value) if fact.name in of else "–" for fact in varying))
             for epsilon, of in points
         ),
-        commands=_commands(form.settings(method, form.values["epsilon"])),
-    )
+        "commands": _commands(form.settings(method, form.values["epsilon"])),
+    }
 
 
 _Points = list[tuple[float, Mapping[str, Fact]]]
 """The forecast's facts by name, at each epsilon for which it is known."""
 
 
-def _plan_of(outcome: Outcome | None) -> Forecast | None:
-    return outcome if isinstance(outcome, Forecast) else None
-
-
 def _points(outcomes: Mapping[str, Outcome | None]) -> _Points:
     found = [
         (float(epsilon), {fact.name: fact for fact in made.plan.forecast.entries})
-        for epsilon, outcome in outcomes.items()
-        if (made := _plan_of(outcome)) is not None and isinstance(made.plan.budget, Budget)
+        for epsilon, made in outcomes.items()
+        if isinstance(made, Forecast) and isinstance(made.plan.budget, Budget)
     ]
     return sorted(found, key=lambda point: point[0])
 
 
 def _values(name: str, points: _Points) -> list[tuple[float, float]]:
-    """A number at every epsilon at which it is known."""
     facts = [(epsilon, facts[name].value) for epsilon, facts in points if name in facts]
     return [(epsilon, value) for epsilon, value in facts if isinstance(value, int | float)]
 
 
 def _varying(points: _Points) -> list[Fact]:
-    """The numbers that are not the same at every epsilon."""
     by_name: dict[str, list[Fact]] = {}
     for _, facts in points:
         for fact in facts.values():
@@ -361,7 +309,6 @@ def _kind(fact: Fact, all_of_them: Sequence[Fact]) -> str:
 
 
 def _signal(form: Form, found: Mapping[tuple[str, str], Outcome | None]) -> Chart | None:
-    """Signal to noise of all methods that forecast one."""
     lines = []
     for method in form.methods:
         points = _points({epsilon: found[method, epsilon] for epsilon in form.epsilons})
@@ -384,7 +331,6 @@ def _shown(value: Any) -> str:
 
 
 def _commands(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The plan on the screen as a command, and the run that it plans."""
     planned = [word for name, value in settings.items() for word in _flag(name, value)]
     running = [word for name, value in settings.items() if name not in _FORECAST_ONLY for word in _flag(name, value)]
     data = ["--data", "TABLE.csv", "--text", "COLUMN"]
@@ -397,3 +343,132 @@ def _commands(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _flag(name: str, value: Any) -> list[str]:
     flag = f"--{name.replace('_', '-')}"
     return [flag] if value is True else [flag, ",".join(value) if isinstance(value, list) else str(value)]
+
+
+class Forecasts:
+    """Outcomes by configuration: kept once made, those asked for last made first.
+
+    Most take milliseconds; where the accountant adds up privacy loss distributions, some take seconds.
+    """
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[str, Outcome] = OrderedDict()
+        self._waiting: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._changed = threading.Condition()
+        self._workers: list[threading.Thread] = []
+
+    def ask(self, wanted: list[Mapping[str, Any]], *, patience: float = 0.0) -> list[Outcome | None]:
+        """The outcome of each configuration, None for those still to be made, which are then made in this order.
+
+        Args:
+            patience: seconds to wait for all of them.
+        """
+        keys = [json.dumps(values, sort_keys=True) for values in wanted]
+        with self._changed:
+            for key, values in reversed(list(zip(keys, wanted, strict=True))):
+                if key not in self._made:
+                    self._waiting[key] = values
+                    self._waiting.move_to_end(key)
+            while len(self._waiting) > MOST_WAITING:
+                self._waiting.popitem(last=False)
+            while len(self._workers) < WORKERS:
+                self._workers.append(threading.Thread(target=self._work, daemon=True))
+                self._workers[-1].start()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: all(key in self._made for key in keys), timeout=patience)
+            return [self._made.get(key) for key in keys]
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
+                key, values = self._waiting.popitem()
+            outcome = _outcome(values)
+            with self._changed:
+                self._made[key] = outcome
+                self._waiting.pop(key, None)  # asked for again meanwhile
+                while len(self._made) > MOST_KEPT:
+                    self._made.popitem(last=False)
+                self._changed.notify_all()
+
+
+def _outcome(values: Mapping[str, Any]) -> Outcome:
+    try:
+        return forecast(run_config(values))
+    except UnderstudyError as error:
+        return error
+    except Exception as error:  # the worker must live on
+        return ConfigError(f"This cannot be planned ({type(error).__name__}).", "This is a bug; please report it.")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A title, and (x, y) from left to right."""
+
+    title: str
+    points: Sequence[tuple[float, float]]
+
+    @staticmethod
+    def letter(place: int) -> str:
+        """By which the line is told apart without its colour."""
+        return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]
+
+
+def curves(
+    name: str, title: str, lines: Sequence[Line], *, at: float | None, even: float | None = None, width: float = 400
+) -> Markup:
+    """A line for each, against epsilon.
+
+    Args:
+        at: the epsilon in the form, where a mark stands.
+        even: a value worth a line of its own: where the signal is as large as the noise.
+    """
+    xs = sorted({x for line in lines for x, _ in line.points})
+    values = [y for line in lines for _, y in line.points] + ([] if even is None else [even])
+    frame = Frame(width=width, height=0.15 * width + 170, top=14, left=52, right=26)
+    x = Scale((xs[0] / 1.15, xs[-1] * 1.15), frame.x, log=True, marks=tuple(xs))
+    y = from_zero(values, frame.y)
+    marks: list[Markup] = []
+    if even is not None:
+        marks.append(tag("line", x1=frame.x[0], x2=frame.x[1], y1=y(even), y2=y(even), class_="reference"))
+        marks.append(tag("text", "signal = noise", x=frame.x[1], y=y(even) - 5, text_anchor="end", class_="note"))
+    if at is not None:
+        marks.append(tag("line", x1=x(at), x2=x(at), y1=frame.y[0], y2=frame.y[1], class_="reference"))
+    said = []
+    heights = apart([y(line.points[-1][1]) for line in lines], _LETTER, 0.0)
+    for place, line in enumerate(lines):
+        colour = f"c{place % COLOURS}"
+        points = [(x(a), y(b)) for a, b in line.points]
+        marks.append(path(points, class_=f"line {colour}"))
+        marks += [
+            tag("circle", cx=left, cy=top, r=4.5 if a == at else 2.5, class_=f"dot {colour}")
+            for (left, top), (a, _) in zip(points, line.points, strict=True)
+        ]
+        if len(lines) > 1:
+            right = points[-1][0] + 9
+            marks.append(tag("text", line.letter(place), x=right, y=heights[place] + 4, class_=f"label {colour}"))
+        elif at is not None and (here := dict(line.points).get(at)) is not None:
+            marks.append(_number_at(short(here), x(at), y(here), frame, rises=line.points[-1][1] > line.points[0][1]))
+        said.append(f"{line.title}: " + ", ".join(f"{short(b)} at epsilon {a:g}" for a, b in line.points))
+    return svg_image(
+        f"chart-{name}",
+        f"{title} against epsilon",
+        f"{'; '.join(said)}. The table has the same numbers.",
+        frame,
+        y_axis(frame, y, ""),
+        x_axis(frame, x, "epsilon"),
+        *marks,
+    )
+
+
+def _number_at(words: str, left: float, top: float, frame: Frame, *, rises: bool) -> Markup:
+    near_the_end = left > frame.x[1] - 60
+    top += 0 if rises == near_the_end else 20
+    return tag(
+        "text",
+        words,
+        x=left + (-9 if near_the_end else 9),
+        y=max(top - 8, frame.y[1] + 8),
+        text_anchor="end" if near_the_end else "start",
+        class_="label",
+    )

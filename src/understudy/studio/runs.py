@@ -22,11 +22,11 @@ from understudy.ledger.store import is_in_use
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release.statement import Statement
-from understudy.report.charts import against_epsilon
+from understudy.report.charts import charts_of
 from understudy.report.comparison import compare as epsilon_comparisons
 from understudy.report.comparison import read_runs
 from understudy.report.contents import read_statement
-from understudy.report.grids import Grid, Row, by_table, by_training, first_values, remarks, setting_words
+from understudy.report.grids import KEY, Grid, Row, by_table, by_training, first_values, remarks, setting_words
 from understudy.report.numbers import power_of_ten
 from understudy.report.views import as_record
 from understudy.run.outputs import OutputFolder, find_table
@@ -42,7 +42,6 @@ _FAMILIES = {
 }
 _NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "document_type", "made_for"}
 """What is shown otherwise, or is a hash or a number that says nothing here."""
-_KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,8 @@ class FoundRun:
     Args:
         id: by which addresses name it: a hash of its place, never a path.
         name: its place below the folder of runs.
-        folder: it.
         progress: what its last run says; None for folders of earlier versions, and those that were handed over.
         in_use: whether a process works on it now.
-        statement: of its Release; None where there is none yet.
-        problem: why the statement cannot be read.
     """
 
     id: str
@@ -167,28 +163,8 @@ def _found(root: Path, folder: Path) -> FoundRun:
     )
 
 
-@dataclass(frozen=True)
-class RunPage:
-    """One run.
-
-    Args:
-        texts: how many there are.
-        grids: what was measured, by title.
-        left_out: values that are not shown.
-        problems: what could not be read.
-    """
-
-    run: FoundRun
-    texts: int
-    labels: int
-    grids: tuple[tuple[str, tuple[Grid, ...]], ...]
-    left_out: int
-    problems: tuple[UnderstudyError, ...]
-    report: Path | None
-
-
-def run_page(run: FoundRun) -> RunPage:
-    """What is known of a run besides its texts."""
+def run_page(run: FoundRun) -> dict[str, Any]:
+    """What is known of a run besides its texts, for ``run.html``."""
     problems: list[UnderstudyError] = []
     texts: tuple[SyntheticText, ...] = ()
     evaluation: Evaluation | None = None
@@ -203,18 +179,18 @@ def run_page(run: FoundRun) -> RunPage:
         shown, more = first_values(own)
         left_out += more
         if shown:
-            of_family = by_training(shown) if family == "utility" else (by_table(shown, _KEY),)
+            of_family = by_training(shown) if family == "utility" else (by_table(shown, KEY),)
             grids.append((title, of_family))
     reports = (run.folder.internal_report_file, run.folder.report_file)
-    return RunPage(
-        run=run,
-        texts=len(texts),
-        labels=len({text.label for text in texts}),
-        grids=tuple(grids),
-        left_out=left_out,
-        problems=tuple(problems),
-        report=next((path for path in reports if path.is_file()), None),
-    )
+    return {
+        "run": run,
+        "texts": len(texts),
+        "labels": len({text.label for text in texts}),
+        "grids": tuple(grids),
+        "left_out": left_out,
+        "problems": tuple(problems),
+        "report": next((path for path in reports if path.is_file()), None),
+    }
 
 
 @dataclass(frozen=True)
@@ -228,57 +204,28 @@ class TextRow:
     origin: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class TextsPage:
-    """Some of a run's texts beside what they were written from.
-
-    Args:
-        labels: each with its number of texts; empty for a table without labels.
-        label: the one that is chosen.
-        rows: of the table.
-        number, last: of the page, from 1.
-        count: texts that fit the choice.
-    """
-
-    run: FoundRun
-    labels: tuple[tuple[str, int], ...]
-    label: str | None
-    rows: tuple[TextRow, ...]
-    number: int
-    last: int
-    count: int
-    as_record = staticmethod(as_record)
-
-    @property
-    def first_shown(self) -> int:
-        return (self.number - 1) * PER_PAGE + 1
-
-
-def texts_page(run: FoundRun, *, label: str | None, number: str) -> TextsPage:
-    """One page of the texts, of one label if there is such a label.
-
-    Raises ConfigError if the table cannot be read.
-    """
+def texts_page(run: FoundRun, *, label: str | None, number: str) -> dict[str, Any]:
+    """One page of the texts beside what they were written from, of one label if there is such a label, for
+    ``texts.html``."""
     texts = _texts(run.folder)
     labels = Counter(text.label for text in texts if text.label is not None)
     label = label if label in labels else None
     fitting = [(place, text) for place, text in enumerate(texts, 1) if label is None or text.label == label]
     last = max(1, -(-len(fitting) // PER_PAGE))
     page = min(last, max(1, int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 1))
-    return TextsPage(
-        run=run,
-        labels=tuple(sorted(labels.items())),
-        label=label,
-        rows=_rows(run.folder, fitting[(page - 1) * PER_PAGE : page * PER_PAGE]),
-        number=page,
-        last=last,
-        count=len(fitting),
-    )
-
-
-def _rows(folder: OutputFolder, numbered: Sequence[tuple[int, SyntheticText]]) -> tuple[TextRow, ...]:
-    known = provenances(folder.shareable, {number - 1 for number, _ in numbered})
-    return tuple(_row(number, text, known.get(number - 1, {})) for number, text in numbered)
+    shown = fitting[(page - 1) * PER_PAGE : page * PER_PAGE]
+    known = provenances(run.folder.shareable, {place - 1 for place, _ in shown})
+    return {
+        "run": run,
+        "labels": sorted(labels.items()),
+        "label": label,
+        "rows": [_row(place, text, known.get(place - 1, {})) for place, text in shown],
+        "number": page,
+        "last": last,
+        "count": len(fitting),
+        "first_shown": (page - 1) * PER_PAGE + 1,
+        "as_record": as_record,
+    }
 
 
 def _row(number: int, text: SyntheticText, provenance: Mapping[str, Any]) -> TextRow:
@@ -306,54 +253,29 @@ def _texts_of(shareable: Path, _table: Path, _changed: int, _size: int) -> tuple
     return read_synthetic(shareable)
 
 
-@dataclass(frozen=True)
-class SideBySide:
-    """Runs with what was measured of the synthetic texts of each.
-
-    Args:
-        grids: one per family, a column per run.
-        charts: of utility against epsilon, by title.
-        unmeasured: runs that nothing was measured of.
-    """
-
-    runs: tuple[FoundRun, ...]
-    grids: tuple[tuple[str, Grid], ...]
-    charts: tuple[tuple[str, Markup], ...]
-    unmeasured: tuple[str, ...]
-    command: str
-
-
-def compare(runs: Sequence[FoundRun]) -> SideBySide:
-    """The values of several runs' synthetic texts, side by side.
-
-    Raises ConfigError if an evaluation cannot be read.
-    """
+def compare(runs: Sequence[FoundRun]) -> dict[str, Any]:
+    """The values of several runs' synthetic texts side by side, for ``compare.html``."""
     values = [_values(run) for run in runs]
     folders = [str(run.folder.root) for run, own in zip(runs, values, strict=True) if own]
     measured = [(run, own) for run, own in zip(runs, values, strict=True) if own]
-    grids = []
-    for family, title in _FAMILIES.items():
-        grid = _grid(measured, family, _KEY)
-        if grid.rows:
-            grids.append((title, grid))
-    return SideBySide(
-        runs=tuple(runs),
-        grids=tuple(grids),
-        charts=tuple(_charts([run for run, own in measured if any(v.metric.family == "utility" for v in own)])),
-        unmeasured=tuple(run.name for run, own in zip(runs, values, strict=True) if not own),
-        command=shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
-    )
+    grids = [(title, _grid(measured, family, KEY)) for family, title in _FAMILIES.items()]
+    return {
+        "runs": tuple(runs),
+        "grids": tuple((title, grid) for title, grid in grids if grid.rows),
+        "charts": tuple(_charts([run for run, own in measured if any(v.metric.family == "utility" for v in own)])),
+        "unmeasured": tuple(run.name for run, own in zip(runs, values, strict=True) if not own),
+        "command": shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
+    }
 
 
 def _charts(runs: Sequence[FoundRun]) -> list[tuple[str, Markup]]:
     """As ``understudy report --compare`` has them; none of runs that promise no epsilon."""
     folders = [run.folder.root for run in runs if run.statement and isinstance(run.statement.budget, Budget)]
-    found = []
-    for number, each in enumerate(epsilon_comparisons(read_runs(folders, names=None, shareable=False))):
-        for place, column in enumerate(each.columns):
-            if chart := against_epsilon(f"chart-{number}-{place}", each, column):
-                setting = f", {column}" if column else ""
-                found.append((f"{each.metric.title}{setting}", chart))
+    found = [
+        (f"{each.metric.title}, {column}" if column else each.metric.title, chart)
+        for number, each in enumerate(epsilon_comparisons(read_runs(folders, names=None, shareable=False)))
+        for column, chart in charts_of(each, number)
+    ]
     return found[:MOST_CHARTS]
 
 

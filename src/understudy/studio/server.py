@@ -33,10 +33,6 @@ def serve(
         browser: whether to open the address in a browser, where there is a screen.
         show: takes the address with its token, which no log should keep.
         say: takes lines for the user.
-
-    Raises:
-        ConfigError: if the extra ``studio`` is not installed, or there is no folder of runs.
-        StorageError: if the port is taken.
     """
     try:
         import uvicorn
@@ -49,7 +45,7 @@ def serve(
             "Install it with: pip install 'understudy[studio]'",
         ) from None
     if runs.exists() and not runs.is_dir():
-        raise ConfigError(f"{runs} is no folder.", "Name the folder that holds the output folders with --runs FOLDER.")
+        raise ConfigError(f"{runs} is not a folder.", "Name the folder of the output folders with --runs FOLDER.")
     tokens = Tokens()
     with closing(_bound(port)) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/?{TOKEN}="

@@ -16,8 +16,7 @@ from understudy.base.columns import Column
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
-from understudy.evaluate.charged import ChargedMetrics
-from understudy.evaluate.counting import MetricCounts
+from understudy.evaluate.charged import ChargedMetrics, MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity

@@ -10,11 +10,7 @@ _LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn", "
 
 
 def require_evaluate() -> None:
-    """See that the extra ``evaluate`` is there, without loading it.
-
-    Raises:
-        ConfigError: if a part of it is missing.
-    """
+    """See that the extra ``evaluate`` is there, without loading it."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]
     if missing:
         raise ConfigError(

@@ -37,8 +37,6 @@ def bootstrap(
 
     Args:
         statistic: takes ``count`` row numbers, sampled with replacement.
-        count: how many rows there are.
-        over: what is resampled, in words.
 
     Source: Efron and Tibshirani 1993, section 13.3.
     """
@@ -92,7 +90,6 @@ def ratio(
 
     Args:
         none: the note where the wholes are all 0.
-        sampling: ``seed`` and ``resamples``.
     """
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not len(wholes):
@@ -168,7 +165,6 @@ def value_of_subsamples(
     Args:
         values: of all texts, then of each subsample; with fewer than two of these there is no interval.
         share: of the texts in a subsample, in (0, 1).
-        low, high: the statistic's range.
 
     Source: Shao and Wu 1989 (the delete-d jackknife); Politis, Romano and Wolf 1999, section 2.2.
     """
@@ -204,15 +200,11 @@ def between_subsamples(
     ours: NDArray[Any],
     theirs: NDArray[Any],
     of: str,
-    *,
-    seed: int,
-    resamples: int,
-    high: float = math.inf,
+    **more: Any,
 ) -> MetricValue:
     """As :func:`over_subsamples`, of a ``statistic`` of the chosen rows of two tables."""
 
     def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
         return statistic(ours[one], theirs[two])
 
-    sizes = len(ours), len(theirs)
-    return over_subsamples(metric, between, sizes, of, seed=seed, resamples=resamples, high=high)
+    return over_subsamples(metric, between, (len(ours), len(theirs)), of, **more)

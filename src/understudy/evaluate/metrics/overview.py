@@ -91,13 +91,9 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
     threads that wait for each other were measured to take ten times as long).
 
     Args:
-        tables: by name, in the order in which they are shown.
         points: the most texts on the map; each table has the same share of it, sampled at random.
         topics: the most topics; with few texts there is one for every ten.
         seed: of the points, of k-means and of the map. The same seed gives the same overview on the same machine.
-
-    Raises:
-        ConfigError: if the extra ``evaluate`` is missing.
     """
     require_evaluate()
     import sklearn.cluster
@@ -206,14 +202,7 @@ def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32
 def find_topics(
     tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], most: int, *, seed: int
 ) -> tuple[Topic, ...]:
-    """k-means of all tables' texts, in which each table weighs the same; the largest topic first.
-
-    Args:
-        tables: with embeddings.
-        words: of each text, by table.
-        most: the most topics; with few texts there is one for every ten.
-        seed: of k-means.
-    """
+    """k-means of all tables' texts, in which each table weighs the same; the largest topic first."""
     from sklearn.cluster import KMeans
 
     vectors = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None and len(table)}

@@ -45,7 +45,6 @@ class Evaluation:
     Args:
         values: every number with its definition, in the order in which they were measured.
         overview: what the tables look like; None where that was not asked for.
-        settings: how it was measured: seeds, sizes, models, by name.
         table_sha256: of the synthetic table of an output folder.
     """
 
@@ -111,15 +110,10 @@ class ReleasedMetrics:
     """What ``release/metrics.json`` holds: values of private texts that were released with noise, and their cost.
 
     Args:
-        values: every number with its definition.
-        settings: how it was measured.
         table_sha256: of the synthetic table of the output folder.
         sealed: what the seals of the released counts say of them.
-        dataset: what the ledger calls it.
         trusted: endpoints and clusters that could read private texts.
         unit, protects: the privacy unit, also in words.
-        budget: what they cost.
-        charges: what was charged.
     """
 
     values: tuple[MetricValue, ...]
@@ -148,20 +142,12 @@ class ReleasedMetrics:
 
 
 def load_evaluation(path: Path) -> Evaluation:
-    """Read what :meth:`Evaluation.save` wrote.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another version.
-    """
+    """Read what :meth:`Evaluation.save` wrote."""
     return read_result(path, Evaluation, made_by="evaluate", most=MOST_EVALUATION_BYTES, values=None)
 
 
 def load_released(path: Path) -> ReleasedMetrics:
-    """Read what :meth:`ReleasedMetrics.save` wrote.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another version.
-    """
+    """Read what :meth:`ReleasedMetrics.save` wrote."""
     return read_result(path, ReleasedMetrics, made_by="evaluate --charge-metrics")
 
 
@@ -172,11 +158,7 @@ def result_json(result: Any) -> dict[str, Any]:
 
 
 def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE) -> None:
-    """Write what :func:`result_json` made, whole or not at all; for its owner's eyes only unless ``mode`` says other.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Write what :func:`result_json` made, whole or not at all; for its owner's eyes only unless ``mode`` differs."""
     with atomic_file(path, mode=mode) as file:
         file.write(json.dumps(fields, ensure_ascii=False, allow_nan=False).encode())
 
@@ -187,12 +169,7 @@ def read_result(
     """Read what :func:`write_result` wrote; fields that are not named are ignored.
 
     Args:
-        kind: the dataclass.
-        made_by: the command that makes the file.
         most, values: limits, as for :func:`understudy.base.untrusted.read_json`.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another version.
     """
     try:
         fields = read_json(path, most=most, values=values)
@@ -202,5 +179,5 @@ def read_result(
     except Exception:  # a damaged file fails in many ways
         raise ConfigError(
             f"{path.name} cannot be read: it is damaged or was made by another version.",
-            f"Make it anew with `understudy {made_by}`.",
+            f"Make it again with `understudy {made_by}`.",
         ) from None

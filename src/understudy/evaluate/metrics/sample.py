@@ -18,7 +18,6 @@ class Sample:
     """Some texts of a table. May be private; its ``repr`` shows nothing.
 
     Args:
-        texts: the texts.
         labels: canonical label strings, one per text; None for a table without labels.
         embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
         cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.

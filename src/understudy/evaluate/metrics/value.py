@@ -48,11 +48,8 @@ class Metric:
 
     Args:
         name: unique, snake_case.
-        title: for people, in a table's first column.
-        family: the question that it answers.
         definition: in one to three sentences, with its range and unit.
         source: paper or standard.
-        better: which way is good.
     """
 
     name: str

@@ -9,7 +9,7 @@ import pytest
 
 from understudy.base.columns import declared_columns
 from understudy.evaluate.metrics.fidelity import measure_fidelity
-from understudy.evaluate.metrics.fidelity.columns import column_values
+from understudy.evaluate.metrics.fidelity.texts import column_values
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, SYNTHETIC, MetricValue
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
@@ -20,25 +18,6 @@ def normal(rows: int, columns: int, seed: int = 0) -> NDArray[np.float64]:
 def unit(rows: int, columns: int, seed: int = 0) -> NDArray[np.float32]:
     vectors = normal(rows, columns, seed) + 0.3 * seed
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-def with_moments(mean: NDArray[np.float64], root: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows with exactly this mean and the covariance ``root @ root.T``."""
-    white = normal(50, len(mean))
-    white = white - white.mean(axis=0)
-    white = white @ np.linalg.inv(np.linalg.cholesky(np.cov(white.T))).T
-    return mean + white @ root.T
-
-
-def test_the_frechet_distance_of_shifted_gaussians_is_the_squared_shift() -> None:
-    rows, shift = normal(40, 3), np.array([1.0, -2.0, 0.5])
-    assert frechet_distance(rows, rows + shift) == pytest.approx(shift @ shift)
-
-
-def test_the_frechet_distance_of_scaled_gaussians_is_that_of_their_deviations() -> None:
-    one, two = np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 0.5])
-    found = frechet_distance(with_moments(np.zeros(3), np.diag(one)), with_moments(np.ones(3), np.diag(two)))
-    assert found == pytest.approx(3 + ((one - two) ** 2).sum())
 
 
 @pytest.mark.parametrize("sizes", [(60, 80), (5, 7), (3, 40)])
@@ -56,14 +35,6 @@ def test_the_frechet_distance_of_a_table_from_itself_is_0_however_few_texts(rows
     assert frechet_distance(table, table[::-1]) == pytest.approx(0, abs=1e-12)
 
 
-@given(st.integers(0, 2**32), st.integers(2, 20), st.integers(2, 20), st.integers(1, 8))
-def test_the_frechet_distance_is_symmetric_and_knows_no_order(seed: int, n: int, m: int, columns: int) -> None:
-    a, b = normal(n, columns, seed), normal(m, columns, seed + 1)
-    turned = a[np.random.default_rng(seed).permutation(n)]
-    assert frechet_distance(a, b) == pytest.approx(frechet_distance(b, turned), abs=1e-9)
-    assert frechet_distance(a, b) >= 0
-
-
 def by_definition(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     def mean(pairs: list[tuple[NDArray[np.float32], NDArray[np.float32]]]) -> float:
         return float(np.mean([((1 + float(x.astype(float) @ y.astype(float))) / 2) ** 3 for x, y in pairs]))
@@ -75,28 +46,12 @@ def by_definition(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
 
 
 @pytest.mark.parametrize("block", [2**22, 7])
-def test_the_kernel_distance_is_its_definition_in_any_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_distance_is_its_definition_of_any_chosen_rows_in_any_blocks(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embeddings, "_BLOCK", block)
-    a, b = unit(9, 5, 0), unit(12, 5, 1)
-    assert kernel_distance(a, b)[0] == pytest.approx(by_definition(a, b), abs=1e-12)
-
-
-def test_the_kernel_distance_of_choices_is_that_of_the_chosen_rows() -> None:
     a, b = unit(9, 5, 0), unit(12, 5, 1)
     ours = np.array([[True] * 9, [True, False] * 4 + [True]])
     theirs = np.array([[True] * 12, [False, True, True] * 4])
     found = kernel_distance(a, b, ours, theirs)
     assert found == pytest.approx([by_definition(a, b), by_definition(a[ours[1]], b[theirs[1]])], abs=1e-12)
-
-
-def test_the_kernel_distance_of_opposite_points_is_2_and_of_equal_ones_0() -> None:
-    point = np.tile(np.eye(1, 4, dtype=np.float32), (10, 1))
-    assert kernel_distance(point, -point)[0] == pytest.approx(2)
-    assert kernel_distance(point, point)[0] == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("size", [4, 40])
-def test_the_kernel_distance_of_one_source_is_0_on_average_at_any_size(size: int) -> None:
-    source = unit(200 * 2 * size, 4).reshape(200, 2, size, 4)
-    found = [kernel_distance(a, b)[0] for a, b in source]
-    assert abs(np.mean(found)) < 5 * np.std(found) / np.sqrt(len(found))

@@ -1,4 +1,4 @@
-"""Near duplicates, neighbours and sizes, each against brute force."""
+"""Near duplicates, neighbours and sizes, each against brute force; and copied rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
+from understudy.base.columns import declared_columns
 from understudy.evaluate.metrics.intervals import chance_of_none
-from understudy.evaluate.metrics.leakage import measure_copying
+from understudy.evaluate.metrics.leakage import measure_copying, measure_replay, measure_rows
 from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
-from understudy.evaluate.metrics.leakage.replay import measure_replay
 from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC
 
 
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=8), data=st.data())
@@ -125,3 +126,18 @@ def test_neighbours_are_those_of_the_definition(
     pairs = zip(slow_distances(tables[1], tables[0]), slow_distances(tables[1], tables[2]), strict=True)
     wins = [0.5 if mine[0] == held[0] else float(mine[0] < held[0]) for mine, held in pairs]
     assert values["nearer_to_real_than_holdout", "synthetic", None] == pytest.approx(np.mean(wins))
+
+
+def rows(*rows: tuple[str, str, int]) -> Sample:
+    texts, labels, cells = zip(*rows, strict=True)
+    columns = declared_columns("ward=A|B")
+    return Sample(texts, labels, cells=np.array(cells, np.int32)[:, None], columns=columns)
+
+
+def test_only_rows_that_are_equal_in_everything_count() -> None:
+    real = rows(("a", "x", 0), ("b", "x", 1))
+    synthetic = rows(("a", "x", 0), ("a", "x", 1), ("a", "y", 0), ("c", "x", 0))
+    found = {each.of: each.value for each in measure_rows(real, {SYNTHETIC: synthetic, HOLDOUT: real})}
+    assert found == {SYNTHETIC: 0.25, HOLDOUT: 1.0}
+    assert not list(measure_rows(Sample(("a",)), {SYNTHETIC: synthetic}))
+    assert not list(measure_rows(real, {SYNTHETIC: Sample(("a",))}))

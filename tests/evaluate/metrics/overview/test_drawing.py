@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from understudy.evaluate.metrics.overview import Overview, make_overview, places, principal, topic_terms
+from understudy.evaluate.metrics.overview import Overview, make_overview, places, topic_terms
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.sample import Sample
 
@@ -48,13 +48,6 @@ def test_topics_are_the_subjects_with_their_terms_and_shares(embedded: bool) -> 
     assert set(by_subject[STARS].terms) == set(STARS.split())
     assert by_subject[SPORT].shares == {"real": 0.75, "synthetic": 0.25}
     assert by_subject[STARS].shares == {"real": 0.25, "synthetic": 0.75}
-
-
-def test_shares_of_topics_add_up_to_one_a_table() -> None:
-    topics = make_overview(TABLES, seed=0).topics
-    assert 2 < len(topics) <= 12
-    for name in TABLES:
-        assert sum(topic.shares[name] for topic in topics) == pytest.approx(1)
 
 
 def test_class_based_tf_idf_is_that_of_the_paper() -> None:
@@ -115,12 +108,6 @@ def test_few_texts_are_placed_by_their_principal_components() -> None:
     assert apart[1] == pytest.approx(apart[3] / widest, abs=1e-5)
 
 
-def test_principal_components_are_those_of_scikit_learn() -> None:
-    vectors = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
-    assert abs(principal(vectors, 4)) == pytest.approx(abs(PCA(4).fit_transform(vectors)), abs=1e-4)
-    assert principal(vectors, 9)[:, 6:].any() == np.False_
-
-
 def test_the_same_seed_draws_the_same_picture_and_another_one_another() -> None:
     assert make_overview(TABLES, points=60, seed=0) == make_overview(TABLES, points=60, seed=0)
     assert make_overview(TABLES, points=60, seed=0).points != make_overview(TABLES, points=60, seed=1).points
@@ -129,15 +116,6 @@ def test_the_same_seed_draws_the_same_picture_and_another_one_another() -> None:
 def test_of_a_long_text_the_map_shows_the_beginning() -> None:
     (point,) = make_overview({"real": Sample(("x" * 281,))}, seed=0).points
     assert point.text == "x" * 279 + "…"
-
-
-def test_a_picture_of_public_texts_alone_holds_nothing_of_others() -> None:
-    alone = {"synthetic": TABLES["synthetic"]}
-    overview = make_overview(alone, seed=0)
-    make_overview(TABLES, seed=0)
-    assert make_overview(alone, seed=0) == overview
-    assert set(overview.profiles) == {point.of for point in overview.points} == {"synthetic"}
-    assert all(set(topic.shares) == {"synthetic"} for topic in overview.topics)
 
 
 ODD = {

@@ -1,17 +1,26 @@
-"""Train on synthetic, test on real."""
+"""Train on synthetic, test on real: the label and every column; scores and their intervals."""
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest, t
 from toys import relabelled, toy
 
+from understudy.base.columns import declared_columns
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
-from understudy.evaluate.metrics.value import MetricValue
+from understudy.evaluate.metrics.utility.classifiers import (
+    accuracy_interval,
+    macro_f1,
+    macro_f1_interval,
+    measure_classifiers,
+    measure_columns,
+)
+from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, SYNTHETIC, MetricValue
 
 KINDS = ("tf-idf", "embedding", "network", "coral")
 ALL = {"kinds": KINDS, "recipient": toy(40, seed=9)}
@@ -90,19 +99,6 @@ def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeyp
     assert seen == list(synthetic.texts)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_other_test_texts_do_not_move_a_classifier(kind: str) -> None:
-    synthetic, test = toy(30, seed=1, noise=0.6), toy(60, seed=2, noise=0.6)
-    options = {"kinds": [kind], "seeds": 2, "recipient": toy(30, seed=7)}
-
-    def right(rows: range) -> float:
-        accuracy, _ = measure_classifiers(None, test.take(rows), {"synthetic": synthetic}, **options)
-        assert accuracy.value is not None
-        return accuracy.value * len(rows)
-
-    assert right(range(60)) == pytest.approx(right(range(25)) + right(range(25, 60)))
-
-
 def test_a_seed_repeats_all_figures_and_another_gives_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ROUNDS", 3)
 
@@ -155,3 +151,93 @@ def test_what_is_deterministic_is_trained_once_and_what_is_not_once_a_seed(monke
     assert "seeds" not in methods["s", "tf-idf"]
     for of, kind in (("real", "tf-idf"), ("s", "network"), ("real (all)", "network")):
         assert "t over 3 seeds" in methods[of, kind]
+
+
+def test_macro_f1_is_that_of_scikit_learn() -> None:
+    from sklearn.metrics import f1_score
+
+    generator = np.random.default_rng(0)
+    for most in (2, 3, 14):
+        truth, predicted = generator.integers(most, size=(2, 200))
+        expected = f1_score(truth, predicted, average="macro", labels=np.unique(truth), zero_division=0)
+        assert macro_f1(truth, predicted) == pytest.approx(expected)
+
+
+def test_one_classifier_has_the_interval_of_its_test_texts() -> None:
+    truth = np.zeros(50, dtype=np.int64)
+    predicted = (np.arange(50) >= 40).astype(np.int64)
+    wilson = binomtest(40, 50).proportion_ci(0.95, method="wilson")
+    found = accuracy_interval(truth, [predicted])
+    assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high))
+    assert found.method == "Wilson, 50 trials"
+
+
+def test_several_classifiers_add_what_seeds_do_at_a_right_angle() -> None:
+    truth = np.zeros(100, dtype=np.int64)
+    rights = (70, 75, 86)
+    predictions = [(np.arange(100) >= right).astype(np.int64) for right in rights]
+    values = np.array(rights) / 100
+    mean, reach = values.mean(), t.ppf(0.975, 2) * values.std(ddof=1) / math.sqrt(3)
+    wilson = binomtest(77, 100).proportion_ci(0.95, method="wilson")
+    found = accuracy_interval(truth, predictions)
+    assert found.low == pytest.approx(mean - math.hypot(mean - wilson.low, reach))
+    assert found.high == pytest.approx(min(1, mean + math.hypot(wilson.high - mean, reach)))
+    assert found.method == "Wilson, 100 trials and t over 3 seeds"
+
+
+def test_intervals_hold_the_true_accuracy_about_as_often_as_they_say() -> None:
+    """Classifiers of a true accuracy that varies from seed to seed, on test texts drawn anew."""
+    generator = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        truth = np.zeros(80, dtype=np.int64)
+        hardness = generator.random(80)  # shared by all classifiers: a hard text is hard for all
+        predictions = [(hardness > generator.normal(0.8, 0.03)).astype(np.int64) for _ in range(4)]
+        interval = accuracy_interval(truth, predictions)
+        held += interval.low <= 0.8 <= interval.high
+    assert held / 400 > 0.93
+
+
+def test_the_interval_of_macro_f1_holds_its_value_and_is_repeated_by_its_seed() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(3, size=200)
+    predictions = [np.where(generator.random(200) < 0.7, truth, generator.integers(3, size=200)) for _ in range(3)]
+    mean = np.mean([macro_f1(truth, each) for each in predictions])
+    found = macro_f1_interval(truth, predictions, seed=1)
+    assert found.low < mean < found.high
+    assert found == macro_f1_interval(truth, predictions, seed=1)
+    assert found != macro_f1_interval(truth, predictions, seed=2)
+    alone = macro_f1_interval(truth, predictions[:1], seed=1)
+    assert alone.method == "bootstrap over the test texts, 200 resamples"
+
+
+COLUMNS = declared_columns("ward=A|B; night")
+WORDS = ("heart pulse", "rash itch", "unknown")
+
+
+def table(count: int, *, wrong: bool = False, ones: int = 2) -> Sample:
+    """Texts that tell the ward, or the other one; every ``ones``th is of ward B."""
+    wards = [int(number % ones == 0) for number in range(count)]
+    texts = tuple(f"{WORDS[1 - ward if wrong else ward]} {number % 7}" for number, ward in enumerate(wards))
+    return Sample(texts, cells=np.array([[ward, 0] for ward in wards], np.int32), columns=COLUMNS)
+
+
+def test_a_column_is_learned_from_each_table_s_own_texts_and_tested_on_real_ones() -> None:
+    tables = {SYNTHETIC: table(20, wrong=True), "bare": Sample(("heart",), ("x",))}
+    values = list(measure_columns(table(60), table(40, ones=4), tables, seed=0))
+    found = {(each.of, each.metric.name): each for each in values if each.settings["column"] == "ward"}
+    accuracy = {of: each.value for (of, name), each in found.items() if name == "column_accuracy"}
+    assert accuracy == {SYNTHETIC: 0, REAL: 1, REAL_ALL: 1, MAJORITY: 0.75}
+    assert found[MAJORITY, "column_macro_f1"].value == pytest.approx((2 * 30 / 70) / 2)
+    assert {of: found[of, "column_accuracy"].sample_size for of in (SYNTHETIC, REAL, REAL_ALL)} == {
+        SYNTHETIC: 20,
+        REAL: 20,
+        REAL_ALL: 60,
+    }
+
+
+def test_a_column_of_one_value_is_left_out_with_a_note() -> None:
+    values = list(measure_columns(table(20), table(20), {SYNTHETIC: table(30)}, seed=0))
+    night = [each for each in values if each.settings["column"] == "night"]
+    assert {(each.value, each.note) for each in night} == {(None, "All real rows have one value.")}
+    assert {each.of for each in values} == {SYNTHETIC, REAL_ALL, MAJORITY}  # there are not more real rows

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from local_fixtures import make_llama
-from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
+from transformers import AutoModelForCausalLM
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.evaluate.metrics.sample import Sample
@@ -226,28 +226,7 @@ def test_tuning_leaves_the_model_as_it_was_and_shares_all_but_the_last_blocks(mo
         assert torch.equal(own, weight) == (own is weight)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4, n_positions=64),
-        OPTConfig(
-            vocab_size=259, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
-            max_position_embeddings=64, word_embed_proj_dim=32,
-        ),
-    ],
-    ids=["GPT-2", "OPT"],
-)  # fmt: skip
-def test_other_architectures_learn_too(config: GPT2Config | OPTConfig, tmp_path: Path) -> None:
-    make_llama(tmp_path)
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    model = plain(f"hf:{tmp_path}")
-    rows = rows_of(model, NURSERY, tokens=24)
-    after = tuned(model, rows, QUICK)
-    assert score(model, after, rows).surprise.sum() < score(model, model.network, rows).surprise.sum()
-
-
-@pytest.mark.parametrize("texts", [(), ("",), ("", "")])
+@pytest.mark.parametrize("texts", [(), ("",)])
 def test_without_test_texts_there_are_no_values(spec: str, texts: tuple[str, ...]) -> None:
     found = measure_language_model(None, Sample(texts), {"near": Sample(NURSERY)}, model=spec, device="cpu")
     assert [(measured.value, measured.of) for measured in found] == [(None, "untuned")] * 3 + [(None, "near")] * 3
@@ -288,18 +267,11 @@ def test_some_test_text_is_needed(spec: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["texts", "tokens", "epochs", "blocks", "batch", "rate"])
-@pytest.mark.parametrize("wrong", [0, -1])
-def test_a_recipe_of_nothing_is_refused(field: str, wrong: int) -> None:
+def test_a_recipe_of_nothing_is_refused(field: str) -> None:
     with pytest.raises(ConfigError, match="at least one text"):
-        Recipe(**{field: wrong})
+        Recipe(**{field: 0})
 
 
-@pytest.mark.parametrize("spec", ["openai:gpt-x", "acme:model", ""])
-def test_the_model_must_be_on_this_machine(spec: str) -> None:
+def test_the_model_must_be_on_this_machine() -> None:
     with pytest.raises(ModelError, match="must run on this machine"):
-        measure_language_model(None, Sample(NURSERY), {}, model=spec)
-
-
-def test_a_model_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError):
-        measure_language_model(None, Sample(NURSERY), {}, model=f"hf:{tmp_path}")
+        measure_language_model(None, Sample(NURSERY), {}, model="openai:gpt-x")

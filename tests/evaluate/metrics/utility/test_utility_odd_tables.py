@@ -89,14 +89,9 @@ def test_texts_without_a_word_get_the_commonest_label() -> None:
     assert accuracy.value == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("count", [2, 3, 19, 20])
+@pytest.mark.parametrize("count", [2, 20])
 def test_a_handful_of_texts_is_enough_to_train(count: int) -> None:
     assert all(each.value is not None for each in measured(toy(count, seed=1)))
-
-
-def test_one_text_of_the_recipient_is_enough_for_coral() -> None:
-    found = measure_classifiers(None, toy(9, seed=2), {"s": toy(9, seed=1)}, kinds=["coral"], recipient=toy(1, seed=3))
-    assert all(each.value is not None for each in found)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +100,9 @@ def test_one_text_of_the_recipient_is_enough_for_coral() -> None:
         ({"kinds": ["forest"]}, "no classifier 'forest'"),
         ({"kinds": ["coral"]}, "needs unlabelled texts of the recipient"),
         ({"kinds": ["coral"], "recipient": toy(3).take([])}, "needs unlabelled texts of the recipient"),
-        ({"kinds": ["coral"], "recipient": Sample(("a",))}, "works on embeddings"),
+        ({"kinds": ["coral"], "recipient": Sample(("a",))}, "needs embeddings"),
         ({"seeds": 0}, "cannot be trained 0 times"),
-        ({"kinds": ["embedding"], "train_real": Sample(("a",), ("sea",))}, "works on embeddings"),
+        ({"kinds": ["embedding"], "train_real": Sample(("a",), ("sea",))}, "needs embeddings"),
         ({"test_real": Sample(("a",))}, "no labelled real texts"),
         ({"test_real": Sample((), ())}, "no labelled real texts"),
     ],

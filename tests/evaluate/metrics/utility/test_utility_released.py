@@ -16,8 +16,7 @@ from local_fixtures import make_llama
 from transformers import AutoModelForCausalLM
 
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.language import Recipe, tune
-from understudy.evaluate.metrics.utility.released import measure_released_model
+from understudy.evaluate.metrics.utility.language import Recipe, measure_released_model, tune
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel

@@ -9,37 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.evaluate.metrics import require_evaluate
-from understudy.evaluate.metrics.fidelity.columns import PAIRS_LARGEST, PAIRS_MEAN, column_values
-from understudy.evaluate.metrics.fidelity.embeddings import (
-    COVERAGE,
-    DENSITY,
-    FRECHET,
-    KERNEL,
-    PRECISION,
-    RECALL,
-    frechet_values,
-    kernel_values,
-    neighbour_values,
-)
-from understudy.evaluate.metrics.fidelity.mauve import FRONTIER, MAUVE, mauve_values
-from understudy.evaluate.metrics.fidelity.parts import BELONGING, belonging_values, shape_values
-from understudy.evaluate.metrics.fidelity.texts import (
-    DISTINCT,
-    JSON_PARSED,
-    JSON_VALID,
-    LABEL_DISTANCE,
-    LENGTH_JS,
-    LENGTH_KS,
-    SELF_BLEU,
-    VOCABULARY,
-    distinct_values,
-    label_distance_values,
-    label_share_values,
-    length_values,
-    self_bleu_values,
-    validity_values,
-    vocabulary_values,
-)
+from understudy.evaluate.metrics.fidelity import embeddings, parts, texts
 from understudy.evaluate.metrics.intervals import LEAST_TO_TELL
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, Metric, MetricValue
@@ -67,16 +37,9 @@ def measure_fidelity(
     metric that the tables are too small for has the value None.
 
     Args:
-        real: texts of the private table.
-        synthetic: the texts to judge.
         holdout: real texts that the synthetic ones were not made from: what is within reach at this size. Columns are
             compared with one half of the real rows and have the other half beside them where there is none.
-        schema: a JSON schema that the texts should keep to.
-        seed: of cuts, clusterings and intervals.
         resamples: per interval: subsamples (of self-BLEU: bootstrap samples).
-
-    Raises:
-        ConfigError: the extra ``evaluate`` is missing, or ``schema`` cannot be used.
     """
     require_evaluate()
     from threadpoolctl import threadpool_limits
@@ -89,41 +52,45 @@ def measure_fidelity(
     placed, placed_cut = ({of: t for of, t in each.items() if t.embeddings is not None} for each in (tables, cut))
     words = {of: words_of(table.texts, split_words) for of, table in tables.items()}
     words_cut = {of: words[of] if t is tables[of] else words_of(t.texts, split_words) for of, t in cut.items()}
-    lengths = {of: np.asarray([len(text) for text in texts], np.int64) for of, texts in words_cut.items()}
+    lengths = {of: np.asarray([len(text) for text in each], np.int64) for of, each in words_cut.items()}
     labels = {of: table.labels for of, table in tables.items() if table.labels}
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
-    texts = {of: table.texts for of, table in tables.items()}
+    whole = {of: table.texts for of, table in tables.items()}
     rows = _rows(real, synthetic, holdout, seed)
     parted = {of: table for of, table in tables.items() if table.parts is not None}
     shapes = parted if holdout is not None else _beside_a_half(parted, seed)
     total = min(sum(map(len, each)) for each in words.values())
     names = sorted({label for each in labels.values() for label in each})
-    near, clusters = [PRECISION, RECALL, DENSITY, COVERAGE], [MAUVE, FRONTIER]
-    valid = [JSON_PARSED, JSON_VALID]
+    near = [embeddings.PRECISION, embeddings.RECALL, embeddings.DENSITY, embeddings.COVERAGE]
+    clusters = [embeddings.MAUVE, embeddings.FRONTIER]
+    valid = [texts.JSON_PARSED, texts.JSON_VALID]
 
     def on_rows(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
         return (replace(each, sample_size=len(rows[REAL])) for each in values)
 
-    def on_equal_sizes(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
+    def on_equal_sizes(
+        cut_tables: Tables, metrics: Sequence[Metric], measure: Measure, least: int = 2
+    ) -> Iterator[MetricValue]:
+        values = _against_real(cut_tables, metrics, measure, sampling, least)
         return (replace(each, sample_size=fewest) if uneven else each for each in values)
 
     # Hundreds of small products: BLAS threads gain nothing, wait for each other on a busy machine, and round otherwise.
     with threadpool_limits(1, user_api="blas"):
         return (
-            *on_equal_sizes(_against_real(placed_cut, [FRECHET], frechet_values, sampling)),
-            *on_equal_sizes(_against_real(placed_cut, clusters, mauve_values, sampling, least=LEAST_TO_TELL)),
-            *on_equal_sizes(_against_real(placed_cut, near, neighbour_values, sampling, least=LEAST_TO_TELL)),
-            *_against_real(placed, [KERNEL], kernel_values, sampling),
-            *on_equal_sizes(_against_real(lengths, [LENGTH_JS, LENGTH_KS], length_values, sampling)),
-            *on_equal_sizes(_against_real(words_cut, [VOCABULARY], vocabulary_values, sampling)),
-            *_each(words, [DISTINCT], distinct_values, {**sampling, "total": total}),
-            *_each(texts, [SELF_BLEU], self_bleu_values, sampling),
-            *on_equal_sizes(_against_real(labels_cut, [LABEL_DISTANCE], label_distance_values, sampling)),
-            *_each(labels, [], label_share_values, {"names": names}, least=1),
-            *on_rows(_against_real(rows, [PAIRS_MEAN, PAIRS_LARGEST], column_values, sampling)),
-            *_against_real(shapes, [], shape_values, sampling),
-            *_each(parted, [BELONGING], belonging_values, sampling),
-            *_each(texts if schema is not None else {}, valid, validity_values, {"schema": schema}, least=1),
+            *on_equal_sizes(placed_cut, [embeddings.FRECHET], embeddings.frechet_values),
+            *on_equal_sizes(placed_cut, clusters, embeddings.mauve_values, LEAST_TO_TELL),
+            *on_equal_sizes(placed_cut, near, embeddings.neighbour_values, LEAST_TO_TELL),
+            *_against_real(placed, [embeddings.KERNEL], embeddings.kernel_values, sampling),
+            *on_equal_sizes(lengths, [texts.LENGTH_JS, texts.LENGTH_KS], texts.length_values),
+            *on_equal_sizes(words_cut, [texts.VOCABULARY], texts.vocabulary_values),
+            *_each(words, [texts.DISTINCT], texts.distinct_values, {**sampling, "total": total}),
+            *_each(whole, [texts.SELF_BLEU], texts.self_bleu_values, sampling),
+            *on_equal_sizes(labels_cut, [texts.LABEL_DISTANCE], texts.label_distance_values),
+            *_each(labels, [], texts.label_share_values, {"names": names}, least=1),
+            *on_rows(_against_real(rows, [texts.PAIRS_MEAN, texts.PAIRS_LARGEST], texts.column_values, sampling)),
+            *_against_real(shapes, [], parts.shape_values, sampling),
+            *_each(parted, [parts.BELONGING], parts.belonging_values, sampling),
+            *_each(whole if schema is not None else {}, valid, texts.validity_values, {"schema": schema}, least=1),
         )
 
 
@@ -153,7 +120,6 @@ def _rows(real: Sample, synthetic: Sample, holdout: Sample | None, seed: int) ->
 def _against_real(
     tables: Tables, metrics: Sequence[Metric], measure: Measure, more: Mapping[str, Any], least: int = 2
 ) -> Iterator[MetricValue]:
-    """The values of every table against the real one; nothing where there is no real one."""
     real = tables.get(REAL)
     for of, table in tables.items():
         if real is None or of == REAL:
@@ -167,7 +133,6 @@ def _against_real(
 def _each(
     tables: Tables, metrics: Sequence[Metric], measure: Measure, more: Mapping[str, Any], least: int = 2
 ) -> Iterator[MetricValue]:
-    """The values of every table by itself."""
     for of, table in tables.items():
         yield from _too_few(metrics, of, least) if len(table) < least else measure(table, of, **more)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from understudy.base.transcript import Part, turns_of
 from understudy.evaluate.metrics.fidelity.texts import Ints, length_ks, total_variation
 from understudy.evaluate.metrics.intervals import (
-    over_subsamples,
+    between_subsamples,
     value_of_subsamples,
     whole_and_subsamples,
 )
@@ -71,15 +71,15 @@ BELONGING = Metric(
     "cosine of TF-IDF (Salton and Buckley 1988), against a permutation of the records",
     "same",
 )
-Parts = Sequence[tuple[Part, ...]]
 Statistic = Callable[[Ints, Ints], float]
 
 
-def shape_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> Iterator[MetricValue]:
+def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> Iterator[MetricValue]:
     """The distances of two tables of texts that have the same parts, each of two records or more."""
     assert real.parts is not None
     assert other.parts is not None
     tables = real.parts, other.parts
+    flat = [list(chain.from_iterable(table)) for table in tables]
 
     def measured(
         metric: Metric, statistic: Statistic, values: Sequence[Ints], settings: dict[str, Setting]
@@ -87,12 +87,7 @@ def shape_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: 
         ours, theirs = values
         if min(len(ours), len(theirs)) < 2:
             return MetricValue(metric, None, of, settings=settings, note="Takes at least 2 such parts of a table.")
-
-        def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
-            return statistic(ours[one], theirs[two])
-
-        sizes = len(ours), len(theirs)
-        return over_subsamples(metric, between, sizes, of, seed=seed, resamples=resamples, high=1.0, settings=settings)
+        return between_subsamples(metric, statistic, ours, theirs, of, high=1.0, settings=settings, **sampling)
 
     if roles := list(real.form.roles):
         yield measured(TURNS, length_ks, [_numbers(len(turns_of(parts)) for parts in table) for table in tables], {})
@@ -100,26 +95,21 @@ def shape_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: 
         yield measured(BEGINS, partial(total_variation, labels=len(roles)), begins, {})
     if real.form.acts:
         acts = ["", *real.form.acts]
-        done = [_numbers(acts.index(part.act) for part in _parts(table) if not part.tool) for table in tables]
+        done = [_numbers(acts.index(part.act) for part in parts if not part.tool) for parts in flat]
         yield measured(ACTS, partial(total_variation, labels=len(acts)), done, {})
     if tools := list(real.form.tools):
-        called = [_numbers(tools.index(part.tool) for part in _parts(table) if part.calls) for table in tables]
+        called = [_numbers(tools.index(part.tool) for part in parts if part.calls) for parts in flat]
         yield measured(CALLS, partial(total_variation, labels=len(tools)), called, {})
     for name in real.form.names:
-        yield measured(PART_LENGTH, length_ks, [_lengths(table, name) for table in tables], {"part": name})
+        yield measured(PART_LENGTH, length_ks, [_lengths(parts, name) for parts in flat], {"part": name})
 
 
 def _numbers(values: Iterable[int]) -> Ints:
     return np.array(list(values), dtype=np.int64)
 
 
-def _lengths(table: Parts, name: str) -> Ints:
-    """Words of every part of this name."""
-    return _numbers(len(split_words(part.content)) for part in _parts(table) if part.name == name and not part.tool)
-
-
-def _parts(table: Parts) -> Iterator[Part]:
-    return chain.from_iterable(table)
+def _lengths(parts: Sequence[Part], name: str) -> Ints:
+    return _numbers(len(split_words(part.content)) for part in parts if part.name == name and not part.tool)
 
 
 def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> Iterator[MetricValue]:

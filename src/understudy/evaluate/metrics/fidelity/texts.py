@@ -1,4 +1,4 @@
-"""Metrics of words, lengths, labels and JSON.
+"""Metrics of words, lengths, labels, JSON and typed columns.
 
 Functions that compare take a table of real texts and another one; with ``sampling``, the ``seed`` and ``resamples`` of
 :func:`~understudy.evaluate.metrics.intervals.over_subsamples`, they give intervals from subsamples of both.
@@ -10,13 +10,22 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluate.metrics.intervals import between_subsamples, bootstrap, over_subsamples, wilson_interval
-from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.evaluate.metrics.intervals import (
+    between_subsamples,
+    bootstrap,
+    over_subsamples,
+    value_of_subsamples,
+    whole_and_subsamples,
+    wilson_interval,
+)
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, read_json
 
 LENGTH_BINS = 20
@@ -254,11 +263,7 @@ def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int
 
 
 def validity_values(texts: Sequence[str], of: str, *, schema: Mapping[str, Any]) -> list[MetricValue]:
-    """How many of a table's texts are JSON, and how many keep to the schema.
-
-    Raises:
-        ConfigError: ``schema`` is no JSON schema, or needs another one.
-    """
+    """How many of a table's texts are JSON, and how many keep to the schema."""
     check = JSONSchema("schema.json", content=json.dumps(schema).encode())
     parsed = [value for value in map(read_json, texts) if not isinstance(value, Fault)]
     found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(check.fits, parsed))))
@@ -267,3 +272,92 @@ def validity_values(texts: Sequence[str], of: str, *, schema: Mapping[str, Any])
 
 def _share(metric: Metric, count: int, total: int, of: str, settings: Mapping[str, str], private: bool) -> MetricValue:
     return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
+
+
+_OF_CELLS = (
+    "half the summed differences of the shares of all cells, in [0, 1]. Missing values are a cell, and the label is a "
+    "column. Larger for fewer rows, so all tables are cut to one size."
+)
+
+COLUMN_DISTANCE = Metric(
+    "column_distance",
+    "Column distance",
+    "fidelity",
+    f"Total variation distance of one column: {_OF_CELLS}",
+    LABEL_DISTANCE.source,
+    "lower",
+)
+PAIR_DISTANCE = Metric(
+    "column_pair_distance",
+    "Distance of a pair of columns",
+    "fidelity",
+    f"Total variation distance of two columns together: {_OF_CELLS}",
+    LABEL_DISTANCE.source,
+    "lower",
+)
+PAIRS_MEAN = Metric(
+    "column_pairs_mean",
+    "Pairs of columns, mean distance",
+    "fidelity",
+    f"Mean over all pairs of columns of their total variation distance: {_OF_CELLS}",
+    LABEL_DISTANCE.source,
+    "lower",
+)
+PAIRS_LARGEST = Metric(
+    "column_pairs_largest",
+    "Pairs of columns, largest distance",
+    "fidelity",
+    f"Largest total variation distance of any pair of columns: {_OF_CELLS}",
+    LABEL_DISTANCE.source,
+    "lower",
+)
+COLUMN_METRICS = (COLUMN_DISTANCE, PAIRS_MEAN, PAIRS_LARGEST, PAIR_DISTANCE)
+LABEL = "label"
+"""What the label is called; no typed column is."""
+
+
+def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
+    """The distances of two tables with the same typed columns, each of two rows or more."""
+    numbers = _numbered(real, other)
+    pairs = list(combinations(numbers, 2))
+    tables = [*numbers.values(), *(_together(numbers[a], numbers[b]) for a, b in pairs)]
+    chosen = whole_and_subsamples([len(real), len(other)], seed=seed, resamples=resamples)
+    found = np.array([_distances(table, *chosen) for table in tables]).T
+
+    def measured(metric: Metric, values: NDArray[np.float64], settings: dict[str, Setting]) -> MetricValue:
+        return value_of_subsamples(metric, values, of, low=0.0, high=1.0, settings=settings)
+
+    single, joint = found[:, : len(numbers)], found[:, len(numbers) :]
+    values = [measured(COLUMN_DISTANCE, single[:, place], {"column": name}) for place, name in enumerate(numbers)]
+    if pairs:
+        values.append(measured(PAIRS_MEAN, joint.mean(axis=1), {}))
+        values.append(measured(PAIRS_LARGEST, joint.max(axis=1), {}))
+    return values + [
+        measured(PAIR_DISTANCE, joint[:, place], {"column": a, "other": b}) for place, (a, b) in enumerate(pairs)
+    ]
+
+
+def _numbered(real: Sample, other: Sample) -> dict[str, Ints]:
+    """By name, each column of both tables, the real one first, its values numbered without gaps."""
+    assert real.cells is not None
+    assert other.cells is not None
+    found: dict[str, Ints] = {}
+    if real.labels is not None and other.labels is not None:
+        found[LABEL] = _without_gaps(np.array([*real.labels, *other.labels]))
+    for place, column in enumerate(real.columns):
+        found[column.name] = _without_gaps(np.concatenate([real.cells[:, place], other.cells[:, place]]))
+    return found
+
+
+def _together(a: Ints, b: Ints) -> Ints:
+    return _without_gaps(a * (int(b.max(initial=0)) + 1) + b)
+
+
+def _without_gaps(values: NDArray[Any]) -> Ints:
+    return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.int64)
+
+
+def _distances(numbers: Ints, ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> list[float]:
+    real, other = np.split(numbers, [ours.shape[1]])
+    cells = int(numbers.max(initial=0)) + 1
+    return [total_variation(real[one], other[two], cells) for one, two in zip(ours, theirs, strict=True)]

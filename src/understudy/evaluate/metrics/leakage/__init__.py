@@ -5,18 +5,27 @@ A low value is no proof: it says that one way of looking found nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from understudy.corpus.secrets.detectors import Detector, make_detectors
+from understudy.corpus.secrets.finder import SecretFinder
 from understudy.evaluate.metrics import require_evaluate
-from understudy.evaluate.metrics.intervals import NO_TEXTS, chance_of_none, mean_of_choices, quantile, ratio
+from understudy.evaluate.metrics.intervals import (
+    NO_TEXTS,
+    chance_of_none,
+    mean_of_choices,
+    quantile,
+    ratio,
+    share_of_texts,
+    wilson_interval,
+)
 from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.evaluate.metrics.leakage.phrases import Ints, Phrases, normal_words
-from understudy.evaluate.metrics.leakage.replay import measure_replay
-from understudy.evaluate.metrics.leakage.rows import measure_rows
 from understudy.evaluate.metrics.sample import Sample, words_of
-from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue
+from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue, Setting
 
 __all__ = ["measure_leakage"]
 
@@ -80,7 +89,6 @@ def measure_copying(
     Args:
         real: the words of each real text.
         others: the words of each text, by the name of the table.
-        seed, resamples: of the bootstrap.
     """
     values: list[MetricValue] = []
     sampling = {"seed": seed, "resamples": resamples}
@@ -111,6 +119,107 @@ def _maximum(longest: Ints, size: int, of: str) -> MetricValue:
     return MetricValue(LONGEST, mean, of, settings=settings, note=mean_of_choices(size, len(lengths)))
 
 
+COPIED_ROWS = Metric(
+    "copied_rows",
+    "Copied rows",
+    "leakage",
+    "Share of rows whose text, label and cells of all typed columns together are those of a real row, in [0, 1]. A "
+    "number or a date is its bin.",
+    "",
+    "lower",
+)
+
+
+def measure_rows(real: Sample, others: Mapping[str, Sample]) -> Iterator[MetricValue]:
+    """The share of copied rows of each table; nothing of tables without typed columns."""
+    if real.cells is None:
+        return
+    known = set(_rows(real))
+    for of, table in others.items():
+        if table.cells is not None:
+            copied = np.array([row in known for row in _rows(table)], dtype=np.bool_)
+            yield share_of_texts(COPIED_ROWS, copied, of, {})
+
+
+def _rows(table: Sample) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    assert table.cells is not None
+    labels = table.labels or [""] * len(table)
+    return zip(table.texts, labels, map(tuple, table.cells.tolist()), strict=True)
+
+
+_STRINGS = "Strings are compared in the detector's canonical spelling."
+
+COUNT = Metric(
+    "pii_replayed",
+    "Personal strings of the real texts in the output",
+    "leakage",
+    "How many distinct strings that a detector finds in the real texts, and that stand in no public input, stand in a "
+    f"table. Where the tables differ in size, also the expectation in as many texts as the smaller one has. {_STRINGS}",
+    "Lukas et al. 2023, arXiv:2302.00539 (PII extraction)",
+    "lower",
+)
+SHARE = Metric(
+    "pii_replayed_share",
+    "Share of the real texts' personal strings in the output",
+    "leakage",
+    "The count of replayed strings, over all distinct strings that the detector finds in the real texts and that stand "
+    f"in no public input; in [0, 1]. {_STRINGS}",
+    "Lukas et al. 2023, arXiv:2302.00539 (PII extraction, recall)",
+    "lower",
+)
+PUBLIC = Metric(
+    "pii_replayed_public",
+    "The same, of strings that public inputs hold as well",
+    "leakage",
+    "How many distinct strings that a detector finds in the real texts stand in a table, and in a public input too: "
+    "the output may have them from there.",
+    "",
+    "none",
+)
+
+
+def measure_replay(
+    real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
+) -> list[MetricValue]:
+    """What of the real texts' personal data stands in other texts, by detector.
+
+    Args:
+        public: texts and strings that were public inputs.
+    """
+    return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
+
+
+def _of_detector(
+    detector: Detector, real: Sequence[str], others: Mapping[str, Sequence[str]], public: Sequence[str]
+) -> Iterable[MetricValue]:
+    strings = set(_texts_with(SecretFinder(detectors=[detector]), real))
+    finder = SecretFinder(listed=strings, detectors=[detector])
+    known = strings & set(_texts_with(finder, public))
+    own = strings - known
+    smallest = min(len(texts) for texts in others.values())
+    for of, texts in others.items():
+        found = _texts_with(finder, texts)
+        holders = np.array([found[string] for string in sorted(own & found.keys())], dtype=np.int64)
+        by_detector: dict[str, Setting] = {"detector": detector.name}
+        for size in dict.fromkeys((len(texts), smallest)):
+            expected = float((1 - chance_of_none(holders, len(texts), size)).sum())
+            settings = {**by_detector, "texts": size}
+            yield MetricValue(COUNT, expected, of, settings=settings, note=mean_of_choices(size, len(texts)))
+        yield _share(len(holders), len(own), of, by_detector)
+        if known:
+            yield MetricValue(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
+
+
+def _share(replayed: int, strings: int, of: str, settings: Mapping[str, Setting]) -> MetricValue:
+    if strings == 0:
+        return MetricValue(SHARE, None, of, settings=settings, note="The real texts hold no such string of their own.")
+    return MetricValue(SHARE, replayed / strings, of, wilson_interval(replayed, strings), settings)
+
+
+def _texts_with(finder: SecretFinder, texts: Sequence[str]) -> Counter[str]:
+    return Counter(string for text in texts for string in finder.find(text))
+
+
 def measure_leakage(
     real: Sample,
     synthetic: Sample,
@@ -128,16 +237,9 @@ def measure_leakage(
     for that of the smaller table.
 
     Args:
-        real: the private texts.
-        synthetic: what was made of them.
         holdout: real texts that were not used; None where there are none.
         public: public inputs that the synthetic texts may have strings from: example texts, vocabulary terms.
         detectors: of personal data; see :func:`~understudy.corpus.secrets.make_detectors`.
-        seed: of the bootstrap, MinHash and subsamples.
-        resamples: of the bootstrap.
-
-    Raises:
-        ConfigError: a detector is unknown, or an extra is missing.
     """
     require_evaluate()
     tables = {SYNTHETIC: synthetic} if holdout is None else {SYNTHETIC: synthetic, HOLDOUT: holdout}

@@ -42,13 +42,7 @@ NEAR = Metric(
 def measure_near_duplicates(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int
 ) -> list[MetricValue]:
-    """Shares of texts with a near duplicate in ``real``. Texts without words have none.
-
-    Args:
-        real: the words of each real text.
-        others: the words of each text, by the name of the table.
-        seed: of the permutations.
-    """
+    """Shares of texts with a near duplicate in ``real``. Texts without words have none."""
     index = _Index(real, others, seed)
     values: list[MetricValue] = []
     for of, texts in others.items():
@@ -94,7 +88,6 @@ class _Index:
         return found
 
     def _most_similar(self, texts: Sequence[str]) -> list[float]:
-        """Of texts that are none of the real ones."""
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import extractOne
 
@@ -108,7 +101,8 @@ class _Index:
             bands = [self._order[band, firsts[band][row] : ends[band][row]] for band in range(_BANDS)]
             numbers = np.unique(np.concatenate(bands)) if text else np.empty(0, dtype=np.int32)
             same = self._sketches[numbers] == sketches[row]
-            numbers, same = _with_a_band(numbers, same)
+            whole = np.any(np.all(same.reshape(-1, _BANDS, _ROWS), axis=2), axis=1)  # of whole bands
+            numbers, same = numbers[whole], same[whole]
             nearest = numbers[np.argsort(-same.sum(axis=1), kind="stable")[:_CONFIRMED]]
             candidates = (self._texts[number] for number in nearest)
             best = extractOne(text, candidates, scorer=ratio, score_cutoff=100 * min(SIMILAR))
@@ -127,12 +121,6 @@ def _numbers(sketches: NDArray[np.uint32], band: int) -> NDArray[np.uint64]:
     for column in range(band * _ROWS, (band + 1) * _ROWS):
         found = found * _FACTOR + sketches[:, column]  # modulo 2^64
     return found
-
-
-def _with_a_band(numbers: NDArray[np.int32], same: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """The candidates that have a whole band in common, and where their sketches agree."""
-    there = np.any(np.all(same.reshape(-1, _BANDS, _ROWS), axis=2), axis=1)
-    return numbers[there], same[there]
 
 
 QUANTILES = (0.05, 0.5)
@@ -172,9 +160,6 @@ def measure_neighbours(real: Sample, others: Mapping[str, Sample], **sampling: i
     """Distances and their ratios for each table; and, with held out texts, which the synthetic ones are nearer to.
 
     Where there are no embeddings, or too few real texts, there is no value but a note.
-
-    Args:
-        sampling: ``seed`` and ``resamples``.
     """
     values: list[MetricValue] = []
     for of, texts in others.items():
@@ -210,7 +195,7 @@ def _distances(texts: Sample, reference: Sample, count: int) -> NDArray[np.float
     distances = np.empty(nearest.shape)
     for start in range(0, len(nearest), _BLOCK):
         vectors = texts.embeddings[start : start + _BLOCK].astype(np.float64)
-        for column in range(count):  # anew, as the search's own rounding tells equal vectors apart
+        for column in range(count):  # again: the search's own rounding makes equal vectors differ
             found = reference.embeddings[nearest[start : start + _BLOCK, column]]
             distances[start : start + _BLOCK, column] = np.linalg.norm(vectors - found, axis=1)
     return np.sort(distances, axis=1)

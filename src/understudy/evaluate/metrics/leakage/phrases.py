@@ -30,12 +30,7 @@ def normal_words(text: str) -> list[str]:
 
 
 class Phrases:
-    """The phrases of ``others`` that stand in ``real``. A phrase never crosses the end of a text.
-
-    Args:
-        real: the words of each text.
-        others: likewise.
-    """
+    """The phrases of ``others`` that stand in ``real``. A phrase never crosses the end of a text."""
 
     def __init__(self, real: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> None:
         texts = [*real, *others]
@@ -85,7 +80,6 @@ class Phrases:
 
     @property
     def _left(self) -> Ints:
-        """How many words are left from each place of the other texts on."""
         return self._end[self._first :] - np.arange(self._first, len(self._end))
 
     def _by_text(self, combine: np.ufunc, values: NDArray[np.generic]) -> Ints:
@@ -118,7 +112,6 @@ class Phrases:
         return longest[self._first :]
 
     def _common(self, here: Ints, there: Ints) -> Ints:
-        """How many words the phrases from here and from there on have in common."""
         last = self._ranks[-1]  # tells all endings apart that differ at all
         length = np.where(last[here] == last[there], len(last), 0)
         for level in reversed(range(len(self._ranks))):

@@ -1,11 +1,13 @@
-"""Train on synthetic, test on real: against as many real texts, and against all there are."""
+"""Train on synthetic, test on real: against as many real texts, and against all there are.
+
+What is predicted is the label, and what the texts tell about their rows: each typed column."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +18,7 @@ from understudy.evaluate.metrics.intervals import bootstrap, over_seeds, wilson_
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.linear import Predict, fit_embedding, fit_tfidf
 from understudy.evaluate.metrics.utility.neural import fit_encoder, fit_network
-from understudy.evaluate.metrics.value import REAL, REAL_ALL, Interval, Metric, MetricValue
+from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, Interval, Metric, MetricValue
 
 _HOW = (
     "A classifier is trained on the texts of one table and tested on real texts. Compare synthetic training texts with "
@@ -53,10 +55,7 @@ class Kind:
     """A way to train a classifier.
 
     Args:
-        name: one of :data:`KINDS`.
         fit: from texts and their classes (``Int64[n]``, numbered without gaps, two or more); with a ``seed`` if random.
-        embeddings: whether texts need them.
-        random: whether there is anything random in it.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Kind:
 
         Args:
             texts: one or more, with labels. Those of a single label make a classifier that always gives it.
-            seed: of the training.
         """
         assert texts.labels is not None
         labels = tuple(sorted(set(texts.labels)))
@@ -85,14 +83,10 @@ class Kind:
         return labels, lambda sample: predict(sample) if len(sample) else np.zeros(0, dtype=np.int64)
 
     def require(self, *samples: Sample) -> None:
-        """See that texts have what this kind reads.
-
-        Raises:
-            ConfigError: embeddings are missing.
-        """
+        """See that texts have what this kind reads."""
         if self.embeddings and any(sample.embeddings is None for sample in samples):
             raise ConfigError(
-                f"The classifier {self.name!r} works on embeddings, and a table has none.",
+                f"The classifier {self.name!r} needs embeddings, and a table has none.",
                 "Name an embedder, or choose the classifier 'tf-idf'.",
             )
 
@@ -101,12 +95,8 @@ def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "bu
     """The kind of that name.
 
     Args:
-        name: one of :data:`KINDS`.
         recipient: for ``coral``, see :func:`understudy.evaluate.metrics.utility.neural.fit_network`.
         encoder: for ``encoder``, see :func:`understudy.evaluate.metrics.utility.neural.fit_encoder`.
-
-    Raises:
-        ConfigError: there is none, or it needs a recipient and has none.
     """
     if name not in KINDS:
         raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
@@ -140,8 +130,7 @@ class TrainingTable:
 
     Args:
         of: whose values come of it.
-        texts: all of them.
-        counts: None, or how many texts of each label a training takes, anew with each seed.
+        counts: None, or how many texts of each label a training takes, sampled again for each seed.
     """
 
     of: str
@@ -242,18 +231,12 @@ def measure_classifiers(
     """Accuracy and macro F1 on real texts of classifiers that were trained on synthetic ones, and on real ones.
 
     Each kind is trained on every table of ``synthetic``; on as many real texts as the first of them has, label by
-    label, sampled anew for each seed (``real``: what real texts of this number would do); and on all real texts (``real
+    label, sampled for each seed (``real``: what real texts of this number would do); and on all real texts (``real
     (all)``: the ceiling). No training reads a test text. What is deterministic is trained once.
 
     Args:
-        train_real: real texts to train on; None leaves ``real`` and ``real (all)`` out.
-        test_real: other real texts, with labels.
-        synthetic: tables by name.
         kinds: of :data:`understudy.evaluate.metrics.utility.classifiers.KINDS`. ``embedding``, ``network`` and
-            ``coral`` need
-            embeddings in every table; ``encoder`` is slow.
-        seeds: how many times to train what varies.
-        seed: of everything random.
+            ``coral`` need embeddings in every table; ``encoder`` is slow.
         recipient: unlabelled texts of those who will use the classifier, for ``coral``.
         encoder: the model that is tuned for ``encoder``: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
@@ -261,11 +244,6 @@ def measure_classifiers(
         Of each table and kind the means over the seeds, with settings ``classifier`` and ``training texts``; intervals
         as :func:`understudy.evaluate.metrics.utility.classifiers.accuracy_interval` has them. A table that cannot be
         trained on has None and a note.
-
-    Raises:
-        ConfigError: an unknown kind, no texts or no labels to test on, less than one seed, embeddings or a recipient
-            that a kind needs and there are none.
-        ModelError: the encoder cannot be loaded.
     """
     if seeds < 1:
         raise ConfigError(f"A classifier cannot be trained {seeds} times.", "Give one seed or more.")
@@ -279,35 +257,34 @@ def measure_classifiers(
     return tuple(each for table in tables for kind in chosen for each in _measure(table, test_real, kind, numbers))
 
 
-def _measure(table: TrainingTable, test: Sample, kind: Kind, seeds: Sequence[int]) -> tuple[MetricValue, MetricValue]:
-    """Accuracy and macro F1 of one kind, trained on one table."""
+def _measure(table: TrainingTable, test: Sample, kind: Kind, seeds: Sequence[int]) -> list[MetricValue]:
     assert test.labels is not None
     if not kind.random and table.counts is None:
         seeds = seeds[:1]
     trained = [table.sample(seed) for seed in seeds]
     first, size = trained[0], len(trained[0])
-    settings, note = {"classifier": kind.name}, _note(first, test, table)
-
-    def measured(metric: Metric, value: float | None, interval: Interval | None) -> MetricValue:
-        return MetricValue(metric, value, table.of, interval, settings, note, sample_size=size)
-
-    if first.labels is None or not size:
-        return measured(ACCURACY, None, None), measured(MACRO_F1, None, None)
-    order = tuple(sorted({*test.labels, *first.labels}))
-    truth = numbered(test.labels, order)
+    order = tuple(sorted({*test.labels, *(first.labels or ())}))
     predictions: list[Classes] = []
-    for texts, seed in zip(trained, seeds, strict=True):
+    for texts, seed in zip(trained, seeds, strict=True) if first.labels is not None and size else ():
         labels, predict = kind.train(texts, seed=seed)
         predictions.append(numbered(labels, order)[predict(test)])
+    values = _scored(numbered(test.labels, order), predictions, table.of, seed=seeds[0])
+    settings, note = {"classifier": kind.name}, _note(first, test, table)
+    return [replace(each, settings=settings, note=note, sample_size=size) for each in values]
+
+
+def _scored(truth: Classes, predictions: Sequence[Classes], of: str, *, seed: int) -> list[MetricValue]:
+    """Accuracy and macro F1, the means over all predictions; without values where there are none."""
+    if not predictions:
+        return [MetricValue(metric, None, of) for metric in (ACCURACY, MACRO_F1)]
     means = [float(np.mean([score(truth, each) for each in predictions])) for score in (accuracy, macro_f1)]
-    return (
-        measured(ACCURACY, means[0], accuracy_interval(truth, predictions)),
-        measured(MACRO_F1, means[1], macro_f1_interval(truth, predictions, seed=seeds[0])),
-    )
+    return [
+        MetricValue(ACCURACY, means[0], of, accuracy_interval(truth, predictions)),
+        MetricValue(MACRO_F1, means[1], of, macro_f1_interval(truth, predictions, seed=seed)),
+    ]
 
 
 def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
-    """What is unusual about the training texts, in a sentence; empty where nothing is."""
     assert test.labels is not None
     if not len(train):
         return "There are no texts to train on."
@@ -325,3 +302,70 @@ def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
         remarks.append("there are fewer real texts of some labels than synthetic ones")
     joined = "; ".join(remarks)
     return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
+
+
+KIND = "tf-idf"
+_OF_COLUMN = (
+    "Logistic regression on TF-IDF is trained on the texts of one table and their cells in this column, and tested on "
+    "real rows; a number or a date is right in its bin. Where texts say nothing of a column, as many real texts do no "
+    "better than the most frequent value."
+)
+
+COLUMN_ACCURACY = Metric(
+    "column_accuracy",
+    "Columns told from the text: accuracy",
+    "utility",
+    f"Share of the test rows whose cell is predicted right, in [0, 1]. {_OF_COLUMN}",
+    ACCURACY.source,
+    "higher",
+)
+COLUMN_MACRO_F1 = Metric(
+    "column_macro_f1",
+    "Columns told from the text: macro F1",
+    "utility",
+    f"Mean over the cells of the test rows of the harmonic mean of precision and recall, in [0, 1]. {_OF_COLUMN}",
+    MACRO_F1.source,
+    "higher",
+)
+_OF = {ACCURACY.name: COLUMN_ACCURACY, MACRO_F1.name: COLUMN_MACRO_F1}
+
+
+def measure_columns(
+    train_real: Sample, test_real: Sample, synthetic: Mapping[str, Sample], *, seed: int
+) -> Iterator[MetricValue]:
+    """Accuracy and macro F1 for every typed column, as
+    :func:`~understudy.evaluate.metrics.utility.classifiers.measure_classifiers` has them for the label.
+
+    Each is trained once on every table of ``synthetic``, on as many real rows as the largest of them has, at random
+    (``real``, where there are more), and on all of them (``real (all)``). ``most frequent`` reads no text: it always
+    gives the value that is most frequent among the real training rows.
+
+    Args:
+        synthetic: tables by name; those without typed columns are left out.
+    """
+    tables = {name: table for name, table in synthetic.items() if table.cells is not None}
+    for place, column in enumerate(test_real.columns):
+        train, test = _labelled(train_real, place), _labelled(test_real, place)
+        values = _measure_column(train, test, {name: _labelled(table, place) for name, table in tables.items()}, seed)
+        yield from (replace(each, settings={"column": column.name}) for each in values)
+
+
+def _measure_column(train: Sample, test: Sample, synthetic: Mapping[str, Sample], seed: int) -> Iterator[MetricValue]:
+    assert train.labels is not None
+    assert test.labels is not None
+    if len({*train.labels, *test.labels}) < 2:
+        yield from (MetricValue(metric, None, note="All real rows have one value.") for metric in _OF.values())
+        return
+    as_many = train.at_most(max(map(len, synthetic.values()), default=0), seed=seed)
+    fewer = {} if len(as_many) == len(train) else {REAL: as_many}
+    tables = {**synthetic, **fewer, REAL_ALL: train}
+    order = tuple(sorted({*train.labels, *test.labels}))
+    truth, most = numbered(test.labels, order), np.bincount(numbered(train.labels, order)).argmax()
+    trained = measure_classifiers(None, test, tables, kinds=[KIND], seeds=1, seed=seed)
+    for each in (*trained, *_scored(truth, [np.full_like(truth, most)], MAJORITY, seed=seed)):
+        yield replace(each, metric=_OF[each.metric.name])
+
+
+def _labelled(table: Sample, place: int) -> Sample:
+    assert table.cells is not None
+    return replace(table, labels=tuple(map(str, table.cells[:, place].tolist())))

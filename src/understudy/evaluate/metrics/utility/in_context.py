@@ -79,14 +79,10 @@ def answer_scores(
     The shots are read once for 32 questions. Lengths are not evened out: these are the probabilities of the answers.
 
     Args:
-        model: reads and answers.
         shots, questions, answers: in its tokens; no question and no answer is empty, and together they fit its window.
 
     Returns:
         ``Float64[len(questions), len(answers)]``.
-
-    Raises:
-        ModelError: one of them is not finite.
     """
     from understudy.models.contexts import Contexts
     from understudy.models.machine import single_threaded_inference
@@ -161,20 +157,9 @@ def measure_in_context(
     test texts, each by itself (Owen 2007). All pools meet the same test texts.
 
     Args:
-        test_real: real test texts with labels.
         pools: where shots come from, by name (``synthetic``, ``real``, ...); a pool's other labels are left out.
         label_names: all labels, as they are to be written.
-        model: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
-        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         shots: how many texts a prompt shows, each 0 or more.
-        repetitions: how many samples of shots, at least 1.
-        test_texts: most test texts, sampled at random.
-        tokens: most tokens of each text.
-        seed: of everything random.
-
-    Raises:
-        ConfigError: a number is too small, or a test text has a label that is not among ``label_names``.
-        ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
     from understudy.models.machine import worker_pool
@@ -202,19 +187,17 @@ def measure_in_context(
     room = causal.window - max(map(len, questions)) - max(map(len, answers))
 
     def right(prompt: Sequence[int]) -> NDArray[np.bool_]:
-        """Which test texts get their label."""
         scores = answer_scores(causal, prompt, questions, answers)
         chances = calibrated(scores[len(CONTENT_FREE) :], scores[: len(CONTENT_FREE)])
         return np.asarray(chances.argmax(axis=1) == true)
 
     def measured(name: str, count: int) -> MetricValue:
-        pool = _labelled(pools.get(name), frame.labels)
-        if len(pool) < count:
+        pool = pools[name] if count else Sample((), ())
+        rows = [row for row, label in enumerate(pool.labels or ()) if label in frame.labels]
+        if len(rows) < count:
             return _without(name, count, model, f"the table has fewer than {count} texts with a known label")
-        prompts = [
-            frame.shots(chosen.texts, chosen.labels or ())
-            for chosen in (_choose(pool, count, seed=(seed, turn)) for turn in range(repetitions if count else 1))
-        ]
+        chosen = [_choose(pool.take(rows), count, seed=(seed, turn)) for turn in range(repetitions if count else 1)]
+        prompts = [frame.shots(each.texts, each.labels or ()) for each in chosen]
         if max(map(len, prompts)) > room:
             note = f"{count} texts and a question do not fit the model's window of {causal.window} tokens"
             return _without(name, count, model, note)
@@ -222,13 +205,6 @@ def measure_in_context(
 
     with worker_pool(causal.device) as workers:
         return tuple(measured(name, count) for name, count in cells)
-
-
-def _labelled(pool: Sample | None, labels: Sequence[str]) -> Sample:
-    """The pool's texts with one of the labels."""
-    if pool is None or pool.labels is None:
-        return Sample((), ())
-    return pool.take([row for row, label in enumerate(pool.labels) if label in labels])
 
 
 def _choose(pool: Sample, count: int, *, seed: Sequence[int]) -> Sample:
@@ -244,7 +220,6 @@ def _choose(pool: Sample, count: int, *, seed: Sequence[int]) -> Sample:
 
 
 def _value(name: str, count: int, right: NDArray[np.bool_], *, model: str, seed: int) -> MetricValue:
-    """The value of ``right``, ``Bool[repetitions, test texts]``."""
     repetitions, texts = right.shape
     generator = np.random.default_rng(seed)
 

@@ -1,9 +1,10 @@
-"""Are the texts good for tuning a language model? One tuned on them predicts real texts."""
+"""Are the texts good for tuning a language model, and has a released one learnt from the private texts? Such a model
+predicts real texts, and so does the one that it was tuned from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.value import REAL, Metric, MetricValue
+from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Metric, MetricValue
 from understudy.models.machine import single_threaded_inference
 from understudy.models.training import (
     AdamW,
@@ -28,6 +29,7 @@ from understudy.models.training import (
 )
 
 if TYPE_CHECKING:
+    from understudy.methods.shared.decoding.tuned import TunedModel
     from understudy.models.causal import CausalModel
 
 UNTUNED = "untuned"
@@ -97,13 +99,13 @@ class Scores:
     right: NDArray[np.int64]
     tokens: NDArray[np.int64]
 
+    def perplexity(self, rows: NDArray[np.int64]) -> float:
+        """Of the texts at ``rows``."""
+        return float(np.exp(self.surprise[rows].sum() / self.tokens[rows].sum()))
+
 
 def score(causal: CausalModel, network: Any, rows: Sequence[TokenRow]) -> Scores:
-    """Predict every target of ``rows`` from the tokens before it.
-
-    Args:
-        network: the model's own, or one made of it.
-    """
+    """Predict every target of ``rows`` from the tokens before it, by the model's own network or one made of it."""
     surprise, right = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     tokens = np.array([len(row.target) for row in rows], dtype=np.int64)
     by_length = np.argsort(tokens, kind="stable")
@@ -122,15 +124,10 @@ class Recipe:
     """How a model is tuned: AdamW, its rate falling to 0 in a line, gradients clipped to norm 1.
 
     Args:
-        texts: most texts to tune on.
-        tokens: most tokens of a text, from its beginning.
         epochs: how often each text is seen.
         blocks: how many of the model's last blocks learn.
         batch: texts per step.
         rate: the first step's learning rate.
-
-    Raises:
-        ConfigError: one of them is not positive.
     """
 
     texts: int = 200
@@ -154,9 +151,6 @@ def tune(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: in
 
     Without dropout, and with the learning weights in float32 whatever the network computes in, so that the outcome
     depends on nothing but the arguments and the device.
-
-    Args:
-        seed: of the order of texts.
     """
     causal, generator = weights.causal, np.random.default_rng(seed)
     batches = [
@@ -195,17 +189,7 @@ def measure_language_model(
 
     Args:
         train_real: real texts that are not among the test texts; None for no values of ``real``.
-        test_real: real test texts.
-        synthetic: tables by name, each to tune on.
-        model: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
-        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         recipe: how it is tuned; default :class:`Recipe`'s.
-        test_texts: most test texts; sampled at random.
-        seed: of everything random.
-
-    Raises:
-        ConfigError: a table has the name of a yardstick, or there is room for no test text.
-        ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
     from understudy.models.machine import worker_pool
@@ -224,55 +208,94 @@ def measure_language_model(
         tables[REAL] = train_real.at_most(most, seed=seed)
 
     characters = np.array([len(causal.decode(row.target.tolist())) for row in test], dtype=np.int64)
+    statistics: Statistics = {
+        PERPLEXITY: Scores.perplexity,
+        ACCURACY: lambda scores, rows: float(scores.right[rows].sum() / scores.tokens[rows].sum()),
+        BITS: lambda scores, rows: float((scores.surprise / np.log(2))[rows].sum() / characters[rows].sum()),
+    }
 
     def values(name: str) -> list[MetricValue]:
-        if len(test) == 0:
-            return _without(name, model, "no test text has a target token")
-        if name == UNTUNED:
+        found, note = None, "no test text has a target token"
+        if test and name == UNTUNED:
             found, note = score(causal, causal.network, test), "not tuned"
-        else:
-            rows = rows_of(causal, tables[name].texts, tokens=recipe.tokens)
-            if len(rows) == 0:
-                return _without(name, model, "there is no text to tune on")
-            with copying:
-                weights = Weights(causal, blocks=recipe.blocks)
-            tune(weights, rows, recipe, seed=seed)
-            found = score(causal, weights.network, test)
-            note = f"tuned on {len(rows)} texts of at most {recipe.tokens} tokens"
-        return _values(name, found, characters, model=model, note=note, seed=seed)
+        elif test:
+            rows, note = rows_of(causal, tables[name].texts, tokens=recipe.tokens), "there is no text to tune on"
+            if rows:
+                with copying:
+                    weights = Weights(causal, blocks=recipe.blocks)
+                tune(weights, rows, recipe, seed=seed)
+                found = score(causal, weights.network, test)
+                note = f"tuned on {len(rows)} texts of at most {recipe.tokens} tokens"
+        return _values(statistics, found, name, model=model, note=note, seed=seed)
 
     with worker_pool(causal.device) as pool:
         return tuple(measured for each in pool.map(values, (UNTUNED, *tables)) for measured in each)
 
 
-def perplexity(scores: Scores, rows: NDArray[np.int64]) -> float:
-    """Of the texts at ``rows``."""
-    return float(np.exp(scores.surprise[rows].sum() / scores.tokens[rows].sum()))
-
-
-def is_finite(scores: Scores) -> bool:
-    """Whether the perplexity of any of the texts is a number that an evaluation can hold (at most 1e30)."""
-    return bool((scores.surprise <= _MOST_NATS * scores.tokens).all())
+Statistics = Mapping[Metric, Callable[[Scores, NDArray[np.int64]], float]]
+"""How each metric comes of a model's scores of the texts at some rows."""
 
 
 def _values(
-    name: str, scores: Scores, characters: NDArray[np.int64], *, model: str, note: str, seed: int
+    statistics: Statistics, scores: Scores | None, name: str, *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
-    bits = scores.surprise / np.log(2)
-    statistics: dict[Metric, Callable[[NDArray[np.int64]], float]] = {
-        PERPLEXITY: lambda rows: perplexity(scores, rows),
-        ACCURACY: lambda rows: float(scores.right[rows].sum() / scores.tokens[rows].sum()),
-        BITS: lambda rows: float(bits[rows].sum() / characters[rows].sum()),
-    }
-    if not is_finite(scores):
-        return _without(name, model, "the model's perplexity is not finite")
-    rows, over, settings = np.arange(len(bits)), "the test texts", {"model": model}
-    return [
-        MetricValue(metric, each(rows), name, bootstrap(each, len(rows), seed=seed, over=over), settings, note)
-        for metric, each in statistics.items()
-    ]
+    """Those of all texts, with bootstrap intervals; none, and ``note``, without scores."""
+    if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # more than is held, or NaN
+        scores, note = None, "the model's perplexity is not finite"
+    settings, found = {"model": model}, []
+    for metric, statistic in statistics.items():
+        value, interval = None, None
+        if scores is not None:
+            of_rows, count = partial(statistic, scores), len(scores.tokens)
+            value, interval = of_rows(np.arange(count)), bootstrap(of_rows, count, seed=seed, over="the test texts")
+        found.append(MetricValue(metric, value, name, interval, settings, note))
+    return found
 
 
-def _without(name: str, model: str, note: str) -> list[MetricValue]:
-    metrics = (PERPLEXITY, ACCURACY, BITS)
-    return [MetricValue(metric, None, name, settings={"model": model}, note=note) for metric in metrics]
+RELEASED_PERPLEXITY = Metric(
+    "released_model_perplexity",
+    "Perplexity of the released language model",
+    "utility",
+    "The language model that the Release holds predicts real test texts, each token from the instruction that asks for "
+    "a text of its label and from the tokens before it; texts are cut, and instructions and the token that ends a text "
+    "are not predicted. exp of the mean negative log-likelihood per token over all test texts; from 1 (certain) on.",
+    "Jelinek et al. 1977; Tian et al. 2022 (SeqPATE) for tuned models",
+    "lower",
+)
+_TRAINED_ON = "the test texts are of the real table, on which the model was tuned: give others with --holdout"
+
+
+def measure_released_model(
+    test: Sample,
+    tuned: TunedModel,
+    *,
+    tokens: int = 128,
+    test_texts: int = 200,
+    seed: int = 0,
+    trained_on: bool = False,
+) -> tuple[MetricValue, ...]:
+    """Perplexity of a released model on real test texts, beside that of its base model (``untuned``).
+
+    Both get the same instructions. Intervals: bootstrap over the test texts, the same resamples for both.
+
+    Args:
+        test: real texts, with the labels that the model knows if it knows any.
+        trained_on: whether the model was tuned on these very texts; a note then says so.
+    """
+    from understudy.models.machine import worker_pool
+
+    chosen = test.at_most(test_texts, seed=seed)
+    rows = [replace(row, target=row.target[:tokens]) for row in tuned.rows(chosen.transcripts, chosen.labels)]
+
+    def values(name: str) -> list[MetricValue]:
+        found, note = None, "no test text has a known label and a token"
+        if rows and name == UNTUNED:
+            found, note = score(tuned.causal, tuned.causal.network, rows), "not tuned"
+        elif rows:
+            with tuned.active():
+                found, note = score(tuned.causal, tuned.network, rows), _TRAINED_ON if trained_on else ""
+        model = tuned.causal.model_id
+        return _values({RELEASED_PERPLEXITY: Scores.perplexity}, found, name, model=model, note=note, seed=seed)
+
+    with worker_pool(tuned.causal.device) as pool:
+        return tuple(measured for each in pool.map(values, (SYNTHETIC, UNTUNED)) for measured in each)

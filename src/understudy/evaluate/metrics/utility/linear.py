@@ -83,7 +83,6 @@ def fit_tfidf(train: Sample, targets: NDArray[np.int64]) -> Predict:
     The vocabulary is that of ``train`` alone: its most frequent terms, as many as make two million weights.
 
     Args:
-        train: the texts.
         targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1, each of which occurs, k at least 2.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -113,7 +112,6 @@ def fit_embedding(train: Sample, targets: NDArray[np.int64]) -> Predict:
 
 
 def _regression(rows: Any, targets: NDArray[np.int64]) -> ExactLinear:
-    """Multinomial logistic regression, C = 10, on rows of at most length 1."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=_C, max_iter=2000).fit(rows, targets)

@@ -44,12 +44,7 @@ def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipie
 
     Args:
         train: texts with embeddings of unit length.
-        targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1.
-        seed: of the weights, the texts held out and the order of training.
         recipient: unlabelled texts with embeddings, of those who will use the classifier; never the test's.
-
-    Raises:
-        ModelError: the extra ``local`` is missing, which holds torch.
     """
     require_local()
     import torch
@@ -134,7 +129,6 @@ def batches(rows: Any, size: int, generator: Any) -> Iterator[Any]:
 
 
 def _start(widths: tuple[int, ...], generator: Any) -> Layers:
-    """Layers with weights by He et al. 2015, and biases of 0."""
     import torch
 
     layers = []
@@ -167,13 +161,7 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
     class may depend on the texts beside it by rounding, so this kind cannot be counted for a charge.
 
     Args:
-        train: the texts.
-        targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1.
-        seed: of the linear layer, the order and the dropout.
         encoder: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
-
-    Raises:
-        ModelError: the model is not on this machine, or cannot be loaded.
     """
     import torch
 
@@ -198,7 +186,6 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
 
 
 def _tune(model: Any, head: Any, texts: list[str], targets: Any) -> None:
-    """Train both in place, and leave the model ready to infer."""
     import torch
 
     model.train()
