@@ -37,7 +37,7 @@ from benchmarks.corpora import prompt_file
 from benchmarks.sets import CACHE, DATA
 from benchmarks.textquality import known_pairs, known_words, nearness, right_label
 from understudy.ledger import Ledger
-from understudy.methods.private_prediction import plan, sampler
+from understudy.methods.private_prediction import plan
 from understudy.methods.private_prediction import release as releasing
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.structured import Fault
@@ -202,7 +202,7 @@ def watching() -> Iterator[Watched]:
     seen = Watched()
     collected, public, is_private = (
         releasing.collected,
-        sampler.TokenSampler._public,
+        releasing.TokenSampler._public,
         private_tokens.BatchTokens.is_private,
     )
 
@@ -219,11 +219,11 @@ def watching() -> Iterator[Watched]:
         seen.distances.append(distance / (mechanism.batch_size * mechanism.distance_grid))
         return is_private(self, distance)
 
-    releasing.collected, sampler.TokenSampler._public, private_tokens.BatchTokens.is_private = look, count, note
+    releasing.collected, releasing.TokenSampler._public, private_tokens.BatchTokens.is_private = look, count, note
     try:
         yield seen
     finally:
-        releasing.collected, sampler.TokenSampler._public = collected, public
+        releasing.collected, releasing.TokenSampler._public = collected, public
         private_tokens.BatchTokens.is_private = is_private
 
 
@@ -338,7 +338,7 @@ def _figures(
 ) -> dict[str, Any]:
     assert seen.asked is not None, "the run came so far"
     ended: list[Any] = [each for each in seen.drawn if each.ended]
-    texts = [seen.asked.labels[each.label].read(each.tokens.tolist()) for each in ended]
+    texts = [seen.asked.read(each.label, each.tokens.tolist()).text for each in ended]
     checked = [text if seen.asked.check is None else seen.asked.check(text) for text in texts]
     good = [(text, each) for text, each in zip(checked, ended, strict=True) if text and not isinstance(text, Fault)]
     faults = Counter(str(fault) for fault in checked if isinstance(fault, Fault))
@@ -372,9 +372,9 @@ def _figures(
         **_quality(configuration, good),
         "texts": [[each.label, text] for text, each in good],
         "bad": [text for text, read in zip(texts, checked, strict=True) if isinstance(read, Fault)],
-        "unfinished": [
-            seen.asked.labels[each.label].read(each.tokens.tolist()) for each in seen.drawn if not each.ended
-        ][:3],
+        "unfinished": [seen.asked.read(each.label, each.tokens.tolist()).text for each in seen.drawn if not each.ended][
+            :3
+        ],
     }
     if seen.distances:
         result["distances"] = [

@@ -168,7 +168,7 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             places = questions.place.tolist()
             taught += list(zip((row + len(rows)).tolist(), places, questions.candidates, shares, strict=True))
             rows += [written[each] for each in asked.tolist()]
-            weights = student.learn(Lessons(rows, taught), weights, steps=STUDENT_STEPS, seed=0)
+            weights = student.learn(Lessons(rows, taught), weights, steps=STUDENT_STEPS, seed=0)["weights"]
         found = scores(name, tuned, test_texts=given.test_texts)
         row_ = {
             **{

@@ -7,11 +7,13 @@ from itertools import islice
 
 from benchmarks import corpora
 from benchmarks.measuring import by_turns
+from understudy.base.labels import LabelSet
+from understudy.methods.base import Preparation
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.preparing import TEACHER_BATCH, TEACHER_RATE, TEACHER_STEPS
 from understudy.methods.seq_pate.teachers import Faculty, Recipe
-from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
-from understudy.methods.tuned.model import model_to_tune
+from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.methods.tuned.method import model_to_tune
 from understudy.models.catalog import load_causal
 from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow
@@ -27,9 +29,8 @@ def student(document_type: str, **changes: object) -> tuple[SeqPATEParameters, T
     """The parameters with these changes, and the built-in model as the student that they make of it."""
     parameters = SeqPATEParameters(declared_records=_DECLARED, private_text_tokens=TOKENS, **changes)
     prompts = Prompts(WritingParameters(document_type=document_type), load_template(document_type))
-    model = load_causal("builtin")
-    asked = build_instructions(parameters, prompts, model, label_names=(), record_columns=())
-    return parameters, model_to_tune(parameters, asked, model, ())
+    preparation = Preparation(LabelSet(), 0, model=load_causal("builtin"), prompts=prompts)
+    return parameters, model_to_tune(parameters, preparation)[1]
 
 
 def faculty_of(

@@ -17,7 +17,7 @@ from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.tuned import Instructions, Sampling, TunedModel
-from understudy.methods.tuned import texts
+from understudy.methods.tuned import generate as texts
 from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.types import Completion

@@ -135,7 +135,7 @@ def test_an_empty_batch_has_noise_and_is_a_step(
     monkeypatch.setattr(
         "understudy.models.training.LoRA.gradients", lambda self, block: pytest.fail("nothing was sampled")
     )
-    monkeypatch.setattr("understudy.methods.dp_finetune.method.try_out", lambda found, *_: (found, releasing.Facts()))
+    monkeypatch.setattr("understudy.methods.dp_finetune.release.try_out", lambda found, *_: (found, releasing.Facts()))
     made = release(config(sampling_rate=1e-9, steps=2)).release
     names = [name for name in made.arrays if name.endswith("lora_B.weight")]
     assert all(np.any(made.arrays[name]) for name in names)
@@ -194,7 +194,7 @@ def test_as_many_gradients_are_computed_at_once_as_fit_into_memory(
         tried.append(_bytes)
         return len(tried) == 3
 
-    monkeypatch.setattr("understudy.methods.dp_finetune.tuning.fits_memory", fits)
+    monkeypatch.setattr("understudy.methods.dp_finetune.release.fits_memory", fits)
     assert release(config()).release.statement.private
     assert tried == sorted(tried, reverse=True)
     other = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}

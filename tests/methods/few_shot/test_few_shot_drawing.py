@@ -14,9 +14,9 @@ from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.methods.few_shot import sampler as exemplar_prompts
+from understudy.methods.few_shot import release as releasing
 from understudy.methods.few_shot.plan import FewShotParameters, mechanism_of
-from understudy.methods.few_shot.sampler import TokenSampler, deal
+from understudy.methods.few_shot.release import TokenSampler, deal
 from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.prompting import LabelPrompts, PromptTokens
 from understudy.methods.shared.decoding.sums import floor_softmax, public_candidates
@@ -32,9 +32,10 @@ SUBSETS, SHOWN = 4, 2
 def sampler(
     model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMPT, candidates: int = 30
 ) -> TokenSampler:
-    chosen = method(subsets=SUBSETS, noise=noise)
-    ending = Ending(stop=(), opening="", most_tokens=6)
-    return TokenSampler(mechanism_of(chosen, BUDGET), model, prompt, ending, SHOWN, 12, candidates)
+    chosen = method(subsets=SUBSETS, noise=noise, candidates=candidates)
+    ending: Any = Ending(stop=(), opening="", most_tokens=6)
+    label: Any = SimpleNamespace(model=model, tokens=prompt, ending=ending, most=12)
+    return TokenSampler(chosen, mechanism_of(chosen, BUDGET), label)
 
 
 def chunks_of_the_sample(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
@@ -65,8 +66,8 @@ def neighbours(seed: int, deal: Deal) -> tuple[list[str], list[list[list[str]]]]
 
 def sums(found: TokenSampler, shown: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     texts = [[np.array(list(text.encode()), dtype=np.int32) for text in some] for some in shown]
-    contexts = found._contexts(texts, [])
-    return found.sums(contexts, public_candidates(contexts.public_logits(), count=found.candidates))
+    contexts = found.contexts(texts, [])
+    return found.sums(contexts, public_candidates(contexts.public_logits(), count=found.parameters.candidates))
 
 
 def test_a_subset_shows_its_own_drawn_records_and_no_more_than_it_may() -> None:
@@ -181,8 +182,8 @@ def test_an_empty_subset_says_what_the_model_says_without_private_text(llama: Ca
 
 def _says_what_is_public(llama: CausalModel) -> None:
     found = sampler(llama, prompt=small_prompt(llama))
-    contexts = found._contexts([[]] * SUBSETS, [65])
-    candidates = public_candidates(contexts.public_logits(), count=found.candidates)
+    contexts = found.contexts([[]] * SUBSETS, [65])
+    candidates = public_candidates(contexts.public_logits(), count=found.parameters.candidates)
     public = floor_softmax(candidates.logits, found.mechanism.grid)
     summed = found.sums(contexts, candidates)
     assert np.all(summed % SUBSETS == 0), "all subsets say the same, bit for bit"
@@ -192,11 +193,11 @@ def _says_what_is_public(llama: CausalModel) -> None:
 def test_a_prompt_of_private_texts_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = PromptTokens(prefix=(), before=(), lead="", after=(10,), suffix=())
     label = SimpleNamespace(tokens=bare)
-    monkeypatch.setattr(exemplar_prompts, "build_prompts", lambda *_args, **_kwargs: LabelPrompts((label,), None, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(releasing, "label_prompts", lambda *_: LabelPrompts((label,)))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="empty"):
-        exemplar_prompts.build_exemplar_prompts(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
+        releasing.exemplar_prompts(FewShotParameters(), None)  # type: ignore[arg-type]
 
 
 def test_a_prompt_without_a_cue_has_no_empty_row() -> None:
     found = sampler(EchoModel(), prompt=PromptTokens(prefix=(10,), before=(), lead="", after=(10,), suffix=()))
-    assert len(found._contexts([[]] * SUBSETS, [])) == SUBSETS + 1
+    assert len(found.contexts([[]] * SUBSETS, [])) == SUBSETS + 1

@@ -11,8 +11,8 @@ import pytest
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
-from understudy.methods.few_shot.plan import SCHEMA
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.models.types import ChatRequest, Completion
 from understudy.release import PublicSchema
 from understudy.text.prompts.predicting import PredictionExample

@@ -14,7 +14,7 @@ from few_shots import ROWS, Store, method, plan_of, release
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
 from understudy.base.errors import ConfigError, ModelError, PrivacyError
-from understudy.methods.few_shot.release import read_private_texts
+from understudy.methods.private_texts import sort_into_batches
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue
@@ -204,17 +204,21 @@ def test_the_private_texts_are_read_once_and_only_where_something_is_drawn() -> 
         assert len(passes) == 1
 
 
-def test_an_owner_is_one_text_in_one_label_whatever_it_holds() -> None:
+def test_an_owner_is_one_text_in_one_label_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Row(f"text {number}", number % LABELS, "ann" if number % 3 else "bob") for number in range(24)]
     plan = plan_of(method(), unit=OWNER)
     tokenise = lambda text, label: (list(text.encode()), False)  # noqa: E731
-    read = read_private_texts(bounded(rows, plan.unit), tokenise, labels=LABELS)
-    assert sum(map(len, read.of_label)) == 2
-    with_one = read_private_texts(bounded([*rows, Row("late", 0, "zoe")] * 3, plan.unit), tokenise, labels=LABELS)
-    assert sum(map(len, with_one.of_label)) == 3
-    with pytest.raises(PrivacyError, match="records in the sample"):
-        read_private_texts(bounded(rows, Unit("owner", 3)), tokenise, labels=LABELS)
+
+    def texts(rows: list[Row]) -> int:
+        read = sort_into_batches(bounded(rows, plan.unit), tokenise, labels=LABELS)
+        return sum(len(batch.rows) for (batch,) in read.of_label)
+
+    assert texts(rows) == 2
+    assert texts([*rows, Row("late", 0, "zoe")] * 3) == 3
     release(method(), rows, unit=OWNER)
+    monkeypatch.setattr("understudy.methods.few_shot.plan.one_record_each", lambda unit: unit)
+    with pytest.raises(PrivacyError, match="records in the sample"):
+        release(method(), rows, unit=Unit("owner", 3))
 
 
 def test_seeded_noise_repeats_and_the_systems_does_not() -> None:

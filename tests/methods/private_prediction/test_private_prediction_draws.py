@@ -9,7 +9,7 @@ import pytest
 from predictions import NAMES, method, prompts
 from script_model import ScriptModel
 
-from understudy.methods.private_prediction.sampler import TokenSampler
+from understudy.methods.private_prediction.release import TokenSampler
 from understudy.methods.shared.decoding.prompting import build_prompts
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.tokens import PrivateTokens, TokenTest

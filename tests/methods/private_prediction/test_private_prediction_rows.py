@@ -16,7 +16,7 @@ from tiny_corpora import Row, bounded
 import understudy as us
 from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.methods.private_prediction.release import sort_into_batches
+from understudy.methods.private_texts import sort_into_batches
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config

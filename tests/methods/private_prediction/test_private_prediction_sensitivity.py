@@ -17,8 +17,8 @@ from predictions import NAMES, method, prompts
 from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.methods.private_prediction.release import Batch, Batches, sort_into_batches
-from understudy.methods.private_prediction.sampler import TokenSampler
+from understudy.methods.private_prediction.release import TokenSampler
+from understudy.methods.private_texts import Batch, Batches, sort_into_batches
 from understudy.methods.shared.decoding.prompting import LabelPrompt, build_prompts
 from understudy.methods.shared.decoding.sums import Sums, public_candidates
 from understudy.models.catalog import load_causal

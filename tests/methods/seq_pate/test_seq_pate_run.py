@@ -119,9 +119,8 @@ class Killed(BaseException):
 @pytest.fixture
 def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried and timed before the charge calls what these tests count."""
-    seconds = dict.fromkeys(("teacher_seconds", "answer_seconds", "student_seconds"), 1.0)
     monkeypatch.setattr("understudy.methods.seq_pate.preparing.require_separate_teachers", lambda _faculty: "")
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing._seconds", lambda *_, **__: seconds)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing._seconds", lambda *_, **__: [])
 
 
 @pytest.mark.usefixtures("no_trial")

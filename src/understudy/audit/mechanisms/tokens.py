@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats
-from understudy.methods.few_shot.sampler import deal
+from understudy.methods.few_shot.release import deal
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.models.contexts import Rows
 from understudy.privacy.events import PureEvent

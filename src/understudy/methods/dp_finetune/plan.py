@@ -12,10 +12,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.labels import NOISY, declared_proportions
 from understudy.base.parameters import Gone, GoneOnes
 from understudy.methods.public import PublicFacts
-from understudy.methods.tuned.model import DeclaredSize, TunedParameters
+from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.training import Cost, LearningRate
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent
@@ -26,7 +26,7 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 
 NAME = "dp-finetune"
-LABELS, TRAINING = "labels", "training"
+TRAINING = "training"
 _BATCH, _STEPS = 256, 10
 _CHECKPOINTS = 5
 """How many times the training is stored, so that a killed run goes on from there."""
@@ -34,8 +34,6 @@ _CLIPPING_NORM = 1.0
 """L2 norm to which the gradient of each text is clipped (C)."""
 _WARMUP = 0.1
 """Share of the steps over which the learning rate rises."""
-_LABEL_SHARE = 0.03
-"""Of mu^2, for noisy label counts."""
 
 
 class TrainingParameters(DeclaredSize):
@@ -63,12 +61,6 @@ class TrainingParameters(DeclaredSize):
 class DPFinetuneParameters(TunedParameters, TrainingParameters):
     """All parameters of DP-SGD fine-tuning."""
 
-    label_sizes: str = UNIFORM
-    """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
-    (they cost)."""
-
-    gone: ClassVar[GoneOnes] = {"label_share": Gone(0.03, "noisy label counts get 3 % of the budget (of mu^2)")}
-
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
     """The plan of a release.
@@ -81,7 +73,7 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
     charges = []
     others: tuple[GaussianEvent, ...] = ()
     if parameters.label_sizes == NOISY:
-        multiplier = gaussian_split(budget, (_LABEL_SHARE, 1 - _LABEL_SHARE))[0]
+        multiplier = gaussian_split(budget, (LABEL_SHARE, 1 - LABEL_SHARE))[0]
         counts = NoisySum("gaussian", multiplier, Sensitivity.of_counts(1), (facts.labels.size,))
         charges.append(Charge(LABELS, counts, f"noisy counts of the records of {facts.labels.size} label(s)"))
         others = (GaussianEvent(multiplier),)

@@ -20,36 +20,109 @@ Guarantee:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column, in_words
+from understudy.base.columns import Column
+from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.dp_finetune.plan import (
-    LABELS,
     TRAINING,
     DPFinetuneParameters,
     checkpoint_ends,
     learning_rate,
+    memory_of,
     part_name,
+    work,
 )
-from understudy.methods.dp_finetune.tuning import Ready
+from understudy.methods.private_texts import with_cells
+from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows, plain_sum
-from understudy.methods.tuned.counts import label_counts
-from understudy.methods.tuned.model import SCHEMA, bounded
-from understudy.models.training import AdamW, Shapes, TokenRow
+from understudy.methods.tuned.method import label_counts, model_to_tune, released
+from understudy.models.machine import fits_memory, halved_to_fit, worker_count
+from understudy.models.training import AdamW, TokenRow, measure_cost, require_separate_gradients
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
+_ROWS = {"cpu": 8, "cuda": 32}
+_EXPECTED_SHARE = 0.5  # of the most tokens of a text, where its length is not known
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What is made before anything is charged: the prompts, and the model that will learn."""
+
+    asked: LabelPrompts
+    tuned: TunedModel
+    rows: int
+    """Texts whose gradients are computed at once: of a trial as many as fit into memory."""
+
+
+def ready(parameters: DPFinetuneParameters, preparation: Preparation) -> Ready:
+    """Raises ConfigError if prompts or records are not as they should be, or a LoRA target is missing."""
+    asked, tuned = model_to_tune(parameters, preparation)
+    return Ready(asked, tuned, _ROWS[tuned.causal.device])
+
+
+def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
+    """Try that rows are separate, and measure on public text what training will take.
+
+    Returns:
+        ``found`` with as many rows at once as fit into memory, and the measures.
+
+    Raises:
+        PrivacyError: the gradient of a text changes with the texts beside it on this device, even of one at a time.
+        ConfigError: not even one text's gradient fits into memory.
+    """
+
+    def tried(most: int) -> tuple[Ready, Facts]:
+        return halved_to_fit(
+            most,
+            lambda rows: _tried(replace(found, rows=rows), mechanism, parameters),
+            problem="The gradient of one text does not fit into memory.",
+            cure="Cut texts shorter (--private-text-tokens), or let fewer numbers learn (--learns, --lora-rank).",
+        )
+
+    try:
+        return tried(found.rows)
+    except PrivacyError:
+        return tried(1)  # beside which there is no other
+
+
+def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
+    """Raises MemoryError, or what torch raises in its place, if memory is short."""
+    trainable, model = found.tuned.trainable, found.tuned.causal
+    expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
+    model_bytes = sum(weight.nbytes for weight in model.network.parameters())
+    workers = worker_count(model.device)
+    trainable.load(trainable.start())
+    one = measure_cost(trainable, found.tuned.shapes(1), target=found.tuned.tokens)
+    if model.device == "cpu":
+        most = model_bytes + memory_of(trainable.size, workers=workers, rows=found.rows, cost=one)
+        if not fits_memory(most):
+            raise MemoryError
+    shapes = found.tuned.shapes(found.rows)
+    require_separate_gradients(trainable, shapes)
+    cost = measure_cost(trainable, shapes, target=expected)
+    batch = mechanism.rate * parameters.declared
+    return found, work(
+        mechanism,
+        batch,
+        numbers=trainable.size,
+        model_bytes=model_bytes,
+        cost=cost,
+        workers=min(workers, max(1, round(batch / found.rows))),
+        rows=found.rows,
+    )
 
 
 def release(
@@ -57,18 +130,9 @@ def release(
 ) -> Released:
     """Tune the model; ``private`` is False for the yardstick, which neither clips nor adds noise."""
     found: Ready = tools.prepared
-    counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
+    counts = label_counts(parameters, corpus, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
-    training = Training(
-        parameters,
-        found.tuned,
-        found.tuned.shapes(found.rows),
-        mechanism,
-        tools.open(TRAINING),
-        corpus,
-        private,
-        tools.columns,
-    )
+    training = Training(parameters, found, mechanism, tools.open(TRAINING), corpus, private, tools.columns)
     state: Arrays = {}
     first = 0
     for last in checkpoint_ends(mechanism.steps):
@@ -77,16 +141,13 @@ def release(
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
         tools.progress("steps", last, mechanism.steps)
         first = last
-    schema = found.asked.schema
-    instructions = found.tuned.instructions
-    return Released(
-        {**bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
-        public_inputs=found.asked.public_inputs(
-            needed(tools.prompts).template.document_type, schema_source="a schema of your own"
-        ),
-        noise_check=_noise_check(training, state),
+    return released(
+        found.asked,
+        found.tuned,
+        state["weights"],
+        counts,
+        _noise_check(training, state),
         notes=() if private else (UNPROTECTED,),
-        strings={**instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
 
 
@@ -95,8 +156,7 @@ class Training:
     """The training of one model, from checkpoint to checkpoint."""
 
     parameters: DPFinetuneParameters
-    tuned: TunedModel
-    shapes: Shapes
+    found: Ready
     mechanism: DPSGD
     paid: PaidSteps
     corpus: BoundedCorpus
@@ -104,7 +164,7 @@ class Training:
     columns: tuple[Column, ...] = ()
     reached: int = 0
     """The last step that was taken here."""
-    _units: PrivateUnits | None = field(default=None)
+    _units: PrivateUnits | None = None
 
     @property
     def divisor(self) -> float:
@@ -113,15 +173,13 @@ class Training:
 
     def between(self, state: Arrays, first: int, last: int) -> Arrays:
         """The state after step ``last``, from that after step ``first``: the weights, and what AdamW keeps."""
+        tuned = self.found.tuned
         if self._units is None:
-            self._units = read_units(self.corpus, self.tuned, self.columns)
-        trainable, steps = self.tuned.trainable, self.paid.between(first, last)
-        query = ClippedGradients(trainable, self.shapes, self.mechanism)
-        optimizer = AdamW(
-            trainable.start(),
-            learning_rate(self.parameters, self.mechanism.steps),
-            device=self.tuned.causal.device,
-        )
+            self._units = read_units(self.corpus, tuned, self.columns)
+        trainable, steps = tuned.trainable, self.paid.between(first, last)
+        query = ClippedGradients(trainable, tuned.shapes(self.found.rows), self.mechanism)
+        rates = learning_rate(self.parameters, self.mechanism.steps)
+        optimizer = AdamW(trainable.start(), rates, device=tuned.causal.device)
         if state:
             optimizer.restore(state)
         squares = []
@@ -145,8 +203,7 @@ class Training:
 
 @dataclass(frozen=True, repr=False)
 class PrivateUnits:
-    """The rows of every record or owner. Private; its ``repr`` shows nothing. Memory: 4 bytes per token, and about 150
-    per text."""
+    """The rows of every record or owner, 4 bytes per token and 150 per text. Private; its ``repr`` shows nothing."""
 
     rows: Sequence[Sequence[TokenRow]]
 
@@ -164,11 +221,7 @@ def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Colum
     """One pass over the private records. A text begins with the cells of its row, where there are typed columns."""
     found: dict[int, list[TokenRow]] = {}
     for batch in corpus.batches():
-        texts = batch.texts
-        if columns and batch.cells is not None and tuned.instructions.shape == "text":
-            texts = [
-                f"{in_words(columns, cells)}\n{text}" for cells, text in zip(batch.cells.tolist(), texts, strict=True)
-            ]
+        texts = with_cells(batch, columns if tuned.instructions.shape == "text" else ())
         for text, label, unit in zip(texts, batch.labels.tolist(), batch.units.tolist(), strict=True):
             found.setdefault(unit, []).append(tuned.row(text, label))
     return PrivateUnits(list(found.values()))

@@ -6,21 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot.plan import (
     EXEMPLARS_PER_PROMPT,
     NAME,
-    SCHEMA,
     TOKENS,
     FewShotParameters,
     StoppingParameters,
     make_plan,
 )
-from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.methods.shared.decoding.structured import JSONSchema
+from understudy.methods.shared.decoding.structured import SCHEMA, JSONSchema, text_check
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
@@ -52,9 +50,9 @@ class FewShot(Method, FewShotParameters):
         return make_plan(self, budget, facts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        model, prompts = needed(preparation.model), needed(preparation.prompts)
-        names, columns = preparation.labels.names, preparation.record_columns
-        try_rows(self, build_exemplar_prompts(self, prompts, model, label_names=names, record_columns=columns))
+        from understudy.methods.few_shot.release import exemplar_prompts, try_rows
+
+        try_rows(self, plan.mechanism(TOKENS), exemplar_prompts(self, preparation))
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.few_shot.release import release  # only here: it reads private records
@@ -62,8 +60,8 @@ class FewShot(Method, FewShotParameters):
         return release(self, corpus, plan, tools=tools)
 
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:
-        schema = "" if self.json_schema is None else JSONSchema(self.json_schema).text
-        prompts = generating.Prompting(writer, release.schema, schema)
+        schema = None if self.json_schema is None else JSONSchema(self.json_schema)
+        prompts = generating.Prompting(writer, text_check(release.schema.form, release.schema.record_columns, schema))
         wanted = (generating.Wanted(label, ()) for label in range(release.schema.label_set.size))
         return (prompts.request(each, (), None).messages for each in wanted)
 

@@ -76,8 +76,6 @@ _DROWNED = (
     "Few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "
     "sampling rate (which needs a larger corpus), ask more subsets, or pay for fewer tokens."
 )
-SCHEMA = "json schema"
-"""Where a Release holds the public JSON schema of its records."""
 
 
 def part_name(label: int, number: int) -> str:
@@ -115,16 +113,12 @@ def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTok
     Raises ConfigError if the sampling rate is not declared, or the budget is out of range.
     """
     rate, tokens = parameters.declared_rate, parameters.tokens
-    multiplier = _multiplier(parameters.noise, budget, rate, tokens)
+    multiplier = _least_noise[parameters.noise](budget, rate=rate, tokens=tokens)
     return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)
 
 
-@lru_cache(maxsize=16)
-def _multiplier(noise: SubsetNoise, budget: Budget, rate: float, tokens: int) -> float:
-    """Some seconds of work, which a run asks for more than once."""
-    if noise == "gaussian":
-        return subsampled_multiplier(budget, rate=rate, tokens=tokens)
-    return votes_epsilon(budget, rate=rate, tokens=tokens)
+_least_noise = {"gaussian": lru_cache(16)(subsampled_multiplier), "votes": lru_cache(16)(votes_epsilon)}
+"""Some seconds of work, which a run needs more than once."""
 
 
 def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: int) -> float:
@@ -162,11 +156,11 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
 
 
 def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], bool]:
-    """How much of what the subsets say is left, in the units of their mean; and whether that is next to nothing."""
+    """The noise, in the units of the subsets' mean; and whether it leaves next to nothing."""
     multiplier, candidates = mechanism.noise_multiplier, parameters.candidates
     if mechanism.noise == "gaussian":
         std = math.sqrt(2) * multiplier / mechanism.subsets
-        largest = _largest(candidates) * std
+        largest = std * NormalDist().inv_cdf((candidates - 0.375) / (candidates + 0.25))  # on average (Blom 1958)
         return [
             Fact("noise_multiplier", multiplier, "noise multiplier"),
             Fact("probability_noise", std, "noise on a token's mean probability (std)"),
@@ -181,8 +175,3 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
             f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about",
         ),
     ], votes > mechanism.subsets
-
-
-def _largest(count: int) -> float:
-    """The largest of so many standard normal samples, on average, about (Blom 1958)."""
-    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))

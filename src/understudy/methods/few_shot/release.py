@@ -5,15 +5,22 @@ Tang et al. 2024, *Privacy-preserving in-context learning with differentially pr
 
     for each label:                                                    a record lies in one: one charge for all labels
         while there are fewer than ``exemplars``, and paid tokens are left:
-            decode an exemplar token by token, each from a fresh sample  charge "tokens", sampler.py
-            store it, have it sealed, then use it                        part "tokens/LABEL/NUMBER"
+            decode an exemplar token by token, store it, have it sealed  charge "tokens", part "tokens/LABEL/NUMBER"
     return the exemplars
+
+One exemplar (Algorithm 2), until it ends:
+
+    sample     = each record of the label with probability q, into one of M subsets          fresh for every token
+    rows       = one prompt per subset with up to N of its records, and one without any      one block, one shape
+    candidates = the K tokens likeliest without private records                              public
+    sums       = the rows' probabilities of the candidates, summed over the subsets          integers
+    token      = the candidate with the largest noisy sum                                    one token of the charge
 
 Guarantee:
     Unit: a record; or an owner, of whose records one is used, chosen by a keyed hash over all labels together. Sample,
     noise and cost are one :class:`~understudy.privacy.subsampled.SubsampledTokens` of T = ``tokens`` tokens per label;
     a unit lies in one label, so that all labels together cost as much as one (parallel composition). What a token takes
-    of the private records is stated in :class:`~understudy.methods.few_shot.sampler.TokenSampler`.
+    of the private records is stated in :class:`TokenSampler`.
     Tokens are counted over what is sealed: an exemplar that a crash lost is decoded again, since nobody saw it, and no
     sealed one is decoded twice. A label without records runs like any other.
 """
@@ -23,36 +30,74 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import bug
+from understudy.base.errors import ConfigError, ModelError, bug
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Released, ReleaseTools, needed
-from understudy.methods.few_shot.plan import SCHEMA, TOKENS, FewShotParameters, part_name
-from understudy.methods.few_shot.sampler import TokenSampler, build_exemplar_prompts
-from understudy.methods.shared.decoding.prompting import LabelPrompts
-from understudy.methods.shared.decoding.structured import Fault
-from understudy.methods.shared.decoding.workers import Stop, at_once, run_together
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.few_shot.plan import TOKENS, FewShotParameters, part_name
+from understudy.methods.private_texts import Batches, Stop, label_prompts, run_together, sort_into_batches
+from understudy.methods.shared.decoding.ending import Ending, OpenText
+from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, ReadText
+from understudy.methods.shared.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
+from understudy.models.causal import whole_rows
+from understudy.models.contexts import Contexts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
-from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, SubsampledTokens
+from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sample, SubsampledTokens
+
+
+def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> LabelPrompts:
+    """The prompts of all labels.
+
+    Raises ConfigError as :func:`~understudy.methods.private_texts.label_prompts`, or if the prompt without private
+    texts is empty.
+    """
+    asked = label_prompts(parameters, found)
+    return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
+
+
+def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt:
+    if not label.tokens.prefix and not label.tokens.suffix:
+        raise ConfigError("The prompt around the private texts is empty.", "Write something around them.")
+    ending = Ending.of(label.prompt, most_tokens=parameters.exemplar_tokens)
+    fitting = label.tokens.most_fitting(
+        label.model.window, new_tokens=parameters.exemplar_tokens + 1, texts=parameters.examples_per_subset
+    )
+    return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
+
+
+def try_rows(parameters: FewShotParameters, mechanism: SubsampledTokens, asked: LabelPrompts) -> None:
+    """Try, before anything is charged, what is promised of rows on this device.
+
+    Raises:
+        PrivacyError: rows change one another's logits.
+        ModelError: the public logits are not finite.
+    """
+    for label in {each.shape: each for each in asked.labels}.values():
+        sampler = TokenSampler(parameters, mechanism, label)
+        sampler.contexts([[]] * mechanism.subsets, []).public_logits()
 
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Decode each label's exemplars, as many as are asked for and paid for."""
-    model, prompts = needed(tools.model), needed(tools.prompts)
-    asked = build_exemplar_prompts(
-        parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
-    )
-    decoder = _Decoder(parameters, corpus, plan.mechanism(TOKENS), tools.open(TOKENS), asked, tools)
-    rows, tokens = decoder.block
-    most = min(at_once(model, repeatable=decoder.paid.repeatable, rows=rows, tokens=tokens), tools.labels.size)
-    tasks = [partial(decoder.exemplars, label) for label in range(tools.labels.size)]
+    if corpus.unit.max_records != 1:
+        raise bug(
+            f"One {corpus.unit.name} may have {corpus.unit.max_records} records in the sample.",
+            "it plans with one record each",
+        )
+    model, asked, mechanism = needed(tools.model), exemplar_prompts(parameters, tools), plan.mechanism(TOKENS)
+    samplers = [TokenSampler(parameters, mechanism, each) for each in asked.labels]
+    decoder = _Decoder(corpus, tools.open(TOKENS), asked, samplers, tools)
+    longest = max(len(each.label.tokens.prefix) + each.width for each in samplers)
+    in_flight = 1 if decoder.paid.repeatable else model.batches_in_flight(mechanism.subsets + 1, longest)
+    tasks = [partial(decoder.exemplars, label, parameters.exemplars) for label in range(tools.labels.size)]
+    most = min(in_flight, tools.labels.size)
     found = run_together(tasks, device=model.device, most=most, stop=decoder.stop)
     return released(parameters, asked, [exemplar for each in found for exemplar in each], tools)
 
@@ -61,39 +106,24 @@ def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *,
 class _Decoder:
     """Exemplars, each decoded and sealed once; each label in one thread."""
 
-    parameters: FewShotParameters
     corpus: BoundedCorpus
-    mechanism: SubsampledTokens
     paid: PaidSubsampledTokens
     asked: LabelPrompts
+    samplers: Sequence[TokenSampler]
     tools: ReleaseTools
     stop: Stop = field(default_factory=Stop)
     _reading: threading.Lock = field(default_factory=threading.Lock)
-    _read: PrivateTexts | None = None
     _left: dict[int, LabelTokens] = field(default_factory=dict)
 
-    @cached_property
-    def _samplers(self) -> list[TokenSampler]:
-        shown, candidates = self.parameters.examples_per_subset, self.parameters.candidates
-        return [
-            TokenSampler(self.mechanism, each.model, each.tokens, each.ending, shown, each.most, candidates)
-            for each in self.asked.labels
-        ]
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """Rows of the block that gives a token, and tokens of a row."""
-        longest = max(len(sampler.prompt.prefix) + sampler.width for sampler in self._samplers)
-        return self.mechanism.subsets + 1, longest
-
-    def exemplars(self, label: int) -> list[Exemplar]:
+    def exemplars(self, label: int, wanted: int) -> list[Exemplar]:
         """The sealed exemplars of a label, and new ones while tokens are left."""
         found: list[Exemplar] = []
-        spent, wanted = 0, self.parameters.exemplars
+        spent = 0
         where = f" of {self.tools.labels.names[label]}" if self.tools.labels.names else ""
-        while len(found) < wanted and spent < self.mechanism.tokens:
-            kept = self.tools.seal(part_name(label, len(found)), partial(self._decode, label, spent))
-            found.append(read_exemplar(label, kept.arrays, self.asked))
+        while len(found) < wanted and spent < self.samplers[label].mechanism.tokens:
+            kept = self.tools.seal(part_name(label, len(found)), partial(self._decode, label, spent)).arrays
+            read = self.asked.read(label, kept["tokens"].tolist())
+            found.append(Exemplar(label, int(kept["noisy"].sum()), bool(kept["finished"]), read))
             spent += found[-1].noisy
             self.tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
             self.tools.progress(f"exemplars{where}", len(found), wanted)
@@ -101,109 +131,152 @@ class _Decoder:
 
     def _decode(self, label: int, spent: int) -> Arrays:
         """A new exemplar of ``label``, whose sealed ones hold ``spent`` noisy tokens."""
-        texts = self._private_texts()
+        with self._reading:  # the pass ends before anything is decoded
+            texts = self._private_texts
         if label not in self._left:
             self._left[label] = self.paid.label(label, spent=spent)
-        decoded = self._samplers[label].exemplar(texts.of_label[label], self._left[label], self.stop.check)
+        decoded = self.samplers[label].exemplar(texts.of_label[label][0].rows, self._left[label], self.stop.check)
         return {
             "tokens": np.array(decoded.tokens, dtype=np.int32),
             "noisy": np.array(decoded.noisy, dtype=np.bool_),
             "finished": np.array(decoded.text.ended not in (None, "length")),
         }
 
-    def _private_texts(self) -> PrivateTexts:
-        """Read once, for all labels, where a new exemplar is due. The pass ends before anything is decoded."""
-        with self._reading:
-            if self._read is None:
-                self._read = read_private_texts(
-                    self.corpus,
-                    lambda text, label: self.asked.labels[label].private(text),
-                    labels=self.tools.labels.size,
-                )
-                longest = [label.most for label in self.asked.labels]
-                self.tools.note({"private texts cut": self._read.cut, "to tokens": longest})
-            return self._read
+    @cached_property
+    def _private_texts(self) -> Batches:
+        """One batch per label; read once, where a new exemplar is due."""
+        read = sort_into_batches(self.corpus, self.asked.private, labels=self.tools.labels.size)
+        self.tools.note({"private texts cut": read.cut, "to tokens": [label.most for label in self.asked.labels]})
+        return read
 
 
-@dataclass(repr=False)
-class PrivateTexts:
-    """One entry per unit: a record, or the one record of an owner that is used. Private; its ``repr`` shows nothing.
+def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
+    """For each subset the records that it shows: its ``most`` included ones of lowest priority, in that order.
 
-    Memory: 4 bytes per token, and about 120 per text.
+    Each record has coins of its own. Taking one away, with its coins, leaves all subsets but one as they were.
+    """
+    included = np.flatnonzero(sample.included)
+    included = included[np.argsort(sample.priority[included], kind="stable")]
+    return [included[sample.subset[included] == each][:most] for each in range(subsets)]
+
+
+@dataclass
+class DecodedExemplar:
+    """An exemplar as it grows: its tokens, and which of them are noisy."""
+
+    text: OpenText
+    tokens: list[int] = field(default_factory=list)
+    noisy: list[bool] = field(default_factory=list)
+
+    def take(self, token: int, *, noisy: bool) -> None:
+        """Add a token, unless the exemplar has ended."""
+        if self.text.ended is None:
+            self.tokens.append(token)
+            self.noisy.append(noisy)
+            self.text.take(token)
+
+
+@dataclass(frozen=True)
+class TokenSampler:
+    """How the exemplars of one label are decoded.
+
+    Guarantee:
+        A record changes the row of the one subset that it falls into, and no other: rows are dealt out by coins of
+        their own (:func:`deal`), and run in one block of subsets + 1 rows of one width for every token, whoever is
+        sampled (:class:`~understudy.models.contexts.Contexts`). A row adds non-negative integers of at most the
+        mechanism's grid in all, or one vote. The candidates come from the public row. So the sums move as
+        :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and counts.
     """
 
-    of_label: list[list[NDArray[np.int32]]] = field(default_factory=list)
-    cut: int = 0
+    parameters: FewShotParameters
+    mechanism: SubsampledTokens
+    label: LabelPrompt
 
+    @property
+    def width(self) -> int:
+        """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
+        tokens = self.label.tokens
+        texts = tokens.width(self.label.most, texts=self.parameters.examples_per_subset)
+        return 1 + texts + len(tokens.suffix) + self.label.ending.most_tokens
 
-def read_private_texts(
-    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[Sequence[int], bool]], *, labels: int
-) -> PrivateTexts:
-    """One pass over the private records.
+    def exemplar(
+        self, records: Sequence[Sequence[int]], paid: LabelTokens, check: Callable[[], None] = lambda: None
+    ) -> DecodedExemplar:
+        """Decode tokens until the exemplar ends, or no paid one is left.
 
-    Args:
-        tokenise: a text and its label into tokens; and whether it had to be cut.
+        Args:
+            records: the label's private texts in tokens, at most ``label.most`` each.
+            check: called before each token; it raises where the run is being stopped.
+        """
+        decoded = DecodedExemplar(self.label.ending.open(self.label.model))
+        while decoded.text.ended is None:
+            if certain := self.label.model.encode(decoded.text.next):
+                for token in certain:
+                    decoded.take(token, noisy=False)
+                continue
+            if not paid.left:
+                break
+            check()
+            dealt = deal(  # a fresh sample
+                paid.sample(len(records)), subsets=self.mechanism.subsets, most=self.parameters.examples_per_subset
+            )
+            shown = [[records[number] for number in numbers.tolist()] for numbers in dealt]
+            contexts = self.contexts(shown, decoded.tokens)
+            try:
+                public = contexts.public_logits()
+            except ModelError:
+                if not decoded.tokens:
+                    raise
+                paid.skip()
+                break  # this too is an outcome of tokens that were paid for: stored, not decoded again
+            candidates = public_candidates(public, count=self.parameters.candidates)
+            decoded.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
+        return decoded
 
-    Raises:
-        PrivacyError: if an owner may have more than one record, which would be sampled as if they were strangers.
-    """
-    if corpus.unit.max_records != 1:
-        raise bug(
-            f"One {corpus.unit.name} may have {corpus.unit.max_records} records in the sample.",
-            "it plans with one record each",
+    def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
+        """``Int64[K]``: what the subsets say together, without the public row."""
+        counted = [0, *[1] * (len(contexts) - 1)]
+        if self.mechanism.noise == "votes":
+            return vote_sum(contexts, candidates, divisors=counted)
+        return softmax_sum(contexts, candidates, grid=self.mechanism.grid, divisors=counted)
+
+    def contexts(self, shown: Sequence[Sequence[Sequence[int]]], decoded: Sequence[int]) -> Contexts:
+        """The public row and one per subset, which shows it texts, each with the exemplar so far at its end.
+
+        The last token of the prefix is in the rows themselves, so that no row is ever empty.
+        """
+        tokens = self.label.tokens
+        lead, end = tokens.prefix[-1:], (*tokens.suffix, *decoded)
+        rows = [[*lead, *tokens.row(*texts), *end] for texts in ([], *shown)]
+        return self.label.model.contexts(
+            rows,
+            prefix=tokens.prefix[:-1],
+            width=self.width,
+            tokens=0,
+            rows_at_once=whole_rows(len(rows)),
+            candidates=self.parameters.candidates,
         )
-    read = PrivateTexts([[] for _ in range(labels)])
-    for batch in corpus.batches():
-        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
-            tokens, was_cut = tokenise(text, label)
-            read.of_label[label].append(np.asarray(tokens, dtype=np.int32))
-            read.cut += was_cut
-    return read
 
 
 @dataclass(frozen=True)
 class Exemplar:
-    """A sealed exemplar.
-
-    Args:
-        label: index of its label.
-        noisy: noisy tokens that it took.
-        text: a record as the corpus writes it, if it is one.
-        finished: it ended by itself.
-        whole: it ended by itself, or at the most tokens of an exemplar: not for want of paid ones.
-        fault: why it is no record, where it should be one.
-    """
+    """A sealed exemplar: its label, how many noisy tokens it took, whether it ended by itself, and its text."""
 
     label: int
     noisy: int
-    text: str
     finished: bool
-    whole: bool
-    fault: Fault | None
+    read: ReadText
 
     def usable(self, *, keep_unfinished: bool) -> bool:
-        """Whether prompts show it."""
-        return bool(self.text) and self.fault is None and (self.finished or (keep_unfinished and self.whole))
-
-
-def read_exemplar(label: int, kept: Arrays, asked: LabelPrompts) -> Exemplar:
-    """A sealed exemplar from its tokens."""
-    prompt, check = asked.labels[label], asked.check
-    read = prompt.ending.read(kept["tokens"].tolist(), prompt.model)
-    record = read.text if check is None else check(read.text)
-    fault = record if isinstance(record, Fault) else None
-    text = read.text if isinstance(record, Fault) else record
-    finished = bool(kept["finished"])
-    return Exemplar(label, int(kept["noisy"].sum()), text, finished, read.ended is not None, fault)
+        """Whether prompts show it: if it is not finished, never one that paid tokens did not suffice for."""
+        ended = self.finished or (keep_unfinished and self.read.ended)
+        return bool(self.read.text) and self.read.fault is None and ended
 
 
 def released(
     parameters: FewShotParameters, asked: LabelPrompts, exemplars: Sequence[Exemplar], tools: ReleaseTools
 ) -> Released:
-    keep_unfinished = parameters.unfinished == "keep"
-    usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
-    schema = asked.schema
-    document_type = needed(tools.prompts).template.document_type
+    usable = [each.usable(keep_unfinished=parameters.unfinished == "keep") for each in exemplars]
     return Released(
         {
             "label": np.array([each.label for each in exemplars], dtype=np.int32),
@@ -211,25 +284,25 @@ def released(
             "finished": np.array([each.finished for each in exemplars], dtype=np.bool_),
             "usable": np.array(usable, dtype=np.bool_),
         },
-        public_inputs=asked.public_inputs(document_type, schema_source="a schema of your own"),
+        public_inputs=asked.public_inputs(),
         noise_check=_noise_check(parameters, exemplars, usable, tools.labels.size),
-        strings={"exemplars": [each.text for each in exemplars], **({} if schema is None else {SCHEMA: [schema.text]})},
+        strings={"exemplars": [each.read.text for each in exemplars], **asked.schema_strings},
     )
 
 
 def _noise_check(
     parameters: FewShotParameters, exemplars: Sequence[Exemplar], usable: Sequence[bool], labels: int
 ) -> Facts:
-    """How many exemplars are of use, and what is left. How far they stand above the noise cannot be told afterwards."""
-    counts = tuple(
-        sum(use for each, use in zip(exemplars, usable, strict=True) if each.label == n) for n in range(labels)
-    )
-    noisy = tuple(sum(each.noisy for each in exemplars if each.label == label) for label in range(labels))
+    """How many exemplars can be used, and what is left. How far they are above the noise cannot be computed later."""
+    counts, noisy = [0] * labels, [0] * labels
+    for each, use in zip(exemplars, usable, strict=True):
+        counts[each.label] += use
+        noisy[each.label] += each.noisy
     entries = [
-        Fact("usable_exemplars", counts, "exemplars that prompts can show"),
-        Fact("noisy_tokens", noisy, f"noisy tokens, of {parameters.tokens} that are paid for per label"),
+        Fact("usable_exemplars", tuple(counts), "exemplars that prompts can show"),
+        Fact("noisy_tokens", tuple(noisy), f"noisy tokens, of {parameters.tokens} that are paid for per label"),
     ]
-    faults = Counter(str(each.fault) for each in exemplars if each.fault is not None)
+    faults = Counter(str(each.read.fault) for each in exemplars if each.read.fault is not None)
     if faults:
         named = ", ".join(f"{name} {count}" for name, count in faults.items())
         entries.append(Fact("exemplars_no_records", named, "exemplars that are no records"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction.plan import (
@@ -18,7 +18,6 @@ from understudy.methods.private_prediction.plan import (
     make_plan,
 )
 from understudy.methods.public import GenerationTools, PublicFacts
-from understudy.methods.shared.decoding.prompting import build_prompts
 from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
@@ -48,20 +47,10 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         return make_plan(self, budget, facts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        model, prompts = needed(preparation.model), needed(preparation.prompts)
+        from understudy.methods.private_prediction.release import all_prompts, try_rows
+
         _ = self.declared_batches
-        asked = build_prompts(
-            self,
-            prompts,
-            model,
-            label_names=preparation.labels.names,
-            record_columns=preparation.record_columns,
-            columns=() if preparation.record_columns else preparation.columns,
-        )
-        rows_at_once = model.rows_at_once(self.resolved.batch_size)
-        for label in {each.shape: each for each in asked.labels}.values():
-            rows = label.contexts((), rows_at_once=rows_at_once, candidates=self.top_k or None)  # tries their promise
-            rows.public_logits()
+        try_rows(self, all_prompts(self, preparation))
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.private_prediction.release import release  # only here: it reads private records
@@ -81,11 +70,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         arrays = {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)}
         if columns := generating.columns_shown(release):
             arrays[ROWS] = Held("int32", (count, len(columns)), 0, max(column.size for column in columns) - 1)
-        return Contents(
-            {TOKENS: ZCDPEvent.kind},
-            arrays,
-            strings,
-        )
+        return Contents({TOKENS: ZCDPEvent.kind}, arrays, strings)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:  # noqa: ARG002
         return generating.generate(release, counts)

@@ -6,8 +6,17 @@ Amin et al. 2024, *Private prediction for large-scale synthetic text generation*
         rows = one prompt for each private text of the batch, and one without any
         while private tokens are left:                                           charge "tokens", once for all batches
             sample a row of the released columns, which all rows go on with      where there are typed columns: free
-            decode a text token by token from the rows' next-token logits        sampler.py
+            decode a text token by token from the rows' next-token logits
             store it, have it sealed, then use it                                part "tokens/LABEL/BATCH/NUMBER"
+
+One text (with InvisibleInk's differences, 2025), until it ends:
+
+    z_pub      = next-token logits without private text                                       public
+    candidates = the k tokens likeliest by z_pub (differences: those within 2C/s of the k-th)  public
+    d          = distance of the batch's mean distribution from the public one + noise        with a sparse vector
+    token      = d near: sampled from softmax(z_pub)                                          costs no token
+                 else:   sampled from softmax(sum of clipped logits / (s tau))                one private token
+    then what must follow by the public form of a record (its next key)                       no sampling
 
 Guarantee:
     Unit: a record, or an owner. All noise and its accounting is one
@@ -21,7 +30,6 @@ Guarantee:
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,15 +40,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column, in_words
+from understudy.base.columns import Column
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.private_prediction.plan import ROWS, TOKENS, PrivatePredictionParameters, part_name
-from understudy.methods.private_prediction.sampler import TokenSampler
-from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
-from understudy.methods.shared.decoding.structured import Fault
-from understudy.methods.shared.decoding.workers import Stop, at_once, run_together
+from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters, part_name
+from understudy.methods.private_texts import Batch, Stop, label_prompts, run_together, sort_into_batches
+from understudy.methods.shared.decoding.ending import OpenText
+from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts
+from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
 from understudy.models.contexts import Contexts
 from understudy.models.machine import is_out_of_memory
 from understudy.privacy.facts import Fact, Facts
@@ -49,21 +57,36 @@ from understudy.privacy.sealed import Arrays
 from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens
 
 _REPORTS = 50  # lines of progress, at most about
+_PUBLIC_GRID = 2**20  # integer steps of a public log-probability; free to choose
+
+
+def all_prompts(parameters: PrivatePredictionParameters, found: Preparation) -> LabelPrompts:
+    """The prompts of all labels; raises ConfigError as :func:`~understudy.methods.private_texts.label_prompts`."""
+    return label_prompts(parameters, found, columns_shown(found))
+
+
+def try_rows(parameters: PrivatePredictionParameters, asked: LabelPrompts) -> None:
+    """Try, before anything is charged, what is promised of rows on this device.
+
+    Raises:
+        PrivacyError: rows change one another's logits.
+        ModelError: the public logits are not finite.
+    """
+    for label in {each.shape: each for each in asked.labels}.values():
+        rows_at_once = label.model.rows_at_once(parameters.resolved.batch_size)
+        label.contexts((), rows_at_once=rows_at_once, candidates=parameters.top_k or None).public_logits()
+
+
+def columns_shown(found: Preparation) -> tuple[Column, ...]:
+    """The typed columns whose cells texts follow: none where texts are records themselves."""
+    return () if found.record_columns else found.columns
 
 
 def release(
     parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools
 ) -> Released:
     """Decode texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
-    model, prompts = needed(tools.model), needed(tools.prompts)
-    asked = build_prompts(
-        parameters,
-        prompts,
-        model,
-        label_names=tools.labels.names,
-        record_columns=tools.record_columns,
-        columns=columns_shown(tools),
-    )
+    model, asked = needed(tools.model), all_prompts(parameters, tools)
     fitting = min(each.most for each in asked.labels)
     if fitting < parameters.private_text_tokens:
         tools.say(
@@ -74,13 +97,13 @@ def release(
     paid: PaidTokens = tools.open(TOKENS)
     block, longest = model.rows_at_once(mechanism.batch_size), max(each.length for each in asked.labels)
     rows = -(-(mechanism.batch_size + 1) // block) * block
-    in_flight = at_once(model, repeatable=paid.repeatable, rows=rows, tokens=longest)  # before a record is read
+    in_flight = 1 if paid.repeatable else model.batches_in_flight(rows, longest)  # before a record is read
     count = tools.labels.size * parameters.declared_batches
     tools.say(f"Batches to decode texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
 
     batches = sort_into_batches(
         corpus,
-        lambda text, label: asked.labels[label].private(text),
+        asked.private,
         labels=tools.labels.size,
         batches=parameters.declared_batches,
         columns=columns_shown(tools),
@@ -100,7 +123,7 @@ def release(
 
 @dataclass(repr=False)
 class _BatchDecoder:
-    """The texts of one batch; used by one thread."""
+    """The texts of one batch, in one thread."""
 
     sampler: TokenSampler
     paid: PaidTokens
@@ -117,13 +140,12 @@ class _BatchDecoder:
         """The sealed texts, and new ones while private tokens are left.
 
         Args:
-            most: texts; it binds with a sparse vector only where nothing else is said: a batch that is always found
-                near to public would never use its private tokens up.
+            most: texts. By default it limits those with a sparse vector only: a batch that is always near to public
+                would never use up its private tokens.
         """
         texts: list[Text] = []
-        rows = None
-        if self.tools.rows is not None and columns_shown(self.tools):
-            rows = self.tools.rows((self.label, self.number))
+        shown = self.tools.rows is not None and columns_shown(self.tools)
+        rows = needed(self.tools.rows)((self.label, self.number)) if shown else None
         while self.tokens_spent < self.sampler.mechanism.tokens and len(texts) < most:
             row = None if rows is None else rows.take(self.label)
             decode = partial(self._decode, [] if row is None else self.prompt.behind(row.cells))
@@ -179,8 +201,6 @@ class _BatchDecoder:
 
 
 class _Progress:
-    """Says now and then how far the batches are."""
-
     def __init__(self, batches: int, tools: ReleaseTools) -> None:
         self._of, self._tools = batches, tools
         self._batches = self._texts = self._private = 0
@@ -197,65 +217,99 @@ class _Progress:
             )
 
 
-@dataclass(repr=False)
-class Batch:
-    """The rows of one batch: own tokens, and of how many rows of the same unit each is one. Private."""
+@dataclass
+class DecodedText:
+    """A text's tokens, which of them are private, and how it ended: by itself, or for want of tokens."""
 
-    rows: list[Sequence[int]] = field(default_factory=list)
-    shares: list[int] = field(default_factory=list)
-
-
-@dataclass(repr=False)
-class Batches:
-    """Every batch of every label, empty ones too; ``cut`` texts were too long. Private."""
-
-    of_label: list[list[Batch]]
-    cut: int = 0
+    tokens: list[int] = field(default_factory=list)
+    private: list[bool] = field(default_factory=list)
+    ended: bool = False
 
 
-def sort_into_batches(
-    corpus: BoundedCorpus,
-    tokenise: Callable[[str, int], tuple[list[int], bool]],
-    *,
-    labels: int,
-    batches: int,
-    columns: Sequence[Column] = (),
-) -> Batches:
-    """One pass over the private records.
-
-    A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
-    number of batches (64 bits: no batch is favoured by more than batches / 2^64). Adding a record moves no other.
+@dataclass(frozen=True)
+class TokenSampler:
+    """How one token is sampled, with the numbers of the mechanism.
 
     Args:
-        tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
-        batches: of each label; public.
-        columns: typed ones, whose cells each text stands behind; empty for none.
+        top_k: candidates, 0 for the whole vocabulary.
+        encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
     """
-    made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
-    for records in corpus.batches():
-        texts = records.texts
-        if columns and records.cells is not None:
-            cells = records.cells.tolist()
-            texts = [f"{in_words(columns, own)}\n{text}" for own, text in zip(cells, texts, strict=True)]
-        entries = zip(texts, records.labels.tolist(), records.shares.tolist(), records.hashes(), strict=True)
-        for text, label, share, number in entries:
-            row, was_cut = tokenise(text, label)
-            batch = made.of_label[label][number % batches]
-            batch.rows.append(array("i", row))  # a quarter of a list's memory, or less
-            batch.shares.append(share)
-            made.cut += was_cut
-    return made
 
+    clip: Clip
+    mechanism: PrivateTokens
+    top_k: int
+    encode: Callable[[str], Sequence[int]]
 
-def columns_shown(preparation: Preparation) -> tuple[Column, ...]:
-    """The typed columns that texts stand behind: not where they are records themselves."""
-    return () if preparation.record_columns else preparation.columns
+    @property
+    def sums(self) -> TokenSums:
+        """What is summed over the private rows."""
+        made, distance_grid = self.mechanism, None if self.mechanism.test is None else self.mechanism.distance_grid
+        return TokenSums(self.clip, made.clip, made.grid, distance_grid)
+
+    @property
+    def margin(self) -> float:
+        """How far below the k-th public logit a candidate may lie: as far as one row can lift it (InvisibleInk)."""
+        return 2 * self.mechanism.clip / self.mechanism.batch_size if self.clip == "difference" else 0.0
+
+    def text(
+        self,
+        contexts: Contexts,
+        divisors: Sequence[int],
+        tokens: BatchTokens,
+        text: OpenText,
+        check: Callable[[], None] = lambda: None,
+        *,
+        behind: Sequence[int] = (),
+    ) -> DecodedText:
+        """Decode until ``text`` has ended, or no private token is left where one is due.
+
+        Args:
+            contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
+            divisors: of the private rows: of how many rows of its unit each is one.
+            check: called before each token; it raises where the run is being stopped.
+            behind: public or released tokens that all rows go on with before the text begins.
+        """
+        contexts.rewind()
+        for token in behind:
+            contexts.step(token)
+        decoded, sums_of_rows, batch_size = DecodedText(), self.sums, self.mechanism.batch_size
+        while text.ended is None:
+            check()
+            try:
+                public = contexts.public_logits(whole=not self.top_k)
+            except ModelError:
+                if decoded.tokens:
+                    break  # this too is an outcome of what was paid for, tests included: stored, not decoded again
+                raise
+            candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
+            sums = sums_of_rows.over(contexts, candidates, divisors)
+            private = not tokens.can_test or tokens.is_private(sums.distance(batch_size))
+            if private and tokens.left == 0:
+                break
+            place = tokens.choose(sums.utilities(batch_size)) if private else self._public(candidates.logits, tokens)
+            self._write(candidates.token(place), private, decoded, contexts, text)
+            if text.ended is None:
+                for token in self.encode(text.next):
+                    self._write(token, False, decoded, contexts, text)
+        decoded.ended = text.ended not in (None, "length")
+        return decoded
+
+    def _write(self, token: int, private: bool, decoded: DecodedText, contexts: Contexts, text: OpenText) -> None:
+        if text.ended is None:
+            decoded.tokens.append(token)
+            decoded.private.append(private)
+            if not text.take(token):
+                contexts.step(token)
+
+    def _public(self, logits: Any, tokens: BatchTokens) -> int:
+        utilities = np.rint((logits - logits.max()).double().cpu().numpy() * _PUBLIC_GRID).astype(np.int64)
+        return tokens.choose_public(utilities, scale=_PUBLIC_GRID)
 
 
 @dataclass(frozen=True)
 class Text:
     """A sealed text: where it comes from, its tokens, which of them are private, whether it ended by itself, and the
-    cells of the row that it stands behind."""
+    cells of the row that it follows."""
 
     label: int
     batch: int
@@ -276,29 +330,27 @@ def collected(
     mechanism: PrivateTokens,
     tools: ReleaseTools,
 ) -> Released:
-    """The texts as they leave: what did not end is left out unless asked for, what is no record is kept apart."""
+    """The texts as released: unfinished ones are left out unless asked for, texts that are not records kept apart."""
     texts: list[str] = []
     kept: list[Text] = []
     apart: list[str] = []
     left_out: Counter[str] = Counter()
     for each in decoded:
-        text = asked.labels[each.label].read(each.tokens.tolist())
-        checked = text if asked.check is None else asked.check(text)
+        read = asked.read(each.label, each.tokens.tolist())
         if not each.ended and parameters.unfinished == "drop":
             longest = len(each.tokens) >= asked.labels[each.label].ending.most_tokens
             left_out[_TOO_LONG if longest else _OUT_OF_TOKENS] += 1
-        elif not text:
+        elif not read.text:
             left_out["empty"] += 1
-        elif isinstance(checked, Fault):
-            left_out[str(checked)] += 1
-            apart.append(text)
+        elif read.fault is not None:
+            left_out[str(read.fault)] += 1
+            apart.append(read.text)
         else:
             kept.append(each)
-            texts.append(checked)
-    document_type = needed(tools.prompts).template.document_type
+            texts.append(read.text)
     return Released(
         _arrays(kept, len(columns_shown(tools))),
-        public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
+        public_inputs=asked.public_inputs(PurePath(parameters.json_schema or "").name),
         noise_check=_noise_check(kept, decoded, left_out, mechanism, [parameters.declared_batches] * tools.labels.size),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
         notes=(
@@ -331,7 +383,7 @@ def _noise_check(
     mechanism: PrivateTokens,
     batches: Sequence[int],
 ) -> Facts:
-    """What came of the tokens: sealed values and public numbers only. ``batches`` are those of each label."""
+    """What the tokens gave, from sealed values and public numbers only. ``batches``: of each label."""
     tokens = sum(len(text.tokens) for text in decoded)
     private = sum(int(text.private.sum()) for text in decoded)
     texts = tuple(int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches)))
@@ -355,10 +407,10 @@ def _noise_check(
 
 
 def _warning(left_out: Counter[str]) -> str:
-    """What to do where no text is of use."""
+    """What to do where no text is usable."""
     (why, _), *_ = left_out.most_common(1) or [("", 0)]
     if why == _TOO_LONG:
         return "No text ended by itself. Allow more tokens per text (--max-tokens), or look at the prompt."
     if why == _OUT_OF_TOKENS:
-        return "No batch had private tokens enough for a text. Ask for more (--tokens-per-batch)."
-    return "No text is of use. Look at the prompt (--document-type, --prompt), or take a larger model."
+        return "No batch had enough private tokens for a text. Ask for more (--tokens-per-batch)."
+    return "No text is usable. Look at the prompt (--document-type, --prompt), or take a larger model."

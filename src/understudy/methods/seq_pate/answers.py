@@ -30,10 +30,9 @@ class Questions:
     Args:
         rows: the pseudo-sentences.
         row: ``Int32[Q]``, the pseudo-sentence of each question.
-        place: ``Int32[Q]``, which of its targets is asked for.
+        place: ``Int32[Q]``, the target asked for.
         candidates: ``Int32[Q, K]``; -1 fills up.
-        prior: ``Float32[Q, K]``, the student's probabilities of them when it asked, adding up to 1; for those who learn
-            from the answers.
+        prior: ``Float32[Q, K]``, the student's probabilities of them when it asked, adding up to 1.
     """
 
     rows: Sequence[TokenRow]
@@ -45,7 +44,7 @@ class Questions:
     @classmethod
     def of(cls, rows: Sequence[TokenRow], arrays: Arrays) -> Questions:
         """About ``rows``, as a student chose them."""
-        return cls(rows, arrays["row"], arrays["place"], arrays["candidates"], arrays["prior"])
+        return cls(rows, **arrays)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,9 +61,6 @@ class TeacherAnswers(Query[Group]):
             |a_q - a'_q|_1 <= 2 G for each of the Q questions: sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them.
             A number that is none counts as 0.
         Source: Tian et al. 2022 (SeqPATE), with the noise on the sum.
-
-    Args:
-        kind: whether a teacher gives its probabilities, or votes.
     """
 
     faculty: Faculty

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import NOISY, UNIFORM
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
-from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.public import PublicFacts
 from understudy.methods.seq_pate.plan import (
-    LABELS,
     NAME,
     PSEUDO_TEXTS,
     SeqPATEParameters,
@@ -20,39 +17,21 @@ from understudy.methods.seq_pate.plan import (
     make_plan,
     planned_queries,
 )
-from understudy.methods.shared.decoding.tuned import TunedModel
-from understudy.methods.tuned import texts
-from understudy.methods.tuned.model import (
-    COUNTS,
-    MODEL,
-    SamplingParameters,
-    held_arrays,
-    held_strings,
-    tuned_model,
-)
-from understudy.models.causal import CausalModel
+from understudy.methods.tuned.method import TunedMethod
+from understudy.methods.tuned.model import COUNTS
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.methods.seq_pate.preparing import Ready
 
-_ANSWERED = frozenset(
-    {
-        COUNTS,
-        *("pseudo_labels", "pseudo_lengths", "pseudo_tokens"),
-        *("question_text", "question_place", "candidates", "answers"),
-    }
-)
-"""Arrays of a Release that are not of the tuned model."""
 _INT32 = 2**31 - 1
 
 
-class SeqPATE(Method, SeqPATEParameters):
+class SeqPATE(TunedMethod, SeqPATEParameters):
     """Teachers on disjoint shards answer noisily where a student is unsure; any number of texts are then sampled from
     the student.
 
@@ -62,8 +41,13 @@ class SeqPATE(Method, SeqPATEParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = SeqPATEParameters
-    generation_parameters: ClassVar[type[Parameters]] = SamplingParameters
-    needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
+    no_weights: ClassVar[frozenset[str]] = frozenset(
+        {
+            COUNTS,
+            *("pseudo_labels", "pseudo_lengths", "pseudo_tokens"),
+            *("question_text", "question_place", "candidates", "answers"),
+        }
+    )
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
@@ -77,9 +61,9 @@ class SeqPATE(Method, SeqPATEParameters):
             )
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-        from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out
+        from understudy.methods.seq_pate.preparing import ready, require_rare_phrases, try_out
 
-        found = self._ready(preparation)
+        found = ready(self, preparation)
         require_rare_phrases(self, corpus)
         found, work = try_out(found, self, planned_queries(plan.charges), engine=corpus.engine)
         for line in [*plan.forecast.lines(), *work.lines()]:
@@ -91,20 +75,11 @@ class SeqPATE(Method, SeqPATEParameters):
 
         return release(self, corpus, plan, tools=tools)
 
-    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        return texts.generate(self, release, counts, tuned=self.tuned_model(release, needed(tools.model)), tools=tools)
-
-    def label_weights(self, release: Release) -> Sequence[float] | None:
-        return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
-
-    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
-        return tuned_model(self, release, base, others=_ANSWERED)
-
     def contents(self, release: Release) -> Contents:
-        """The student's weights by name, the prompts in tokens, and all that was asked and answered."""
+        """The tuned model is the student's; and all that was asked and answered."""
         labels, queries = release.schema.label_set.size, planned_queries(release.statement.charges)
         columns: int | str = "columns" if self.candidate_filter == "none" else self.candidates
-        arrays = held_arrays(release, others=_ANSWERED) | {
+        arrays = {
             "pseudo_labels": Held("int32", (PSEUDO_TEXTS,), 0, labels - 1),
             "pseudo_lengths": Held("int32", (PSEUDO_TEXTS,), 1, self.private_text_tokens + 1),
             "pseudo_tokens": Held("int32", ("pseudo_tokens",), 0, _INT32),
@@ -113,21 +88,5 @@ class SeqPATE(Method, SeqPATEParameters):
             "candidates": Held("int32", (queries, columns), -1, _INT32),
             "answers": Held("float64", (queries, columns)),
         }
-        if self.label_sizes != UNIFORM:
-            arrays[COUNTS] = Held("float64", (labels,))
         kind = GaussianEvent.kind if self.noise == "gaussian" else PureEvent.kind
-        charges = {answers_name(number + 1): kind for number in range(self.rounds)}
-        if self.label_sizes == NOISY:
-            charges = {LABELS: kind, **charges}
-        return Contents(charges, arrays, held_strings(release), public_inputs=(MODEL,))
-
-    def _ready(self, preparation: Preparation) -> Ready:
-        from understudy.methods.seq_pate.preparing import ready
-
-        return ready(
-            self,
-            needed(preparation.prompts),
-            needed(preparation.model),
-            label_names=preparation.labels.names,
-            record_columns=preparation.record_columns,
-        )
+        return self.held(release, {answers_name(number + 1): kind for number in range(self.rounds)}, kind, arrays)

@@ -14,10 +14,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.labels import NOISY, declared_proportions
 from understudy.base.parameters import Gone, GoneOnes, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.tuned.model import DeclaredSize, TunedParameters
+from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import GaussianEvent
@@ -29,12 +29,9 @@ from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 
 NAME = "seq-pate"
-LABELS = "labels"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
 PSEUDO_TEXTS = 128
 """In all rounds."""
-_LABEL_SHARE = 0.03
-"""Of the budget (of mu^2 with Gaussian noise), for noisy label counts."""
 StudentLoss = Literal["kl", "top-answer", "pseudo-labels"]
 
 
@@ -121,12 +118,8 @@ class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, Stu
 
     private_text_tokens: int = Field(64, ge=1, le=1_000_000)
     """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
-    label_sizes: str = UNIFORM
-    """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
-    (they cost)."""
 
     gone: ClassVar[GoneOnes] = {
-        "label_share": Gone(0.03, "noisy label counts get 3 % of the budget"),
         "lora_targets": Gone([ALL], "the student adapts all linear layers, as its teachers do"),
         "lora_layers": Gone(2, "the student adapts the last two blocks, as its teachers do"),
     }
@@ -173,18 +166,14 @@ _NOISE = 0.035
 
 @dataclass(frozen=True)
 class Noise:
-    """What a budget means for the answers.
-
-    Args:
-        kind: of the noise.
-        one: its standard deviation on the sum of one answer over the teachers, if that were all that is asked.
-    """
+    """The noise that a budget leaves on the answers: ``one`` is its standard deviation on the sum of one answer over
+    the teachers, if that were the only question."""
 
     kind: NoiseKind
     one: float
 
     def on_mean(self, queries: int, teachers: int) -> float:
-        """Standard deviation on a teacher-averaged probability, where so many questions are asked in all."""
+        """Standard deviation on a teacher-averaged probability, with so many questions in all."""
         return self.one * (math.sqrt(queries) if self.kind == "gaussian" else queries) / teachers
 
     def queries(self, std: float, teachers: int) -> int:
@@ -194,8 +183,8 @@ class Noise:
 
 
 def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
-    """What ``budget`` means for the answers, beside noisy label counts if these are asked for."""
-    share = _LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
+    """That of ``budget``, beside noisy label counts if these are asked for."""
+    share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     shares = (1 - share, *([share] if share else []))
     if parameters.noise == "gaussian":
         return Noise("gaussian", math.sqrt(2) * gaussian_split(budget, shares)[0])
@@ -203,7 +192,7 @@ def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
 
 
 def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
-    """T: as given; or as many as leave the noise that answers were seen to bear, at least one per round."""
+    """T: as given; or as many as leave a noise of 0.035 on an answer, at least one per round."""
     found = parameters.queries
     if found is None:
         found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
@@ -216,7 +205,7 @@ def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
 
 
 def round_sizes(queries: int, rounds: int) -> list[int]:
-    """How many questions each round asks: as evenly as may be."""
+    """How many questions each round asks, as evenly as possible."""
     return [queries * (number + 1) // rounds - queries * number // rounds for number in range(rounds)]
 
 
@@ -227,7 +216,7 @@ def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts
     """
     queries = query_count(parameters, budget)
     columns = None if parameters.candidate_filter == "none" else parameters.candidates
-    share = _LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
+    share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if share:
         sums[LABELS] = share, Sensitivity.of_counts(1), (facts.labels.size,)
@@ -267,7 +256,7 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """T, as the charges have it: a guide beside may have taken a share of the budget.
+    """T by the charges, as a guide may have taken a share of the budget.
 
     Raises ReleaseError if they are not those of this method.
     """

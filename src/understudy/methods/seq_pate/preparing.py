@@ -1,11 +1,11 @@
-"""What is made and tried before the charge: prompts, prefixes, the student to be, and what teachers are made of."""
+"""What is made and tried before the charge: prompts, prefixes, the student, and the model of the teachers."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
+from understudy.methods.base import Preparation
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, teacher_count
 from understudy.methods.seq_pate.student import QUERIES_PER_TEXT, STUDENT_BATCH, STUDENT_STEPS, Lessons, Student
@@ -26,21 +27,19 @@ from understudy.methods.seq_pate.teachers import (
     require_separate_teachers,
 )
 from understudy.methods.shared.decoding.prompting import LabelPrompts
-from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
-from understudy.methods.tuned.model import model_to_tune
-from understudy.models.causal import CausalModel
+from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.methods.tuned.method import model_to_tune
 from understudy.models.lora import Trunk
 from understudy.models.machine import halved_to_fit, one_core, worker_count
 from understudy.models.training import LoRA, random_rows
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Engine
-from understudy.text.prompts.template import Prompts
 
 _GROUP = {"cpu": 16, "cuda": 64}
-"""Teachers that go through one pass, if these fit into memory. It changes no guarantee."""
+"""Teachers in one pass, if they fit into memory. It changes no guarantee."""
 TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE = 4, 1, 0.1
-"""Steps of training of each teacher, texts per step (its shard is gone through again and again), and its learning rate
-at its highest."""
+"""Steps of training of each teacher, texts per step (its shard is read again and again), and its highest learning
+rate."""
 _MOST_NUMBERS = 20_000_000
 """In all answers, which the Release holds: 160 MB."""
 
@@ -51,7 +50,7 @@ class Ready:
 
     Args:
         tuned: the model that becomes the student.
-        prefixes: public beginnings of texts; empty where there are none.
+        prefixes: public beginnings of texts.
         kind: of the machines that train the teachers; "" before that is tried.
     """
 
@@ -62,27 +61,12 @@ class Ready:
     prefixes_sha256: str
     kind: str = ""
 
-    @property
-    def columns(self) -> int:
-        """Of an answer where nothing is left out."""
-        return self.tuned.causal.vocabulary
 
-
-def ready(
-    parameters: SeqPATEParameters,
-    prompts: Prompts,
-    model: CausalModel,
-    *,
-    label_names: Sequence[str],
-    record_columns: Sequence[str],
-) -> Ready:
-    """All that could fail though public facts tell it.
-
-    Raises ConfigError if prompts, prefixes or records are not as they should be, the model
-    cannot be cut, or a prefix fills the texts.
-    """
-    asked = build_instructions(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
-    tuned = model_to_tune(parameters, asked, model, label_names)
+def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
+    """Raises ConfigError if prompts, prefixes or records are not as they should be, the model cannot be cut, or a
+    prefix fills the texts."""
+    asked, tuned = model_to_tune(parameters, preparation)
+    model = tuned.causal
     prefixes, sha256 = _prefixes(parameters)
     if any(len(model.encode(tuned.instructions.target(each))) >= parameters.private_text_tokens for each in prefixes):
         raise ConfigError(
@@ -112,7 +96,6 @@ def _prefixes(parameters: SeqPATEParameters) -> tuple[tuple[str, ...], str]:
 
 
 def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
-    """The lines of a file that are not blank. Raises ConfigError, which names ``what`` it is, if it cannot be read."""
     try:
         return tuple(line.strip() for line in read_lines(path) if line.strip())
     except (OSError, UnreadableText) as error:
@@ -121,12 +104,12 @@ def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
     """See that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
-    shards. It is in a record where it stands in its text as models see it, or in what that says: in JSON, and behind
-    the names of parts, quotes and line ends are written otherwise.
+    shards. A phrase is in a record if it is in its text as models see it, or in what that says: in JSON, and after the
+    names of parts, quotes and line ends are written otherwise.
 
     Raises:
         ConfigError: the file of phrases cannot be read, or is empty.
-        CorpusError: a phrase is in more. Which one is not said.
+        CorpusError: a phrase is in more; the error does not tell which.
     """
     if parameters.phrases is None:
         return
@@ -164,10 +147,11 @@ def try_out(
         ConfigError: the answers would not fit into a Release, or a teacher not into memory.
     """
     teachers = teacher_count(parameters)
-    columns = found.columns if parameters.candidate_filter == "none" else parameters.candidates
-    if columns > found.columns:
+    vocabulary = found.tuned.causal.vocabulary
+    columns = vocabulary if parameters.candidate_filter == "none" else parameters.candidates
+    if columns > vocabulary:
         raise ConfigError(
-            f"Answers about {columns} candidates are asked for, and the model knows {found.columns} tokens.",
+            f"Answers about {columns} candidates are asked for, and the model knows {vocabulary} tokens.",
             "Give fewer --candidates, or --candidate-filter none for all tokens.",
         )
     if queries * columns > _MOST_NUMBERS:
@@ -176,7 +160,7 @@ def try_out(
             f"Ask fewer --queries ({_MOST_NUMBERS // columns} at most), or about fewer --candidates.",
         )
 
-    def tried(group: int) -> tuple[Ready, str, dict[str, float]]:
+    def tried(group: int) -> tuple[Ready, str, list[Fact]]:
         faculty = replace(found.faculty, recipe=replace(found.faculty.recipe, group=group))
         smaller = replace(found, faculty=faculty)
         kind = require_separate_teachers(faculty)
@@ -190,27 +174,18 @@ def try_out(
     )
     if engine is not None:
         kind = require_same_teachers(engine, found.faculty)
-    names = {
-        "teacher_seconds": "training of the teachers",
-        "answer_seconds": "the teachers' answers",
-        "student_seconds": "training of the student",
-    }
     size = found.faculty.lora.size
-    return replace(found, kind=kind), Facts(
-        (
-            Fact("teacher_numbers", size, "numbers that each teacher learns"),
-            Fact("teacher_gigabytes", 4 * size * teachers / 1e9, "teachers on disk, in the private folder (GB)"),
-            *(
-                Fact(name, float(f"{seconds[name]:.1g}"), f"{what} on this machine (seconds, about)")
-                for name, what in names.items()
-            ),
-        )
+    entries = (
+        Fact("teacher_numbers", size, "numbers that each teacher learns"),
+        Fact("teacher_gigabytes", 4 * size * teachers / 1e9, "teachers on disk, in the private folder (GB)"),
+        *seconds,
     )
+    return replace(found, kind=kind), Facts(entries)
 
 
 def _seconds(
     found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int, engine: Engine | None
-) -> dict[str, float]:
+) -> list[Fact]:
     """Of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
     faculty, model = found.faculty, found.tuned.causal
     recipe, workers = faculty.recipe, worker_count(model.device) if engine is None else engine.workers
@@ -238,11 +213,18 @@ def _seconds(
     learning = _timed(lambda: student.learn(Lessons(texts), found.tuned.trainable.start(), steps=1, seed=0))
     steps = parameters.rounds * STUDENT_STEPS
     found.tuned.trainable.load(found.tuned.trainable.start())
-    return {
-        "teacher_seconds": training * groups / min(workers, groups),
-        "answer_seconds": answering * groups * sentences / min(workers, sentences if engine is None else groups),
-        "student_seconds": learning * steps * STUDENT_BATCH / len(texts),
+    spent = {
+        ("teacher_seconds", "training of the teachers"): training * groups / min(workers, groups),
+        ("answer_seconds", "the teachers' answers"): answering
+        * groups
+        * sentences
+        / min(workers, sentences if engine is None else groups),
+        ("student_seconds", "training of the student"): learning * steps * STUDENT_BATCH / len(texts),
     }
+    return [
+        Fact(name, float(f"{seconds:.1g}"), f"{what} on this machine (seconds, about)")
+        for (name, what), seconds in spent.items()
+    ]
 
 
 def _timed(action: Callable[[], object]) -> float:

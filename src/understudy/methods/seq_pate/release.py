@@ -26,7 +26,7 @@ Guarantee:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 
 from understudy.base.labels import in_proportion
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
-from understudy.methods.seq_pate.plan import LABELS, PSEUDO_TEXTS, SeqPATEParameters, answers_name, teacher_count
+from understudy.methods.seq_pate.plan import PSEUDO_TEXTS, SeqPATEParameters, answers_name, teacher_count
 from understudy.methods.seq_pate.preparing import Ready
 from understudy.methods.seq_pate.student import STUDENT_STEPS, Lessons, PseudoTexts, Student, shares_of
 from understudy.methods.seq_pate.teachers import Teachers
-from understudy.methods.tuned.counts import label_counts
-from understudy.methods.tuned.model import COUNTS, SCHEMA, bounded
+from understudy.methods.tuned.method import label_counts, released
+from understudy.methods.tuned.model import COUNTS
 from understudy.models.training import TokenRow
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import NoisySum
@@ -52,7 +52,7 @@ from understudy.privacy.plan import Plan
 def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Train the teachers, ask them, and teach the student."""
     found: Ready = tools.prepared
-    counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
+    counts = label_counts(parameters, corpus, tools)
     count, tuned = teacher_count(parameters), found.tuned
     teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say, found.kind)
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
@@ -76,21 +76,17 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         answers = tools.measure(answers_name(number + 1), query, teachers).value
         memory.add(texts, questions, answers)
         lessons = memory.lessons(prompts, count, std, parameters)
-        weights = _learnt(tools, student, f"student-{name}", lessons, weights)
+        learn = partial(student.learn, lessons, weights, steps=STUDENT_STEPS, seed=tools.seed)
+        weights = tools.keep(f"student-{name}", learn)["weights"]
         tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
         tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
-    schema = found.asked.schema
-    document = needed(tools.prompts).template.document_type
-    public = found.asked.public_inputs(document, schema_source="a schema of your own")
-    if found.prefixes:
-        public["prefixes"] = {"source": "prefixes of your own", "sha256": found.prefixes_sha256}
-    return Released(
-        {**bounded(tuned.trainable.named(weights)), **tuned.instructions.to_arrays(), **counts, **memory.arrays()},
-        public_inputs=public,
-        noise_check=_noise_check(memory, plan.mechanism(answers_name(1)), count),
-        strings={**tuned.instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
-    )
+    arrays = {**counts, **memory.arrays()}
+    made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan.mechanism(answers_name(1)), count))
+    if not found.prefixes:
+        return made
+    prefixes = {"prefixes": {"source": "prefixes of your own", "sha256": found.prefixes_sha256}}
+    return replace(made, public_inputs={**made.public_inputs, **prefixes})
 
 
 def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> list[int]:
@@ -99,16 +95,6 @@ def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> 
     left = [label for label, size in enumerate(sizes) for _ in range(size)]
     mixed: list[int] = np.random.default_rng(0).permutation(left).tolist()
     return mixed
-
-
-def _learnt(
-    tools: ReleaseTools, student: Student, name: str, lessons: Lessons, weights: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    def learn() -> dict[str, NDArray[np.float32]]:
-        return {"weights": student.learn(lessons, weights, steps=STUDENT_STEPS, seed=tools.seed)}
-
-    kept: NDArray[np.float32] = tools.keep(name, learn)["weights"]
-    return kept
 
 
 @dataclass

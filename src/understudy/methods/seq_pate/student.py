@@ -1,4 +1,4 @@
-"""The student: writes pseudo-sentences, chooses what to ask about, and learns. It never sees a private record."""
+"""The student: writes pseudo-sentences, chooses the questions, and learns. It never sees a private record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,8 @@ _KL_WEIGHT = 20.0
 
 @dataclass(frozen=True, eq=False)
 class PseudoTexts:
-    """Pseudo-sentences in tokens: public, or written by a student of released values.
-
-    Args:
-        labels: ``Int32[n]``.
-        lengths: ``Int32[n]``.
-        tokens: ``Int32[sum of lengths]``.
-    """
+    """Pseudo-sentences in tokens, public or written by a student of released values: labels and lengths ``Int32[n]``,
+    and tokens ``Int32[sum of lengths]``."""
 
     labels: NDArray[np.int32]
     lengths: NDArray[np.int32]
@@ -47,10 +42,10 @@ class PseudoTexts:
     @classmethod
     def of(cls, arrays: Arrays) -> PseudoTexts:
         """What :meth:`Student.write` made."""
-        return cls(arrays["labels"], arrays["lengths"], arrays["tokens"])
+        return cls(**arrays)
 
     def rows(self, prompts: Sequence[Sequence[int]]) -> list[TokenRow]:
-        """With the prompts of their labels."""
+        """After the prompts of their labels."""
         parts = np.split(self.tokens, np.cumsum(self.lengths)[:-1])
         return [TokenRow(prompts[label], part) for label, part in zip(self.labels.tolist(), parts, strict=True)]
 
@@ -58,8 +53,8 @@ class PseudoTexts:
 def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The distributions nearest to noisy ones (in L2): ``Float64[Q, K]``, over the columns that are ``known``.
 
-    A constant is taken off all columns, and what is then below 0 is 0, such that the rest adds up to 1. Setting
-    negatives to 0 and dividing by the sum would leave each column half of its noise.
+    A constant is subtracted from all columns, and what is then below 0 becomes 0, so that the rest adds up to 1.
+    Setting negatives to 0 and dividing by the sum would leave each column half of its noise.
     """
     masked = np.where(known, means, -np.inf)
     falling = -np.sort(-masked, axis=1)
@@ -74,11 +69,11 @@ def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.
 def shrink(
     means: NDArray[np.float64], prior: NDArray[np.float64], known: NDArray[np.bool_], *, std: float
 ) -> NDArray[np.float64]:
-    """Noisy answers, shrunk towards what the student itself expected as far as they are noise: ``Float64[Q, K]``.
+    """Noisy answers, shrunk towards the student's own expectation as far as they are noise: ``Float64[Q, K]``.
 
-    Empirical Bayes, of released values alone: an answer differs from the student's probability p by variance
+    Empirical Bayes, on released values alone: an answer differs from the student's probability p by variance
     c p (1 - p), and has noise of variance ``std``^2; c is what the round's answers show beyond their noise. An unlikely
-    candidate cannot differ by much, so that nearly all that is seen of it is noise.
+    candidate cannot differ by much, so nearly all of its answer is noise.
 
     Args:
         means: ``Float64[Q, K]``, sums over the teachers with their noise, by the number of teachers.
@@ -94,19 +89,10 @@ def shrink(
 
 
 def shares_of(
-    means: NDArray[np.float64],
-    questions: Questions,
-    *,
-    std: float,
-    loss: StudentLoss,
+    means: NDArray[np.float64], questions: Questions, *, std: float, loss: StudentLoss
 ) -> NDArray[np.float64]:
-    """What the student learns of noisy answers: ``Float64[Q, K]``, distributions over the candidates.
-
-    Args:
-        means: ``Float64[Q, K]``, sums over the teachers with their noise, by the number of teachers.
-        std: of the noise on them.
-        loss: ``top-answer`` for the likeliest candidate alone.
-    """
+    """What the student learns from noisy answers: ``Float64[Q, K]``, distributions over the candidates; with the loss
+    ``top-answer`` the likeliest candidate alone. Other arguments as in :func:`shrink`."""
     known = questions.candidates >= 0
     shrunk = shrink(means, questions.prior.astype(np.float64), known, std=std)
     if loss != "top-answer":
@@ -116,8 +102,8 @@ def shares_of(
 
 
 def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
-    """The likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 for those after the first
-    that make up ``mass``."""
+    """The likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 after the first that make
+    up ``mass``."""
     import torch
 
     top = logits.double().log_softmax(2).topk(columns, dim=2)
@@ -131,12 +117,10 @@ def _log_probabilities(logits: Any, _block: Block) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """What there is to learn from: pseudo-sentences, and answers about some of their positions.
+    """What the student learns from: pseudo-sentences, and answers about some of their positions.
 
     Args:
-        rows: pseudo-sentences.
-        questions: about them.
-        shares: ``Float64[Q, K]``, the answers as distributions over the candidates.
+        questions: for each a row, the place in it, the candidates, and the answer as a distribution over them.
     """
 
     rows: Sequence[TokenRow]
@@ -144,7 +128,6 @@ class Lessons:
 
     @cached_property
     def asked(self) -> list[list[tuple[int, NDArray[np.int32], NDArray[np.float64]]]]:
-        """The questions about each row: the place, the tokens, and their shares."""
         found: list[list[tuple[int, NDArray[np.int32], NDArray[np.float64]]]] = [[] for _ in self.rows]
         for row, place, tokens, shares in self.questions:
             found[row].append((place, tokens, shares))
@@ -159,12 +142,11 @@ class Student:
     parameters: SeqPATEParameters
 
     def write(self, labels: Sequence[int], *, name: str, seed: int, prefixes: Sequence[str] = ()) -> Arrays:
-        """A pseudo-sentence for each label, sampled from the model as it is loaded: the arrays of
-        :class:`PseudoTexts`.
+        """A pseudo-sentence for each label, sampled from the loaded model: the arrays of :class:`PseudoTexts`.
 
         Args:
-            name: other texts come of another one.
-            prefixes: what texts begin with, in turn; none if they begin by themselves.
+            name: as the seed, decides the texts.
+            prefixes: beginnings of texts, in turn; empty if they begin by themselves.
         """
         sampling = Sampling(seed, 1.0, _MASS, self.tuned.tokens, (BLANK_LINE,))
         keys = [(label, f"{name} {number}") for number, label in enumerate(labels)]
@@ -182,8 +164,8 @@ class Student:
         }
 
     def choose(self, rows: Sequence[TokenRow], count: int, *, seed: int) -> Arrays:
-        """``count`` positions to ask about: hard ones of few sentences; where these do not suffice, the next hardest;
-        and where there are not as many positions, some twice. The arrays of a
+        """``count`` positions to ask about: hard ones of few sentences; then, if these are too few, the next hardest;
+        and if there are too few positions, some twice. The arrays of a
         :class:`~understudy.methods.seq_pate.answers.Questions` about ``rows``."""
         parameters = self.parameters
         places = np.array([(row, place) for row, each in enumerate(rows) for place in range(len(each.target))])
@@ -205,7 +187,7 @@ class Student:
     def _about(
         self, rows: Sequence[TokenRow], row: NDArray[np.int32], place: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The tokens that each question is about, ``Int32[Q, K]``, and the student's probabilities of them."""
+        """The candidates of each question, ``Int32[Q, K]``, and the student's probabilities of them."""
         parameters, vocabulary = self.parameters, self.tuned.causal.vocabulary
         whole = parameters.candidate_filter == "none"
         columns = vocabulary if whole else min(parameters.candidates, vocabulary)
@@ -228,7 +210,7 @@ class Student:
         return (logits > logits.gather(2, block.targets[:, :, None])).sum(2)
 
     def _map(self, rows: Sequence[TokenRow], of: Callable[[Any, Block], Any]) -> Iterator[NDArray[Any]]:
-        """For each row ``of`` the logits of its targets."""
+        """``of`` the logits of each row's targets."""
 
         def one(first: int) -> list[NDArray[Any]]:
             some = rows[first : first + _BLOCK]
@@ -241,8 +223,8 @@ class Student:
             for each in pool.map(one, range(0, len(rows), _BLOCK)):
                 yield from each
 
-    def learn(self, lessons: Lessons, weights: NDArray[np.float32], *, steps: int, seed: int) -> NDArray[np.float32]:
-        """The weights after so many steps on what is taught, from ``weights``; they are loaded then."""
+    def learn(self, lessons: Lessons, weights: NDArray[np.float32], *, steps: int, seed: int) -> Arrays:
+        """The ``weights`` after so many steps on the lessons; they are loaded then."""
         parameters, trainable = self.parameters, self.tuned.trainable
         trainable.load(weights)
         optimizer = AdamW(
@@ -259,10 +241,10 @@ class Student:
                 gradient = sum(pool.map(trainable.gradient, losses)) / tokens
                 optimizer.step(gradient / gradient.norm().clamp(min=1.0))
                 trainable.load(optimizer.weights)
-        return optimizer.weights
+        return {"weights": optimizer.weights}
 
     def _loss(self, lessons: Lessons, numbers: Sequence[int]) -> Any:
-        """The sum over questions of lambda times the divergence from the answer; or over tokens of the loss on
+        """The sum over questions of lambda times the KL divergence from the answer; or that over tokens of the loss on
         pseudo-labels."""
         import torch
 

@@ -1,8 +1,8 @@
 """Teachers: adapters on one frozen base, each tuned on its own shard of the records, several in one pass.
 
-A shard's records are those whose keyed hash names the teacher. A teacher takes a public number of steps; each is on
-``batch`` texts of its shard, in the order of their hashes, and begins again where they end. A teacher without records
-reads the public row, a prompt without a text, and stays the base model.
+A shard's records are those whose keyed hash names the teacher. A teacher takes a public number of steps, each on
+``batch`` texts of its shard, in the order of their hashes, again and again. A teacher without records reads the public
+row, a prompt without a text, and stays the base model.
 
 Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
 group is the same bit for bit whoever trains it (:func:`kind_of_teachers`).
@@ -39,13 +39,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How every teacher is trained: public.
-
-    Args:
-        steps, batch: of each teacher.
-        rate: its learning rate.
-        group: teachers in one pass.
-    """
+    """How every teacher is trained (``batch`` texts per step), and how many go through one pass. Public."""
 
     steps: int
     batch: int
@@ -54,17 +48,16 @@ class Recipe:
 
     @property
     def slots(self) -> int:
-        """Texts that a teacher can read."""
+        """Most texts that a teacher reads."""
         return self.steps * self.batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Faculty:
-    """What teachers are made of, and what they compute: the base model cut below the blocks that they adapt.
+    """What teachers consist of and compute: the base model, cut below the blocks that they adapt.
 
     Args:
-        lora: what of the blocks above the cut learns; its weights are one teacher's.
-        trunk: of the same model.
+        lora: what learns of the blocks above the cut; its weights are one teacher's.
         tuned: the form in which texts are read.
     """
 
@@ -80,7 +73,6 @@ class Faculty:
 
     @property
     def head(self) -> Any:
-        """Of the model, from states to logits."""
         head = self.lora.causal.head
         assert head is not None, "the trunk has seen that there is one"
         return head
@@ -91,7 +83,7 @@ class Faculty:
         return self.tuned.shapes()
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:
-        """Rows in one shape, as many as are given."""
+        """All the rows in one shape."""
         return Block.of(
             rows,
             width=width or self.shapes.widths[-1],
@@ -126,7 +118,7 @@ class Faculty:
     def _gradient(
         self, slots: Sequence[tuple[Block, Any]], chosen: Sequence[Sequence[int]], weights: NDArray[np.float32]
     ) -> Any:
-        """Of each teacher's mean loss over its ``chosen`` texts: ``Float32[G, P]``."""
+        """The gradient of each teacher's mean loss over its ``chosen`` texts, ``Float32[G, P]``."""
         import torch
 
         places = [(slot, place) for place, each in enumerate(chosen) for slot in each]
@@ -158,12 +150,8 @@ class Faculty:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group:
-    """Teachers of one pass. Private; its ``repr`` shows nothing.
-
-    Args:
-        weights: ``Float32[G, P]``.
-        real: how many of them are teachers; the others fill up the group.
-    """
+    """The weights of one pass, ``Float32[G, P]``: the first ``real`` are teachers, the others fill up the group.
+    Private; its ``repr`` shows nothing."""
 
     weights: NDArray[np.float32]
     real: int
@@ -171,14 +159,12 @@ class Group:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Teachers:
-    """All teachers, group by group; what is trained is kept in the private ``folder``, so that a killed run goes on.
+    """All teachers, group by group, kept in the private ``folder`` when they are trained, so that a killed run resumes.
 
     Implements :class:`~understudy.privacy.measurement.Batches`, and
     :class:`~understudy.privacy.measurement.Divided` with groups as parts. Memory: the tokens of all texts that are
-    read, and what a group takes, once per worker.
-
-    Args:
-        kind: of the machines that train: :func:`kind_of_teachers`.
+    read, and what a group takes, once per worker. ``kind`` is that of the machines that train
+    (:func:`kind_of_teachers`).
     """
 
     faculty: Faculty
@@ -196,11 +182,10 @@ class Teachers:
 
     @property
     def engine(self) -> Engine | None:
-        """Where groups are trained and asked."""
         return self.corpus.engine
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """``function`` of every group, or here of all."""
+        """``function`` of every group, or without an engine of all."""
         if self.engine is None:
             yield function(self)
         else:
@@ -212,7 +197,7 @@ class Teachers:
         return -(-self.count // self.faculty.recipe.group)
 
     def train(self) -> None:
-        """Train those that are not there yet."""
+        """Train the groups that are not kept yet."""
         private_folder(self.folder)
         size = self.faculty.recipe.group
         missing = [number for number, each in enumerate(self._kept) if not each.file.exists()]
@@ -235,15 +220,15 @@ class Teachers:
 
     @cached_property
     def _kept(self) -> list[_Kept]:
-        """All groups. Those of another size, or of another kind of machine (a killed run's), have other names and are
-        not used: a shard might be in two groups, or its teacher depend on which machine trained it."""
+        """All groups. Those of another size or kind of machine (a killed run's) have other names and are not used: a
+        shard might be in two groups, or its teacher depend on which machine trained it."""
         size = self.faculty.recipe.group
         names = (f"teachers-{self.kind}-{size}-{number}.npy" for number in range(self.groups))
         return [_Kept(self.folder / name, min(size, self.count - number * size)) for number, name in enumerate(names)]
 
     @cached_property
     def _shards(self) -> list[list[TokenRow]]:
-        """The rows of each teacher, in the order of their hashes, as many as it can read."""
+        """The rows that each teacher reads, in the order of their hashes."""
         found: list[list[tuple[int, str, TokenRow]]] = [[] for _ in range(self.count)]
         most = self.faculty.recipe.slots
         for batch in self.corpus.batches():
@@ -259,7 +244,7 @@ class Teachers:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A group on disk, of which ``real`` are teachers."""
+    """A :class:`Group` on disk."""
 
     file: Path
     real: int
@@ -269,20 +254,20 @@ class _Kept:
 
 
 def _train(faculty: Faculty, group: tuple[Path, Sequence[Sequence[TokenRow]]]) -> None:
-    """Train a group from its shards into its file, which appears whole or not at all."""
+    """Train a group from its shards into its file."""
     path, shards = group
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         np.save(file, faculty.train(shards))
 
 
 def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
-    """Keep the first: an owner's records have one hash, and then their own order."""
+    """Keep the first, by hash; an owner's records have one hash, and then their own order."""
     shard.sort(key=lambda each: each[:2])
     del shard[most:]
 
 
 def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
-    """What a group makes of a public question of each width, as when it is asked: the states and some logits."""
+    """A group's states and some of its logits for a public question of each width, computed as answers are."""
     import torch
 
     found, size, device = [], len(weights), faculty.lora.causal.device
@@ -316,8 +301,8 @@ def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list
 def kind_of_teachers(faculty: Faculty) -> str:
     """A digest of the bits to which a public group is trained here, and of what it then computes.
 
-    Machines that differ in it train different teachers. Teachers of both must not be mixed: which machine trained a
-    teacher would follow from scheduling, and so from the records of others.
+    Machines that differ in it train different teachers, which must not be mixed: scheduling, and so the records of
+    others, would decide which machine trains a teacher.
     """
     weights = faculty.train(_public_group(faculty, np.random.default_rng(_SEED)))
     return _digest(weights, _computed(faculty, weights))
@@ -331,11 +316,8 @@ def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
 
 
 def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
-    """See that on every kind of worker teachers do not change one another, and that all workers train and compute the
-    very same teachers; workers that join later are checked before they work.
-
-    Returns:
-        Their :func:`kind_of_teachers`.
+    """See that on no kind of worker teachers change one another, and that all workers train and compute the same
+    teachers, those that join later included. Returns their :func:`kind_of_teachers`.
 
     Raises:
         PrivacyError: as :func:`require_separate_teachers`.
@@ -347,12 +329,10 @@ def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
 
 def require_separate_teachers(faculty: Faculty) -> str:
     """Try on this device that a group's teachers do not change one another, in training and in what they then compute.
+    Returns the :func:`kind_of_teachers` here.
 
     A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
     other half, or none.
-
-    Returns:
-        The :func:`kind_of_teachers` here.
 
     Raises:
         PrivacyError: a teacher's adapters or its answers change with the texts of the others.

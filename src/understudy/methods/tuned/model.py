@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.labels import UNIFORM
 from understudy.base.parameters import Gone, GoneOnes, Parameters
 from understudy.methods.contents import BESIDE, Held
-from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters
+from understudy.methods.shared.decoding.prompting import TextParameters
+from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
@@ -25,9 +27,11 @@ MOST_NUMBERS = 60_000_000
 """That may learn: a checkpoint holds three arrays of so many, a Release one (240 MB)."""
 LARGEST_WEIGHT = 1e4
 """Of a Release."""
-COUNTS, SCHEMA = "label_counts", "json schema"
+LABELS, LABEL_SHARE = "labels", 0.03
+"""The charge of noisy label counts, and its share of the budget (of mu^2 with Gaussian noise)."""
+COUNTS = "label_counts"
 PROMPTS = frozenset({"prompt_tokens", "prompt_lengths"})
-"""Arrays of a Release that are no weights."""
+"""Arrays of the instructions in a Release."""
 _INT32 = 2**31 - 1
 
 
@@ -76,7 +80,17 @@ class SamplingParameters(Parameters):
     """What to do with a text that did not end within its tokens: ``drop`` samples it again, four times in all."""
 
 
-class TunedParameters(SamplingParameters, TextParameters, TuningParameters):
+class LabelParameters(Parameters):
+    """How texts are shared out over labels."""
+
+    label_sizes: str = UNIFORM
+    """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
+    (they cost)."""
+
+    gone: ClassVar[GoneOnes] = {"label_share": Gone(0.03, "noisy label counts get 3 % of the budget")}
+
+
+class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):
     """The parameters of a tuned model: what it learns from, what of it learns, how texts are sampled."""
 
 
@@ -101,32 +115,14 @@ def _require_few(numbers: int) -> None:
         )
 
 
-def model_to_tune(
-    parameters: TunedParameters, asked: LabelPrompts, model: CausalModel, label_names: Sequence[str]
-) -> TunedModel:
-    """The base model with what will learn of it, and its instructions.
-
-    Raises ConfigError as :func:`trainable_of`, or if prompts and texts do not fit the model's window.
-    """
-    return TunedModel(
-        trainable_of(parameters, model),
-        Instructions.of(asked),
-        tokens=parameters.private_text_tokens,
-        label_names=label_names,
-    )
-
-
 def bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Such as can be read again: no weight is that large but after a learning rate far too high."""
+    """Such as can be read again: only a learning rate far too high gives weights larger than the largest."""
     return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
 
 
 def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]:
-    """What a Release holds of a tuned model: the weights by name, and the prompts in tokens.
-
-    Args:
-        others: its other arrays.
-    """
+    """What a Release holds of a tuned model: the weights by name, and the prompts in tokens; ``others`` are its other
+    arrays."""
     weights = {
         name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
         for name, array in _weights(release, others).items()
@@ -138,7 +134,7 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
 
 
 def _weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """All arrays that are nothing else; what any Release may hold besides is none."""
+    """All arrays that are nothing else."""
     return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}
 
 
@@ -151,13 +147,9 @@ def held_strings(release: Release) -> dict[str, int | None]:
 def tuned_model(
     parameters: TunedParameters, release: Release, base: CausalModel, *, others: Collection[str]
 ) -> TunedModel:
-    """The tuned model of a Release, on its own base model.
+    """The tuned model of a Release, on its own base model; ``others`` as in :func:`held_arrays`.
 
-    Args:
-        others: as in :func:`held_arrays`.
-
-    Raises:
-        ReleaseError: ``base`` is another model, or the Release does not fit it.
+    Raises ReleaseError if ``base`` is another model, or the Release does not fit it.
     """
     named = release.statement.public_inputs[MODEL]
     if named["sha256"] != base.fingerprint:

@@ -1,10 +1,10 @@
 """When a text decoded token by token has ended: at a token, a stop string, the close of a record, or its longest.
 
-Of a record it also says what must follow a value: the next column's name, which is public. Who writes that instead of
-decoding it saves private tokens, and gets records that parse. Everything here is a function of tokens that are decoded
-already and of public parameters, so it costs no privacy.
+For a record it also says what must follow a value: the next column's name, which is public. Writing that instead of
+decoding it saves private tokens, and gives records that parse. Everything here is a function of tokens decoded before
+and of public parameters, so it costs no privacy.
 
-Each token is turned into characters once, with a few of its neighbours; the whole text never again.
+Each token is turned into characters once, with a few of its neighbours, and never together with the whole text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from understudy.text.prompts.predicting import PredictionPrompt, Shape
 
 Ended = Literal["token", "stop", "closed", "length"]
 """By a token that ends a text, by a stop string, by the close of the record, or at the most tokens."""
-
 _HALF = "\ufffd"
-_MOST_HELD = 4  # bytes of the longest character in UTF-8: what is longer undecided is no half of one
+_MOST_HELD = 4  # bytes of the longest character in UTF-8: what stays undecided longer is not half of one
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,10 @@ class Ending:
     """What ends a text.
 
     Args:
-        stop: strings that end it and are no part of it; white space before the text ends nothing.
+        stop: strings that end it and are not part of it; white space before the text ends nothing.
         opening: what it begins with, before the first decoded token.
-        most_tokens: the most tokens, written ones included, the one that ends it not.
+        most_tokens: the most tokens, those written included, without the one that ends it.
         shape: ``json`` ends where the object closes.
-        columns: of a record.
     """
 
     stop: tuple[str, ...]
@@ -45,16 +43,10 @@ class Ending:
     @classmethod
     def of(cls, prompt: PredictionPrompt, *, most_tokens: int) -> Ending:
         """The ending of texts that ``prompt`` asks for."""
-        return cls(
-            stop=prompt.stop,
-            opening=prompt.opening,
-            most_tokens=most_tokens,
-            shape=prompt.shape,
-            columns=prompt.columns,
-        )
+        return cls(prompt.stop, prompt.opening, most_tokens, prompt.shape, prompt.columns)
 
     def open(self, model: CausalModel) -> OpenText:
-        """A text of which nothing is decoded yet."""
+        """A text before its first token."""
         return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
@@ -80,24 +72,18 @@ class OpenText:
     _record: _Object | None = None
 
     def __post_init__(self) -> None:
-        columns = self.ending.columns
         if self.ending.shape == "json":
-            self._record = _Object(columns)
+            self._record = _Object(self.ending.columns)
         self._write(self.ending.opening)
 
     @property
     def text(self) -> str:
-        """So far, or of a text that has ended the whole: without its end, half a character, or space around it."""
+        """The text so far, without its end, half a character, or space around it."""
         return self._text.strip()
 
     @property
-    def tokens(self) -> int:
-        """How many were taken, one that ended the text not counted."""
-        return len(self._tokens)
-
-    @property
     def next(self) -> str:
-        """What must follow in a record: empty, or up to the next value. The caller may write it, token by token."""
+        """What must follow in a record, up to the next value, or nothing. The caller may write it, token by token."""
         certain = self.ended is None and self._shown_to == len(self._tokens)
         return self._record.next if self._record is not None and certain else ""
 
@@ -117,9 +103,9 @@ class OpenText:
         return self.ended is not None
 
     def _decoded(self) -> str:
-        """Text that became certain with the newest token: none while a character is not whole.
+        """Text that became certain with the newest token: none while a character is incomplete.
 
-        A tail of tokens is decoded with and without what is shown already, since some tokenizers write a token
+        A tail of tokens is decoded with and without what was shown before, since some tokenizers write a token
         differently at the beginning of a text.
         """
         shown, whole = self._tail()
@@ -130,7 +116,7 @@ class OpenText:
         return whole[len(shown) :]
 
     def _undecided(self) -> str:
-        """What was held back, as a text ends: without half a character."""
+        """What was held back when a text ends, without half a character."""
         shown, whole = self._tail()
         self._shown_from = self._shown_to = len(self._tokens)
         return whole[len(shown) :].rstrip(_HALF)

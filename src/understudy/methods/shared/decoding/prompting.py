@@ -1,4 +1,4 @@
-"""Private texts and prompts as token rows: each label's prompt, with what ends a text and whether it is a record."""
+"""Prompts and private texts as token rows: each label's prompt, what ends a text, and whether a text is a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from understudy.base.columns import Column, in_words
 from understudy.base.errors import ConfigError, ModelError
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.shared.decoding.ending import Ending
-from understudy.methods.shared.decoding.structured import JSONSchema, RecordCheck, TextCheck, TranscriptCheck
+from understudy.methods.shared.decoding.structured import (
+    SCHEMA,
+    Fault,
+    JSONSchema,
+    RecordCheck,
+    TextCheck,
+    text_check,
+)
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.types import Message
@@ -67,13 +74,13 @@ class PromptTokens:
         return [token for text in texts for token in (*self.before, *text, *self.after)]
 
     def width(self, most: int, *, texts: int = 1) -> int:
-        """Own tokens of the longest row: of so many texts of ``most`` tokens each."""
+        """Own tokens of the longest row, of ``texts`` texts of ``most`` tokens each."""
         return texts * (len(self.before) + most + len(self.after))
 
     def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
-        """The most tokens that each of ``texts`` private texts may have, where ``new_tokens`` fit in the window too.
+        """The most tokens of each of ``texts`` private texts where ``new_tokens`` fit in the window too.
 
-        Raises ConfigError: the window leaves no room for any.
+        Raises ConfigError if the window leaves no room for any.
         """
         room = window - len(self.prefix) - len(self.suffix) - new_tokens
         most = room // texts - len(self.before) - len(self.after)
@@ -92,17 +99,15 @@ def cut(tokens: Sequence[int], most: int) -> tuple[list[int], bool]:
 
 
 def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
-    """``prompt`` in the tokens of ``model``: of a chat in the model's own form, of a document as it stands.
+    """``prompt`` in the tokens of ``model``: a chat in the model's own form, a document unchanged.
 
     Raises:
         ConfigError: the prompt is a chat, and the model has no chat template.
-        ModelError: the chat template does not show the user's turn once, as it stands.
+        ModelError: the chat template does not show the user's turn once and unchanged.
     """
+    head, tail, begin = prompt.before, prompt.after, list(model.begin)
     if prompt.chat:
-        head, tail = _chat(prompt, model)
-        begin: list[int] = []  # the template writes it
-    else:
-        head, tail, begin = prompt.before, prompt.after, list(model.begin)
+        (head, tail), begin = _chat(prompt, model), []  # the template writes the beginning
     first, last = prompt.block
     before = first.rstrip()
     return PromptTokens(
@@ -110,17 +115,11 @@ def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
         before=tuple(model.encode(before)),
         lead=first[len(before) :],
         after=tuple(model.encode(last)),
-        suffix=tuple(model.encode(tail + answer_start(prompt))),
+        suffix=tuple(model.encode(tail + " ".join(filter(None, (prompt.cue, prompt.opening))))),
     )
 
 
-def answer_start(prompt: PredictionPrompt) -> str:
-    """What is written for the model at the beginning of its answer."""
-    return f"{prompt.cue} {prompt.opening}" if prompt.cue and prompt.opening else prompt.cue + prompt.opening
-
-
 def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
-    """The chat in the model's own form, before and after the place of the private texts."""
     if not model.has_chat_template:
         raise ConfigError("The model has no chat template.", "Use the prompt form 'completion', or name a chat model.")
     messages = [Message("system", prompt.system)] if prompt.system else []
@@ -128,7 +127,7 @@ def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
     head, *tails = rendered.split(_PLACE)
     if len(tails) != 1:
         raise ModelError(
-            "The model's chat template does not show a user's turn once, as it stands.",
+            "The model's chat template does not show a user's turn once and unchanged.",
             "Use the prompt form 'completion', or name another model.",
         )
     return head, tails[0]
@@ -136,10 +135,10 @@ def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class LabelPrompt:
-    """What texts of one label are asked for with, in words and in the model's tokens: public.
+    """The prompt for texts of one label, in words and in the model's tokens. Public.
 
-    ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` of the row that an answer stands
-    behind, where there are typed columns.
+    ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` that of the row that an answer
+    follows, where there are typed columns.
     """
 
     prompt: PredictionPrompt
@@ -150,7 +149,7 @@ class LabelPrompt:
     row_tokens: int = 0
 
     def behind(self, row: str) -> list[int]:
-        """What the answer stands behind: a row in words, in tokens, as private texts begin with theirs."""
+        """What the answer follows: a row in words, in tokens, as private texts begin with theirs."""
         return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
 
     def private(self, text: str) -> tuple[list[int], bool]:
@@ -185,7 +184,7 @@ class LabelPrompt:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tokens of the prefix, of the longest row, and of the suffix."""
+        """Tokens of the prefix, of the longest row and of the suffix."""
         return len(self.tokens.prefix), self.tokens.width(self.most), len(self.tokens.suffix)
 
     @property
@@ -193,24 +192,45 @@ class LabelPrompt:
         """Tokens of a row with the longest text in the prompt and as the answer."""
         return sum(self.shape) + self.row_tokens + self.ending.most_tokens + 1
 
-    def read(self, tokens: Sequence[int]) -> str:
-        """The text that was decoded as these tokens."""
-        return self.ending.read(tokens, self.model).text.strip()
+
+@dataclass(frozen=True)
+class ReadText:
+    """A text read from its tokens.
+
+    Args:
+        text: a record as the corpus writes it, if it is one.
+        ended: it ended by itself, or at the most tokens.
+        fault: why it is not a record, where it should be one.
+    """
+
+    text: str
+    ended: bool
+    fault: Fault | None
 
 
 @dataclass(frozen=True)
 class LabelPrompts:
-    """The prompts of all labels.
+    """The prompts of all labels, in their order, for texts of the ``document_type``.
 
-    Args:
-        labels: one each, in the order of the labels.
-        check: says whether a text has the form that it must have; None where any text will do.
-        schema_sha256: of the JSON schema, where there is one.
+    ``check`` says whether a text has the form that it must have; None where any text will do.
     """
 
     labels: tuple[LabelPrompt, ...]
-    check: TextCheck | None
-    schema_sha256: str | None
+    check: TextCheck | None = None
+    document_type: str = ""
+
+    def private(self, text: str, label: int) -> tuple[list[int], bool]:
+        """As :meth:`LabelPrompt.private`."""
+        return self.labels[label].private(text)
+
+    def read(self, label: int, tokens: Sequence[int]) -> ReadText:
+        """The text of a label that was decoded as these tokens."""
+        prompt = self.labels[label]
+        read = prompt.ending.read(tokens, prompt.model)
+        checked = read.text if self.check is None else self.check(read.text)
+        if isinstance(checked, Fault):
+            return ReadText(read.text, read.ended is not None, checked)
+        return ReadText(checked, read.ended is not None, None)
 
     @property
     def schema(self) -> JSONSchema | None:
@@ -218,24 +238,20 @@ class LabelPrompts:
         return self.check.schema if isinstance(self.check, RecordCheck) else None
 
     @property
-    def sha256(self) -> str:
-        """Of all prompts in words, the shown examples included."""
-        return hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
+    def schema_strings(self) -> dict[str, list[str]]:
+        """The schema as a Release holds it."""
+        return {} if self.schema is None else {SCHEMA: [self.schema.text]}
 
-    def public_inputs(self, document_type: str, *, schema_source: str) -> dict[str, dict[str, str]]:
-        """What was fixed before a private record was read, for the statement.
-
-        Args:
-            document_type: of the prompts' template.
-            schema_source: where the JSON schema comes from, if there is one.
-        """
+    def public_inputs(self, schema_source: str = "a schema of your own") -> dict[str, dict[str, str]]:
+        """What was fixed before a private record was read, for the statement; the prompts with the examples shown."""
         model = self.labels[0].model
+        prompts = hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
         found = {
             "private model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
-            "prompts": {"source": f"for a {document_type}", "sha256": self.sha256},
+            "prompts": {"source": f"for a {self.document_type}", "sha256": prompts},
         }
-        if self.schema_sha256 is not None:
-            found["JSON schema"] = {"source": schema_source, "sha256": self.schema_sha256}
+        if self.schema is not None:
+            found["JSON schema"] = {"source": schema_source, "sha256": self.schema.sha256}
         return found
 
 
@@ -248,20 +264,20 @@ def build_prompts(
     record_columns: Sequence[str],
     columns: Sequence[Column] = (),
 ) -> LabelPrompts:
-    """Each label's prompt; before a private record is read.
+    """Each label's prompt, before a private record is read.
 
     Args:
         label_names: empty without labels.
-        record_columns: of the records that the texts are; empty where they are none.
-        columns: typed ones of the rows that texts stand behind; empty for none.
+        record_columns: keys of the records that the texts are; empty for other texts.
+        columns: typed columns of the rows that texts follow; empty without rows.
 
     Raises:
-        ConfigError: if a schema is given for texts that are no records or cannot be used, the model has no form of
-            the kind that is asked for, or its window is too small.
+        ConfigError: if a schema is given for texts that are not records, or cannot be used, the model lacks the prompt
+            form, or its window is too small.
     """
     if parameters.json_schema is not None and not record_columns:
         raise ConfigError(
-            "A JSON schema is given, but the texts are no records.",
+            "A JSON schema is given, but the texts are not records.",
             "Name the columns that make a record with --record-columns, or leave --json-schema out.",
         )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
@@ -287,13 +303,10 @@ def build_prompts(
         ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
         most = min(parameters.private_text_tokens, fitting)
         made.append(LabelPrompt(prompt, tokens, ending, most, model, row_tokens))
-    check: TextCheck | None = TranscriptCheck(prompts.form) if prompts.form else None
-    if record_columns:
-        check = RecordCheck(tuple(record_columns), schema)
-    return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)
+    return LabelPrompts(tuple(made), text_check(prompts.form, record_columns, schema), prompts.template.document_type)
 
 
 def _most_row_tokens(columns: Sequence[Column], model: CausalModel) -> int:
-    """Room for any row in words, about: what the longest cell of each column takes, and the signs between."""
+    """Room for any row in words, about: the longest cell of each column, and the punctuation between."""
     cells = ([model.encode(f" {in_words([each], [cell])};") for cell in range(each.size)] for each in columns)
     return 2 + sum(max(map(len, each)) for each in cells)

@@ -1,6 +1,6 @@
-"""Is a text that a model wrote a record? It has exactly the public columns, and keeps to the public JSON schema.
+"""Whether a text that a model wrote is a record: it has exactly the public columns, and fits the public JSON schema.
 
-Texts are judged one by one; those that are no records are kept apart and counted by reason. Post-processing: costs no
+Texts are checked one by one; those that are not records are kept apart and counted by reason. Post-processing: costs no
 privacy.
 """
 
@@ -20,17 +20,20 @@ from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.transcript import TextForm
 from understudy.base.untrusted import depth_within, members
+from understudy.release import Release
 
 _MOST_NESTED = 64  # as in records of the corpus
+SCHEMA = "json schema"
+"""Where a Release holds the public JSON schema of its records."""
 _MOST_FOLLOWED = 20_000
-"""References that are followed for one record: a few doubling ones take time without end. One that needs more does not
+"""References followed for one record, since a few that double take exponential time. A record that needs more does not
 fit."""
 _ONE_FILE = "Give one JSON file that needs no other."
 _FOLLOWS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class Fault(StrEnum):
-    """Why a text is no record."""
+    """Why a text is not a record."""
 
     NOT_JSON = "not JSON"
     NOT_AN_OBJECT = "not an object"
@@ -40,16 +43,12 @@ class Fault(StrEnum):
 
 
 class JSONSchema:
-    """A public JSON schema in one file.
+    """A public JSON schema in one file, or the file's ``content``. Needs the extra ``local``.
 
-    Needs the extra ``local``. References lead to places in the file itself; nothing is ever fetched.
-
-    Args:
-        file: its path.
-        content: of the file, where it is no longer at hand.
+    References lead to places in the file itself; nothing is ever fetched.
 
     Raises:
-        ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles or to too
+        ConfigError: the file cannot be read, is not a JSON schema, refers elsewhere, or refers in circles or to too
             many places.
     """
 
@@ -70,34 +69,28 @@ class JSONSchema:
         """On one line, as a prompt shows it."""
 
     def fits(self, record: Mapping[str, Any]) -> bool:
-        """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
-        return self._fits(record, self._validator.schema)
-
-    def _fits(self, value: Any, schema: Any) -> bool:
+        """Whether ``record`` fits the schema; not where this cannot be decided."""
         self._followed.left = _MOST_FOLLOWED
         try:
-            return bool(self._validator.evolve(schema=schema).is_valid(value))
-        except Exception:  # a schema may nest without end, or hold a pattern that is no regular expression
+            return bool(self._validator.is_valid(record))
+        except Exception:  # a schema may nest without end, or hold a pattern that is not a regular expression
             return False
 
 
 @dataclass(frozen=True)
 class RecordCheck:
-    """Reads texts as records.
-
-    Args:
-        columns: the keys that each has, and no others.
-        schema: what their values are like; None: anything.
-    """
+    """Reads texts as records that have the keys ``columns``, no others, and fit the ``schema``, if there is one."""
 
     columns: tuple[str, ...]
     schema: JSONSchema | None = None
 
     def __call__(self, text: str) -> str | Fault:
         """``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
-        record = _parse(text)
+        record = read_json(text)
         if isinstance(record, Fault):
             return record
+        if not isinstance(record, dict):
+            return Fault.NOT_AN_OBJECT
         if set(record) != set(self.columns):
             return Fault.COLUMNS
         if self.schema is not None and not self.schema.fits(record):
@@ -118,6 +111,20 @@ class TranscriptCheck:
 
 TextCheck = RecordCheck | TranscriptCheck
 """Says whether a text has the form that all must have."""
+
+
+def text_check(form: TextForm, columns: Sequence[str], schema: JSONSchema | None) -> TextCheck | None:
+    """The check of texts that have parts, or are records of ``columns``; None where any text will do."""
+    if columns:
+        return RecordCheck(tuple(columns), schema)
+    return TranscriptCheck(form) if form else None
+
+
+def check_of(release: Release) -> TextCheck | None:
+    """The check of a Release's texts."""
+    (content,) = release.strings.get(SCHEMA, ("",))
+    schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
+    return text_check(release.schema.form, release.schema.record_columns, schema)
 
 
 @dataclass(frozen=True)
@@ -169,18 +176,20 @@ def _parse(text: str) -> dict[str, Any] | Fault:
 
 
 def read_json(text: str) -> Any:
-    """A JSON value of the kind that can be written again, or the fault."""
+    """A JSON value that can be written again (UTF-8 cannot hold half a surrogate pair, nor JSON an integer of thousands
+    of digits), or the fault."""
     try:
         value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+        _canonical(value).encode("utf-8")
     except _Twice:
         return Fault.COLUMNS
     except (ValueError, RecursionError):
         return Fault.NOT_JSON
-    return value if depth_within(value, _MOST_NESTED) and _unwritable(value) is None else Fault.NOT_JSON
+    return value if depth_within(value, _MOST_NESTED) else Fault.NOT_JSON
 
 
 class _Twice(ValueError):
-    """A key stands twice."""
+    """A key occurs twice."""
 
 
 def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -201,27 +210,16 @@ def _finite(digits: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-def _unwritable(value: Any) -> Fault | None:
-    """The fault of what UTF-8 or JSON cannot hold: half a surrogate pair, or an integer of thousands of digits."""
-    try:
-        _canonical(value).encode("utf-8")
-    except (ValueError, RecursionError):
-        return Fault.NOT_JSON
-    return None
-
-
 def _canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 class _Followed:
-    """Counts the references that a schema follows."""
+    """Counts the references that a schema follows, and stops at the most."""
 
     left = _MOST_FOLLOWED
 
     def counted(self, keyword: Callable[..., Any]) -> Callable[..., Any]:
-        """A keyword of a JSON schema that follows a reference, but not without end."""
-
         def follow(*arguments: Any) -> Any:
             self.left -= 1
             if self.left < 0:
@@ -247,20 +245,20 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
         ) from None
 
     if not isinstance(schema, dict):
-        raise ConfigError(f"{name} is no JSON schema for records.", _ONE_FILE)
+        raise ConfigError(f"{name} is not a JSON schema for records.", _ONE_FILE)
     try:
         kind = validator_for(schema, default=Draft202012Validator)
         kind.check_schema(schema)
     except SchemaError as error:
         raise ConfigError(
-            f"{name} is no JSON schema ({error.json_path}: {shorten(error.message, 120, placeholder=' ...')}).",
+            f"{name} is not a JSON schema ({error.json_path}: {shorten(error.message, 120, placeholder=' ...')}).",
             "Fix it there.",
         ) from None
     except (RecursionError, TypeError) as error:
-        raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
+        raise ConfigError(f"{name} is not a JSON schema ({type(error).__name__}).", _ONE_FILE) from None
     if any(not reference.startswith("#") for reference in _references(schema)):
         raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
-    plain = {key: value for key, value in schema.items() if key != "$schema"}  # by which a stock validator would be had
+    plain = {key: value for key, value in schema.items() if key != "$schema"}  # a stock validator would be chosen by it
     if any(isinstance(item.get("$schema"), str) for item in _objects(plain)):
         raise ConfigError(f"The JSON schema {name} holds another one.", _ONE_FILE)
     follows = {word: followed.counted(kind.VALIDATORS[word]) for word in _FOLLOWS if word in kind.VALIDATORS}

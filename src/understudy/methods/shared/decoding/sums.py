@@ -1,11 +1,11 @@
-"""What sampling a token needs of the private rows: exact integer sums over them, made where the logits are.
+"""Exact integer sums over the private rows, from which a token is sampled; made on the device that has the logits.
 
 Every row's values are rounded to an integer grid before anything is added, so a sum is exact whatever the order,
 the chunks, the threads or the device, and so is its sensitivity. Rows are read block by block, tokens chunk by
 chunk: no tensor grows with the number of rows times the vocabulary, and only the sums leave the device.
 
-A row whose logits are not finite is taken for one with equal logits, so every bound holds for it too. That a row's
-logits do not depend on other rows is the part of :class:`understudy.models.contexts.Contexts`.
+A row whose logits are not finite counts as one with equal logits, so every bound holds for it too. That a row's
+logits do not depend on other rows is up to :class:`understudy.models.contexts.Contexts`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,6 @@ class Candidates:
     def token(self, index: int) -> int:
         """The token of the candidate ``index``."""
         return index if self.tokens is None else int(self.tokens[index])
-
-    def first(self) -> int:
-        """The token that the public context finds likeliest, the first of equals."""
-        return self.token(int(self.logits.argmax()))
 
 
 def public_candidates(logits: Any, *, count: int | None, margin: float = 0.0) -> Candidates:
@@ -96,7 +92,7 @@ class _Logits:
         self._logits, self._top = logits, top
 
     def below_top(self, tokens: slice) -> Any:
-        """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never nan."""
+        """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
         return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
 
     @cached_property
@@ -109,11 +105,10 @@ class _Logits:
 
     @cached_property
     def log_mass(self) -> Any:
-        """Its logarithm, ``Float32[R, 1]``."""
+        """``log(mass)``, ``Float32[R, 1]``."""
         return self.mass.repeat(1, _VECTOR).log()[:, :1].float()
 
     def chunks(self) -> Iterator[slice]:
-        """The tokens, a chunk at a time."""
         rows, size = self._logits.shape
         most = max(1, _CHUNK // rows // _VECTOR) * _VECTOR
         return (slice(start, min(start + most, size)) for start in range(0, size, most))

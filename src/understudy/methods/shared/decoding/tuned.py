@@ -1,4 +1,4 @@
-"""A model that was tuned to write texts when it is instructed to: rows to learn from, rows to score, texts sampled."""
+"""A model that was tuned to write texts when instructed to: rows to learn from, rows to score, texts sampled."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _SCORED = 8
 
 @dataclass(frozen=True)
 class Instructions:
-    """What texts of each label are asked for with, in the tokens of one model. Public.
+    """The prompts of each label, in the tokens of one model. Public.
 
     Args:
         prompts: of each label, the beginning of the answer included.
-        opening: what every text begins with, and the prompts end with: of a record all that is before its first value.
+        opening: what every text begins with, and the prompts end with: in a record all that is before its first value.
         lead: white space between a prompt and a text that has no opening.
-        shape: what a text is.
-        columns: of a record.
+        shape, columns: of a text.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -46,14 +45,9 @@ class Instructions:
     @classmethod
     def of(cls, asked: LabelPrompts) -> Instructions:
         """Those of prompts that show no text."""
-        first = asked.labels[0]
-        return cls(
-            tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels),
-            first.prompt.opening,
-            first.tokens.lead,
-            first.prompt.shape,
-            first.prompt.columns,
-        )
+        prompts = tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels)
+        first, lead = asked.labels[0].prompt, asked.labels[0].tokens.lead
+        return cls(prompts, first.opening, lead, first.shape, first.columns)
 
     @property
     def longest(self) -> int:
@@ -102,9 +96,7 @@ def build_instructions(
     record_columns: Sequence[str],
 ) -> LabelPrompts:
     """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
-    strings.
-
-    What was tuned knows the form of the texts and ends them by itself, so that blank lines in them may stay.
+    strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines.
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
@@ -118,7 +110,6 @@ class TunedModel:
 
     Args:
         trainable: loaded with the tuned weights, or about to be.
-        instructions: by label.
         tokens: most tokens of a text that it learns from.
         label_names: of the instructions, in order; none for a table without labels.
 
@@ -157,7 +148,7 @@ class TunedModel:
         return self.trainable.active()
 
     def shapes(self, rows: int = _SCORED) -> Shapes:
-        """Those in which rows are computed, ``rows`` at a time."""
+        """The shapes in which rows are computed, ``rows`` at a time."""
         return Shapes(self.instructions.longest, self.tokens + 1, rows)
 
     def row(self, text: str, label: int, *, end: bool = True) -> TokenRow:
@@ -181,12 +172,10 @@ class TunedModel:
     def sample(
         self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
     ) -> Iterator[Completion]:
-        """One text per key, in order: a label, and a string that the text's randomness comes of (besides the seed).
-
-        Texts are decoded in batches, on every core.
+        """One text per key, in order: a label, and a string that, with the seed, decides the text's randomness.
 
         Args:
-            beginnings: what each text begins with, with any line break at its end; what is sampled goes on from there.
+            beginnings: what each text begins with, with any line break at its end; what is sampled continues it.
         """
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()

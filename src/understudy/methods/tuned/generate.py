@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from understudy.methods.public import GenerationTools
-from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
+from understudy.methods.shared.decoding.structured import Fault, TextCheck, check_of
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
-from understudy.methods.tuned.model import SCHEMA, TunedParameters
+from understudy.methods.tuned.model import TunedParameters
 from understudy.models.types import Completion
 from understudy.release import Release
 from understudy.text.writing.records import SyntheticRecord
@@ -17,7 +17,6 @@ from understudy.text.writing.writer import public_name
 
 _AT_ONCE = 4096
 _TRIES = 4
-UNFINISHED, EMPTY = "unfinished", "empty"
 
 
 def generate(
@@ -31,15 +30,15 @@ def generate(
 ) -> Iterator[SyntheticRecord]:
     """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
 
-    A text that cannot be used (no record where one is wanted, empty, or not ended within its tokens) is sampled again,
-    four times in all; then it is left out, and its record says why.
+    A text that cannot be used (not a record where one is wanted, empty, or not ended within its tokens) is sampled
+    again, four times in all; then it is left out, and its record says why.
 
     Args:
         knows_rows: the model has learnt texts that begin with the cells of their row.
     """
     writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
     sampling = Sampling(tools.seed, writing.llm_temperature, top_p, writing.max_tokens)
-    texts = Texts(tuned, sampling, _check(release), drop_unfinished=parameters.unfinished == "drop")
+    texts = Texts(tuned, sampling, check_of(release), drop_unfinished=parameters.unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
     rows = tools.writer.rows if knows_rows else None
     model, faults, done = public_name(tuned.causal.model_id), Counter[str](), 0
@@ -58,16 +57,6 @@ def generate(
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
         tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
-
-
-def _check(release: Release) -> TextCheck | None:
-    """What says whether a text has the form that it must have; None where any will do."""
-    columns = release.schema.record_columns
-    if not columns:
-        return TranscriptCheck(release.schema.form) if release.schema.form else None
-    content = release.strings.get(SCHEMA, ("",))[0]
-    schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
-    return RecordCheck(columns, schema)
 
 
 @dataclass(frozen=True)
@@ -110,9 +99,9 @@ class Texts:
         text = self.tuned.instructions.text(answer.text)
         fault = ""
         if answer.finish_reason == "length" and self.drop_unfinished:
-            fault = UNFINISHED
+            fault = "unfinished"
         elif not answer.text.strip():
-            fault = EMPTY
+            fault = "empty"
         elif self.check is not None:
             record = self.check(text)
             text, fault = (text, str(record)) if isinstance(record, Fault) else (record, "")

@@ -1,0 +1,134 @@
+"""What few-shot and private prediction share: prompts, private texts in batches of rows, and worker threads."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from understudy.base.columns import Column, in_words
+from understudy.methods.base import Preparation, needed
+from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
+from understudy.models.machine import worker_pool
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+
+T = TypeVar("T")
+
+
+def label_prompts(parameters: TextParameters, found: Preparation, columns: Sequence[Column] = ()) -> LabelPrompts:
+    """As :func:`~understudy.methods.shared.decoding.prompting.build_prompts`."""
+    return build_prompts(
+        parameters,
+        needed(found.prompts),
+        needed(found.model),
+        label_names=found.labels.names,
+        record_columns=found.record_columns,
+        columns=columns,
+    )
+
+
+def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str]:
+    """Each text after the cells of its row, where there are typed columns. Private."""
+    if not columns or records.cells is None:
+        return records.texts
+    rows = zip(records.cells.tolist(), records.texts, strict=True)
+    return [f"{in_words(columns, cells)}\n{text}" for cells, text in rows]
+
+
+@dataclass(repr=False)
+class Batch:
+    """The rows of one batch: own tokens (4 bytes each, and about 120 per row), and of how many rows of the same unit
+    each is one. Private; its ``repr`` shows nothing."""
+
+    rows: list[Sequence[int]] = field(default_factory=list)
+    shares: list[int] = field(default_factory=list)
+
+
+@dataclass(repr=False)
+class Batches:
+    """Every batch of every label, empty ones too; ``cut`` texts were too long. Private; its ``repr`` shows nothing."""
+
+    of_label: list[list[Batch]]
+    cut: int = 0
+
+
+def sort_into_batches(
+    corpus: BoundedCorpus,
+    tokenise: Callable[[str, int], tuple[list[int], bool]],
+    *,
+    labels: int,
+    batches: int = 1,
+    columns: Sequence[Column] = (),
+) -> Batches:
+    """One pass over the private records.
+
+    A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
+    number of batches (64 bits: no batch is favoured by more than batches / 2^64). Adding a record moves no other.
+
+    Args:
+        tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
+        batches: of each label; public.
+        columns: as in :func:`with_cells`.
+    """
+    made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
+    for records in corpus.batches():
+        texts = with_cells(records, columns)
+        entries = zip(texts, records.labels.tolist(), records.shares.tolist(), records.hashes(), strict=True)
+        for text, label, share, number in entries:
+            row, was_cut = tokenise(text, label)
+            batch = made.of_label[label][number % batches]
+            batch.rows.append(array("i", row))
+            batch.shares.append(share)
+            made.cut += was_cut
+    return made
+
+
+class Stop:
+    """Tells the workers of a run to end."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    def check(self) -> None:
+        """Raise where the run is being stopped: an unfinished text is not stored, and is decoded again."""
+        if self._asked.is_set():
+            raise _Stopped
+
+
+class _Stopped(Exception):
+    """Another thread failed, or the user stopped the run."""
+
+
+def run_together(
+    tasks: Sequence[Callable[[], T]],
+    *,
+    device: str,
+    most: int,
+    stop: Stop,
+    done: Callable[[T], None] = lambda _result: None,
+) -> list[T]:
+    """The results of ``tasks``, in their order, ``most`` of them running at once.
+
+    Args:
+        done: is given each result as it comes, in this thread.
+
+    Raises:
+        BaseException: the first error of a task; the others have ended then.
+    """
+    pool = worker_pool(device, most=most)
+    try:
+        running = [pool.submit(task) for task in tasks]
+        for finished in as_completed(running):
+            done(finished.result())
+        return [each.result() for each in running]
+    finally:
+        stop.ask()
+        pool.shutdown(wait=True, cancel_futures=True)

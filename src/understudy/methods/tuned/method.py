@@ -1,0 +1,123 @@
+"""The half of a method that its Release being a tuned model decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.parameters import Parameters
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.public import GenerationTools
+from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel, build_instructions
+from understudy.methods.tuned import generate as generating
+from understudy.methods.tuned.model import (
+    COUNTS,
+    LABELS,
+    MODEL,
+    SamplingParameters,
+    TunedParameters,
+    bounded,
+    held_arrays,
+    held_strings,
+    trainable_of,
+    tuned_model,
+)
+from understudy.models.causal import CausalModel
+from understudy.privacy.facts import Facts
+from understudy.release import Release
+from understudy.text.writing.records import SyntheticRecord
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+
+
+class TunedMethod(Method):
+    """A method that tunes a local model, from which any number of texts are then sampled. Inherit this and
+    :class:`~understudy.methods.tuned.model.TunedParameters`."""
+
+    generation_parameters: ClassVar[type[Parameters]] = SamplingParameters
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
+    no_weights: ClassVar[frozenset[str]] = frozenset({COUNTS})
+    """Arrays of the Release that are not of the tuned model."""
+    learns_rows: ClassVar[bool] = False
+    """Whether it learns texts that begin with the cells of their row, where there are typed columns."""
+
+    @property
+    def _tuned(self) -> TunedParameters:
+        assert isinstance(self, TunedParameters)
+        return self
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        tuned = self.tuned_model(release, needed(tools.model))
+        knows_rows = self.learns_rows and bool(release.schema.columns) and tuned.instructions.shape == "text"
+        return generating.generate(self._tuned, release, counts, tuned=tuned, tools=tools, knows_rows=knows_rows)
+
+    def label_weights(self, release: Release) -> Sequence[float] | None:
+        return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
+
+    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
+        return tuned_model(self._tuned, release, base, others=self.no_weights)
+
+    def held(self, release: Release, charges: Mapping[str, str], counts: str, arrays: Mapping[str, Held]) -> Contents:
+        """The tuned weights by name, the prompts in tokens, label counts where they are not even, and ``arrays``.
+
+        Args:
+            charges: as in a :class:`~understudy.methods.contents.Contents`, those of noisy label counts excepted.
+            counts: kind of the event of noisy label counts.
+        """
+        sizes = self._tuned.label_sizes
+        found = held_arrays(release, others=self.no_weights) | dict(arrays)
+        if sizes != UNIFORM:
+            found[COUNTS] = Held("float64", (release.schema.label_set.size,))
+        charges = {**({LABELS: counts} if sizes == NOISY else {}), **charges}
+        return Contents(charges, found, held_strings(release), public_inputs=(MODEL,))
+
+
+def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
+    """The prompts, and the base model with what will learn of it.
+
+    Raises ConfigError as :func:`~understudy.methods.shared.decoding.prompting.build_prompts` and
+    :func:`~understudy.methods.tuned.model.trainable_of`, or if prompts and texts do not fit the model's window.
+    """
+    model, names = needed(found.model), found.labels.names
+    asked = build_instructions(
+        parameters, needed(found.prompts), model, label_names=names, record_columns=found.record_columns
+    )
+    trainable, instructions = trainable_of(parameters, model), Instructions.of(asked)
+    return asked, TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
+
+
+def label_counts(
+    parameters: TunedParameters, corpus: BoundedCorpus, tools: ReleaseTools
+) -> dict[str, NDArray[np.float64]]:
+    """The Release's array of counts: noisy ones (a charge), or declared proportions; none for equal shares."""
+    from understudy.methods.shared.queries.counts import LabelCounts  # only here: it reads private records
+
+    if parameters.label_sizes == NOISY:
+        return {COUNTS: tools.measure(LABELS, LabelCounts(tools.labels.size), corpus).value}
+    declared = declared_proportions(parameters.label_sizes, tools.labels.names)
+    return {} if declared is None else {COUNTS: np.array(declared)}
+
+
+def released(
+    asked: LabelPrompts,
+    tuned: TunedModel,
+    weights: NDArray[np.float32],
+    arrays: Mapping[str, NDArray[Any]],
+    noise_check: Facts,
+    **others: Any,
+) -> Released:
+    """A model that was tuned to ``weights``, with other ``arrays`` of its Release."""
+    return Released(
+        {**bounded(tuned.trainable.named(weights)), **tuned.instructions.to_arrays(), **arrays},
+        public_inputs=asked.public_inputs(),
+        noise_check=noise_check,
+        strings={**tuned.instructions.to_strings(), **asked.schema_strings},
+        **others,
+    )
