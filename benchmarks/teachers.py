@@ -10,7 +10,7 @@ from benchmarks.measuring import by_turns
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Preparation
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.methods.seq_pate.preparing import TEACHER_BATCH, TEACHER_RATE, TEACHER_STEPS
+from understudy.methods.seq_pate.release import TEACHER_BATCH, TEACHER_RATE, TEACHER_STEPS
 from understudy.methods.seq_pate.teachers import Faculty, Recipe
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.methods.tuned.method import model_to_tune

@@ -22,7 +22,8 @@ from working import PLANTED, Pickling
 
 import understudy as us
 from understudy.base.errors import EngineError, PrivacyError, UnderstudyWarning
-from understudy.methods.seq_pate import preparing, teachers
+from understudy.methods.seq_pate import release as preparing
+from understudy.methods.seq_pate import teachers
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.teachers import (
     Faculty,

@@ -47,9 +47,9 @@ class Tuned:
 def test_a_text_is_learnt_behind_the_cells_of_its_row(shape: str, begins: str) -> None:
     tuned: Any = Tuned(shape)
     corpus = bounded([Row("a note", 1, cells=(1, 1)), Row("another", 0, cells=(2, 4))])
-    found = [rows[0] for rows in read_units(corpus, tuned, COLUMNS).rows]
+    found = [rows[0] for rows in read_units(corpus, tuned, COLUMNS)]
     assert found == [f"1 {begins}a note", "0 \nanother" if shape == "text" else "0 another"]  # both values are missing
-    assert [rows[0] for rows in read_units(corpus, tuned).rows] == ["1 a note", "0 another"]
+    assert [rows[0] for rows in read_units(corpus, tuned)] == ["1 a note", "0 another"]
 
 
 class TwoRows:

@@ -145,16 +145,16 @@ def test_owners_are_sampled_and_show_one_record(
     config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[int] = []
-    original = releasing.PrivateUnits.shown
+    original = releasing.shown
 
-    def watched(self: Any, numbers: Any, steps: Any) -> Any:
-        found = original(self, numbers, steps)
+    def watched(sampled: Any, steps: Any) -> Any:
+        found = original(sampled, steps)
         shown.append(len(found))
-        assert len(self) == 5
-        assert max(map(len, self.rows)) > 1
+        assert len(sampled) == 5
+        assert max(map(len, sampled)) > 1
         return found
 
-    monkeypatch.setattr(releasing.PrivateUnits, "shown", watched)
+    monkeypatch.setattr(releasing, "shown", watched)
     made = release(config(owner="clinician", declared_records=5, sampling_rate=1)).release
     assert shown == [5] * 4
     assert made.statement.unit.kind == "owner"

@@ -17,10 +17,10 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.registry import GROUP, load_release
-from understudy.methods.seq_pate import preparing
+from understudy.methods.seq_pate import release as preparing
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.methods.seq_pate.preparing import require_rare_phrases
+from understudy.methods.seq_pate.release import require_rare_phrases
 from understudy.methods.seq_pate.student import Student
 from understudy.methods.seq_pate.teachers import Faculty, Teachers
 from understudy.privacy.unit import Unit
@@ -119,8 +119,8 @@ class Killed(BaseException):
 @pytest.fixture
 def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried and timed before the charge calls what these tests count."""
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing.require_separate_teachers", lambda _faculty: "")
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing._seconds", lambda *_, **__: [])
+    monkeypatch.setattr("understudy.methods.seq_pate.release.require_separate_teachers", lambda _faculty: "")
+    monkeypatch.setattr("understudy.methods.seq_pate.release._seconds", lambda *_, **__: [])
 
 
 @pytest.mark.usefixtures("no_trial")

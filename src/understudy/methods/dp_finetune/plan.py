@@ -25,7 +25,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 
-NAME = "dp-finetune"
+NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
 TRAINING = "training"
 _BATCH, _STEPS = 256, 10
 _CHECKPOINTS = 5
@@ -84,7 +84,7 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
         f"{schedule.steps} noisy sums of gradients, each clipped to norm {_CLIPPING_NORM:g}, over Poisson "
         f"samples ({unit} with probability {schedule.rate:.6g})"
     )
-    if name != NAME:
+    if name == YARDSTICK:
         why = f"{schedule.steps} sums of gradients, neither clipped nor noisy: the event is that of {NAME}"
     charges.append(Charge(TRAINING, mechanism, why))
     return Plan(name, facts.unit, budget, tuple(charges), _forecast(parameters, schedule, facts), (FLOATING_POINT,))
@@ -116,11 +116,6 @@ def checkpoint_ends(steps: int) -> list[int]:
     """After which steps the training is stored: as evenly as may be, the last one at the end."""
     count = min(steps, _CHECKPOINTS)
     return [steps * (number + 1) // count for number in range(count)]
-
-
-def part_name(last: int) -> str:
-    """The part of the charge that is the training up to step ``last``."""
-    return f"{TRAINING}/{last}"
 
 
 def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: PublicFacts) -> Facts:

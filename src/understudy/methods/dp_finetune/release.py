@@ -33,11 +33,11 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.dp_finetune.plan import (
     TRAINING,
+    YARDSTICK,
     DPFinetuneParameters,
     checkpoint_ends,
     learning_rate,
     memory_of,
-    part_name,
     work,
 )
 from understudy.methods.private_texts import with_cells
@@ -67,10 +67,18 @@ class Ready:
     """Texts whose gradients are computed at once: of a trial as many as fit into memory."""
 
 
-def ready(parameters: DPFinetuneParameters, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are not as they should be, or a LoRA target is missing."""
+def prepare(
+    parameters: DPFinetuneParameters,
+    corpus: BoundedCorpus,  # noqa: ARG001
+    plan: Plan,
+    preparation: Preparation,
+) -> Ready:
+    """Raises ConfigError if prompts or records are not as they should be, and otherwise as :func:`try_out`."""
     asked, tuned = model_to_tune(parameters, preparation)
-    return Ready(asked, tuned, _ROWS[tuned.causal.device])
+    found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
+    for line in [*plan.forecast.lines(), *(work.lines() if plan.method != YARDSTICK else ())]:
+        preparation.say(line[:1].upper() + line[1:])
+    return found
 
 
 def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
@@ -125,18 +133,17 @@ def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> 
     )
 
 
-def release(
-    parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools, private: bool = True
-) -> Released:
-    """Tune the model; ``private`` is False for the yardstick, which neither clips nor adds noise."""
+def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+    """Tune the model; the yardstick neither clips nor adds noise."""
     found: Ready = tools.prepared
+    private = plan.method != YARDSTICK
     counts = label_counts(parameters, corpus, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
     training = Training(parameters, found, mechanism, tools.open(TRAINING), corpus, private, tools.columns)
     state: Arrays = {}
     first = 0
     for last in checkpoint_ends(mechanism.steps):
-        state = tools.seal(part_name(last), partial(training.between, state, first, last)).arrays
+        state = tools.seal(f"{TRAINING}/{last}", partial(training.between, state, first, last)).arrays
         before = "" if training.reached == last else ", stored before"
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
         tools.progress("steps", last, mechanism.steps)
@@ -164,7 +171,7 @@ class Training:
     columns: tuple[Column, ...] = ()
     reached: int = 0
     """The last step that was taken here."""
-    _units: PrivateUnits | None = None
+    _units: list[list[TokenRow]] | None = None
 
     @property
     def divisor(self) -> float:
@@ -192,39 +199,31 @@ class Training:
         before = state.get("squares", np.zeros(0))
         return {**optimizer.state(), "squares": np.concatenate([before, squares])}
 
-    def _gradient(self, steps: Steps, query: ClippedGradients, units: PrivateUnits) -> NDArray[np.float64]:
+    def _gradient(self, steps: Steps, query: ClippedGradients, units: list[list[TokenRow]]) -> NDArray[np.float64]:
         """The noisy sum of one step."""
-        rows = units.shown(np.flatnonzero(steps.sample(len(units))), steps)
+        sampled = np.flatnonzero(steps.sample(len(units))).tolist()
+        rows = shown([units[number] for number in sampled], steps)
         if not self.private:
             steps.without_noise()
             return plain_sum(query, rows)
         return steps.noisy_sum(query, SampledRows(rows))
 
 
-@dataclass(frozen=True, repr=False)
-class PrivateUnits:
-    """The rows of every record or owner, 4 bytes per token and 150 per text. Private; its ``repr`` shows nothing."""
-
-    rows: Sequence[Sequence[TokenRow]]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def shown(self, numbers: NDArray[np.intp], steps: Steps) -> list[TokenRow]:
-        """One row of each of the units ``numbers``, at random where there are several."""
-        sampled = [self.rows[number] for number in numbers.tolist()]
-        chosen = steps.one_of(np.array([len(each) for each in sampled], dtype=np.int64))
-        return [each[choice] for each, choice in zip(sampled, chosen.tolist(), strict=True)]
+def shown(sampled: Sequence[Sequence[TokenRow]], steps: Steps) -> list[TokenRow]:
+    """One row of each sampled unit, at random where there are several."""
+    chosen = steps.one_of(np.array([len(each) for each in sampled], dtype=np.int64))
+    return [each[choice] for each, choice in zip(sampled, chosen.tolist(), strict=True)]
 
 
-def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Column] = ()) -> PrivateUnits:
-    """One pass over the private records. A text begins with the cells of its row, where there are typed columns."""
+def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Column] = ()) -> list[list[TokenRow]]:
+    """The rows of every record or owner, 4 bytes per token and 150 per text, in one pass. Private. A text begins with
+    the cells of its row, where there are typed columns."""
     found: dict[int, list[TokenRow]] = {}
     for batch in corpus.batches():
         texts = with_cells(batch, columns if tuned.instructions.shape == "text" else ())
         for text, label, unit in zip(texts, batch.labels.tolist(), batch.units.tolist(), strict=True):
             found.setdefault(unit, []).append(tuned.row(text, label))
-    return PrivateUnits(list(found.values()))
+    return list(found.values())
 
 
 def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts:

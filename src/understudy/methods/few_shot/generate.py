@@ -9,19 +9,31 @@ from itertools import islice
 
 import numpy as np
 
-from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT
-from understudy.methods.public import GenerationTools
-from understudy.methods.shared.decoding.structured import Fault, RecordCheck, TextCheck, TranscriptCheck, check_of
-from understudy.models.types import ChatRequest, Completion
+from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT, FewShotParameters
+from understudy.methods.public import CallEstimate, GenerationTools
+from understudy.methods.shared.decoding.structured import (
+    Fault,
+    JSONSchema,
+    RecordCheck,
+    TextCheck,
+    TranscriptCheck,
+    check_of,
+    text_check,
+)
+from understudy.models.types import ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.predicting import Shape, shown_examples
+from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing.records import Row, SyntheticRecord
 from understudy.text.writing.writer import Asker, Writer, public_name, tidy
 
 _SAMPLES = 1_000_000
+_CHARACTERS_PER_TOKEN = 4
 
 
-def generate(release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+def generate(
+    _parameters: FewShotParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
+) -> Iterator[SyntheticRecord]:
     """Ask for ``counts[label]`` texts of each label, each prompt with exemplars of its label in random order, and with
     the row that the text should fit where there are typed columns.
 
@@ -50,6 +62,24 @@ def generate(release: Release, counts: Sequence[int], *, tools: GenerationTools)
         tools.say(
             f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are no records ({counted})."
         )
+
+
+def longest_prompts(parameters: FewShotParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
+    """Those without exemplars, since these are not public."""
+    schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
+    prompts = Prompting(writer, text_check(release.schema.form, release.schema.record_columns, schema))
+    for label in range(release.schema.label_set.size):
+        yield prompts.request(Wanted(label, ()), (), None).messages
+
+
+def estimate_calls(
+    parameters: FewShotParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+) -> CallEstimate:
+    shown = ["x" * (_CHARACTERS_PER_TOKEN * parameters.exemplar_tokens)]
+    messages = template.prediction_prompt(chat=True, examples=()).messages(
+        shown * min(EXEMPLARS_PER_PROMPT, parameters.exemplars)
+    )
+    return CallEstimate(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
 
 
 def usable_exemplars(release: Release, labels: int) -> list[list[int]]:

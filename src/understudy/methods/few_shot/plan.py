@@ -78,11 +78,6 @@ _DROWNED = (
 )
 
 
-def part_name(label: int, number: int) -> str:
-    """The part of the charge that an exemplar is: ``number`` counts those of a label, from 0."""
-    return f"{TOKENS}/{label}/{number}"
-
-
 def one_record_each(unit: Unit) -> Unit:
     """The unit with one record of each owner in use: a sampled owner shows one record, in one subset of one label."""
     return replace(unit, max_records=1) if unit.kind == "owner" else unit

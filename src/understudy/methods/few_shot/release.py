@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, ModelError, bug
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.few_shot.plan import TOKENS, FewShotParameters, part_name
+from understudy.methods.few_shot.plan import TOKENS, FewShotParameters
 from understudy.methods.private_texts import Batches, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.shared.decoding.ending import Ending, OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, ReadText
@@ -72,19 +72,21 @@ def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt
     return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
 
 
-def try_rows(parameters: FewShotParameters, mechanism: SubsampledTokens, asked: LabelPrompts) -> None:
+def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG001
     """Try, before anything is charged, what is promised of rows on this device.
 
     Raises:
         PrivacyError: rows change one another's logits.
         ModelError: the public logits are not finite.
+        ConfigError: as :func:`exemplar_prompts`.
     """
-    for label in {each.shape: each for each in asked.labels}.values():
+    mechanism: SubsampledTokens = plan.mechanism(TOKENS)
+    for label in {each.shape: each for each in exemplar_prompts(parameters, preparation).labels}.values():
         sampler = TokenSampler(parameters, mechanism, label)
         sampler.contexts([[]] * mechanism.subsets, []).public_logits()
 
 
-def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
+def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Decode each label's exemplars, as many as are asked for and paid for."""
     if corpus.unit.max_records != 1:
         raise bug(
@@ -121,7 +123,7 @@ class _Decoder:
         spent = 0
         where = f" of {self.tools.labels.names[label]}" if self.tools.labels.names else ""
         while len(found) < wanted and spent < self.samplers[label].mechanism.tokens:
-            kept = self.tools.seal(part_name(label, len(found)), partial(self._decode, label, spent)).arrays
+            kept = self.tools.seal(f"{TOKENS}/{label}/{len(found)}", partial(self._decode, label, spent)).arrays
             read = self.asked.read(label, kept["tokens"].tolist())
             found.append(Exemplar(label, int(kept["noisy"].sum()), bool(kept["finished"]), read))
             spent += found[-1].noisy

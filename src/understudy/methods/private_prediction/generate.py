@@ -1,4 +1,4 @@
-"""Private prediction, after the privacy boundary: the texts are there, so they are handed out. Nothing is sampled."""
+"""Private prediction, after the privacy boundary: the Release holds the texts. Nothing is sampled."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ReleaseError
-from understudy.methods.private_prediction.plan import ROWS
+from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionParameters
+from understudy.methods.public import GenerationTools
 from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.release import Release
 from understudy.text.writing.records import SyntheticRecord
 
 
-def available(release: Release) -> list[int]:
+def available(_parameters: PrivatePredictionParameters, release: Release) -> list[int]:
     """How many texts of each label the Release holds."""
     size = release.schema.label_set.size
     return [int(number) for number in np.bincount(release.arrays["label"], minlength=size)]
 
 
 def columns_shown(release: Release) -> tuple[Column, ...]:
-    """The typed columns of the rows that its texts stand behind."""
+    """The typed columns of the rows that its texts follow."""
     return () if release.schema.record_columns or not has_columns(release) else variables_of(release).columns
 
 
-def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
+def generate(
+    parameters: PrivatePredictionParameters,
+    release: Release,
+    counts: Sequence[int],
+    *,
+    tools: GenerationTools,  # noqa: ARG001 - for methods that sample
+) -> Iterator[SyntheticRecord]:
     """The first ``counts[label]`` texts of each label, those of different batches in turn.
 
     Raises ReleaseError if more are asked for than there are, or a row holds a cell that its column does not have.
@@ -33,7 +40,7 @@ def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecor
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
         if (cells >= column.size).any():
             raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")
-    there = available(release)
+    there = available(parameters, release)
     names = [str(label) for label in release.schema.labels] or ["in all"]
     short = [name for name, asked, holds in zip(names, counts, there, strict=True) if asked > holds]
     if short:

@@ -111,11 +111,6 @@ ROWS = "rows"
 """Where a Release holds the cells of the rows that its texts stand behind."""
 
 
-def part_name(label: int, batch: int, number: int) -> str:
-    """The part of the charge that an example is: ``number`` counts the examples of a batch, from 0."""
-    return f"{TOKENS}/{label}/{batch}/{number}"
-
-
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
     """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys.
 

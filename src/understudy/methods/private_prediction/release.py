@@ -44,7 +44,7 @@ from understudy.base.columns import Column
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters, part_name
+from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters
 from understudy.methods.private_texts import Batch, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts
@@ -60,18 +60,21 @@ _REPORTS = 50  # lines of progress, at most about
 _PUBLIC_GRID = 2**20  # integer steps of a public log-probability; free to choose
 
 
-def all_prompts(parameters: PrivatePredictionParameters, found: Preparation) -> LabelPrompts:
-    """The prompts of all labels; raises ConfigError as :func:`~understudy.methods.private_texts.label_prompts`."""
-    return label_prompts(parameters, found, columns_shown(found))
-
-
-def try_rows(parameters: PrivatePredictionParameters, asked: LabelPrompts) -> None:
+def prepare(
+    parameters: PrivatePredictionParameters,
+    corpus: BoundedCorpus,  # noqa: ARG001
+    plan: Plan,  # noqa: ARG001
+    preparation: Preparation,
+) -> None:
     """Try, before anything is charged, what is promised of rows on this device.
 
     Raises:
         PrivacyError: rows change one another's logits.
         ModelError: the public logits are not finite.
+        ConfigError: batches are not declared, or as :func:`~understudy.methods.private_texts.label_prompts`.
     """
+    _ = parameters.declared_batches
+    asked = label_prompts(parameters, preparation, columns_shown(preparation))
     for label in {each.shape: each for each in asked.labels}.values():
         rows_at_once = label.model.rows_at_once(parameters.resolved.batch_size)
         label.contexts((), rows_at_once=rows_at_once, candidates=parameters.top_k or None).public_logits()
@@ -83,10 +86,10 @@ def columns_shown(found: Preparation) -> tuple[Column, ...]:
 
 
 def release(
-    parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools
+    parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
 ) -> Released:
     """Decode texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
-    model, asked = needed(tools.model), all_prompts(parameters, tools)
+    model, asked = needed(tools.model), label_prompts(parameters, tools, columns_shown(tools))
     fitting = min(each.most for each in asked.labels)
     if fitting < parameters.private_text_tokens:
         tools.say(
@@ -149,7 +152,7 @@ class _BatchDecoder:
         while self.tokens_spent < self.sampler.mechanism.tokens and len(texts) < most:
             row = None if rows is None else rows.take(self.label)
             decode = partial(self._decode, [] if row is None else self.prompt.behind(row.cells))
-            found = self.tools.seal(part_name(self.label, self.number, len(texts)), decode).arrays
+            found = self.tools.seal(f"{TOKENS}/{self.label}/{self.number}/{len(texts)}", decode).arrays
             self.tokens_spent += int(found["private"].sum())
             self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
-from understudy.methods.public import PublicFacts
+from understudy.methods.seq_pate import release as releasing
 from understudy.methods.seq_pate.plan import (
     NAME,
     PSEUDO_TEXTS,
@@ -20,13 +19,7 @@ from understudy.methods.seq_pate.plan import (
 from understudy.methods.tuned.method import TunedMethod
 from understudy.methods.tuned.model import COUNTS
 from understudy.privacy.events import GaussianEvent, PureEvent
-from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.plan import Plan
 from understudy.release import Release
-
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
-    from understudy.methods.seq_pate.preparing import Ready
 
 _INT32 = 2**31 - 1
 
@@ -49,9 +42,9 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
         }
     )
 
-    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
-        assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
-        return make_plan(self, budget, facts)
+    plan = make_plan
+    prepare = releasing.prepare
+    release = releasing.release
 
     def require_guidable(self) -> None:
         if self.phrases is not None:
@@ -59,21 +52,6 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
                 "The promise for phrases does not hold for a guide or for columns.",
                 "Leave out --phrases, or --guide and --columns.",
             )
-
-    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-        from understudy.methods.seq_pate.preparing import ready, require_rare_phrases, try_out
-
-        found = ready(self, preparation)
-        require_rare_phrases(self, corpus)
-        found, work = try_out(found, self, planned_queries(plan.charges), engine=corpus.engine)
-        for line in [*plan.forecast.lines(), *work.lines()]:
-            preparation.say(line[:1].upper() + line[1:])
-        return found
-
-    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-        from understudy.methods.seq_pate.release import release  # only here: it reads private records
-
-        return release(self, corpus, plan, tools=tools)
 
     def contents(self, release: Release) -> Contents:
         """The tuned model is the student's; and all that was asked and answered."""
