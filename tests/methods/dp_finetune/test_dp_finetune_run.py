@@ -171,7 +171,7 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
     ("changes", "problem"),
     [
         ({"private_text_tokens": 500}, "window"),
-        ({"json_schema": "x.json"}, "no records"),
+        ({"json_schema": "x.json"}, "not records"),
     ],
 )
 def test_what_public_facts_tell_is_told_before_the_charge(

@@ -281,7 +281,7 @@ def test_an_exemplar_that_is_no_record_is_counted_and_not_used() -> None:
 
 def test_a_schema_without_records_is_refused(tmp_path: Path) -> None:
     (tmp_path / "film.json").write_text("{}")
-    with pytest.raises(ConfigError, match="no records"):
+    with pytest.raises(ConfigError, match="not records"):
         release(method(json_schema=str(tmp_path / "film.json")))
 
 

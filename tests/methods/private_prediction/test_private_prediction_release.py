@@ -173,7 +173,7 @@ def test_missing_batches_are_refused_with_what_recommends_them() -> None:
 
 
 def test_a_schema_of_no_records_or_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no records"):
+    with pytest.raises(ConfigError, match="not records"):
         check(method(json_schema=schema(tmp_path)))
     (tmp_path / "broken.json").write_text("{", "utf-8")
     with pytest.raises(ConfigError, match=r"broken\.json cannot be read"):

@@ -137,7 +137,7 @@ def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Co
         ({"max_tokens": 250}, "leave no room for a private text"),
         ({"delta": "0"}, "needs a delta"),
         ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
-        ({"json_schema": "film.json"}, "the texts are no records"),
+        ({"json_schema": "film.json"}, "the texts are not records"),
         ({"json_schema": "none.json", "text": None, "record_columns": "note,clinician"}, "cannot be read"),
         ({"json_schema": "named.json", "text": None, "record_columns": "note,clinician"}, "requires name"),
         ({"prompt_form": "other"}, "--prompt-form"),
