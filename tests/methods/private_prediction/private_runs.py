@@ -26,7 +26,6 @@ def predicting(folder: Path, llama: Path, **changes: Any) -> dict[str, Any]:
         "method": "private-prediction",
         "epsilon": "30",
         "private_model": f"hf:{llama}",
-        "private_device": "cpu",
         "prompt": str(folder / "note.yaml"),
         "batches": 2,
         "batch_size": 5,

@@ -102,7 +102,7 @@ def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, unders
         us.Budget(30, "1e-6"),
         output=tmp_path / "python",
         ledger=str(tmp_path / "another.sqlite"),
-        **{name: values[name] for name in ("private_model", "private_device", "prompt", "max_tokens")},
+        **{name: values[name] for name in ("private_model", "prompt", "max_tokens")},
     )
     assert by_python.parameters == by_yaml.parameters
     assert by_python.statement.public_inputs == by_yaml.statement.public_inputs
