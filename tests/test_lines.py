@@ -9,8 +9,8 @@ import pytest
 
 from understudy.base.errors import UnderstudyError
 from understudy.base.files import UnreadableText, lines_of
+from understudy.base.labels import declared_labels
 from understudy.corpus import read_corpus
-from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import secret_finder
 from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 

@@ -11,8 +11,8 @@ import pytest
 from understudy.base import files
 from understudy.base.errors import UnderstudyError
 from understudy.base.files import UnreadableText, read_whole
+from understudy.base.labels import declared_labels
 from understudy.corpus import read_corpus
-from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import Incidence, secret_finder
 from understudy.evaluate.evaluate import _schema as evaluated_schema
 from understudy.methods.sec_pe.plan import read_per_secret_budgets

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from understudy.base.errors import UnderstudyError
 from understudy.cli import cli
-from understudy.corpus.header import read_header
+from understudy.corpus.read import read_header
 from understudy.run.settings import run_config
 
 PRIVATE = "zanzibar"

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.incidence import secrets_of_records
+from understudy.corpus.secrets import SecretFinder, secrets_of_records
 from understudy.ledger.values import Sketch
 from understudy.privacy.unit import Unit
 

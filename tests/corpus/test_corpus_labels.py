@@ -11,8 +11,8 @@ import pytest
 from corpus_tables import rows_of
 
 from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.labels import declared_labels, output_type, typed_labels
 from understudy.corpus import canonical, read_corpus
-from understudy.corpus.labels import declared_labels, output_type, typed_labels
 
 
 def jsonl(write, labels):

@@ -69,7 +69,7 @@ def a_synthetic_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("rows", [[1], ["a.csv", {"note": "x"}], [None], [["Zebra"]], ["a.csv", None]])
 def test_a_list_of_other_things_is_one_error(rows: list[object]) -> None:
-    with pytest.raises(ConfigError, match="neither paths alone nor a dict per row") as caught:
+    with pytest.raises(ConfigError, match="Expected a list of paths") as caught:
         read_corpus(rows, text="note")  # type: ignore[arg-type]
     assert "Zebra" not in str(caught.value)
 

@@ -27,9 +27,9 @@ from made_runs import (
     measure,
 )
 
-from understudy.base import notebook
+from understudy.base import display
+from understudy.base.display import printable
 from understudy.base.errors import ConfigError
-from understudy.base.terminal import printable
 from understudy.privacy.exact import as_typed
 from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
@@ -152,7 +152,7 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
     text = f"before{controls}after"
     folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
     measure(folder, overview=made_overview(text=text))
-    assert not set(notebook.text(text) + printable(text)) & set(map(chr, turning))
+    assert not set(display.text(text) + printable(text)) & set(map(chr, turning))
     for page in (shareable(folder), internal(folder)):
         assert not set(page) & set(controls)
         assert "before\u2400\u2401" in page

@@ -15,7 +15,7 @@ from clinic import LABELS, FakeChat, rows
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy.base import notebook
+from understudy.base import display
 from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models.types import ChatRequest, Completion
 from understudy.report.page import Reports
@@ -127,7 +127,7 @@ def test_a_report_opens_inline_in_a_frame_of_its_own(tmp_path: Path) -> None:
 
 
 def test_bars_say_what_is_done_of_how_much() -> None:
-    page = Page(notebook.bars([(EVIL, 3, 9, "0:20 left"), ("rounds", 0, 0, "")]))
+    page = Page(display.bars([(EVIL, 3, 9, "0:20 left"), ("rounds", 0, 0, "")]))
     assert page.tags.count("progress") == 2
     assert "script" not in page.tags
     assert "3 of 9 0:20 left" in page.words

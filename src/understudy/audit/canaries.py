@@ -24,8 +24,7 @@ from understudy.base.labels import Label, canonical
 from understudy.base.transcript import Part
 from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
-from understudy.corpus.secrets import SecretFinder
-from understudy.corpus.secrets.incidence import read_secrets
+from understudy.corpus.secrets import SecretFinder, read_secrets
 from understudy.corpus.write import write_table
 from understudy.methods.base import Method
 from understudy.methods.shared.tables.variables import cells_of_label

@@ -42,11 +42,8 @@ def require_local(path: str | os.PathLike[str]) -> None:
 
 
 def require_inside(root: Path, part: Path) -> None:
-    """See that a file or folder in ``root``, and all in it, is there and not elsewhere: a stranger's link would have
-    another file read, and handed out, as one of the folder's. ``root`` itself may be a link.
-
-    Raises:
-        ConfigError: a link leads out of ``part``, or could: what it holds cannot be listed, and can be opened.
+    """Check that a file or folder in ``root``, and all in it, does not lie elsewhere: a stranger's link would have
+    another file read, and published, as one of the folder's. ``root`` itself may be a link.
     """
     home, found = Path(os.path.realpath(root), part.relative_to(root)), [part]
     if os.access(part, os.X_OK) and not os.access(part, os.R_OK):
@@ -105,10 +102,8 @@ def is_pipe_or_device(path: Path) -> bool:
 def read_whole(
     path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
 ) -> bytes:
-    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``.
-
-    Raises:
-        UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
+    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``; UnreadableText if it cannot
+    be read, is a pipe or device, or holds more than ``most`` bytes.
     """
     try:
         if is_pipe_or_device(path):
@@ -134,8 +129,7 @@ def read_lines(path: Path) -> list[str]:
 def lines_of(data: bytes) -> list[str]:
     """The lines of a UTF-8 text without their ends, which are LF or CRLF: no other character ends a line.
 
-    Raises:
-        UnreadableText: it is not UTF-8, or holds a carriage return elsewhere, which may have been meant as a line end.
+    Raises UnreadableText also for any other carriage return, which may have been meant as a line end.
     """
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")

@@ -166,7 +166,6 @@ class Parameters(BaseModel):
 
 
 def _problem(error: ValidationError) -> str:
-    """The first problem in one sentence."""
     errors = error.errors(include_url=False)
     field = errors[0]["loc"][:1]
     first = max((each for each in errors if each["loc"][:1] == field), key=lambda each: len(_places(each)))

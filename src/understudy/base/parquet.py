@@ -20,10 +20,8 @@ _DEEPEST = 8
 def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
     """Values in all columns together of the whole file ``data`` with its ``pyarrow.parquet.FileMetaData``.
 
-    Raises:
-        ValueError: there are more than ``most`` values, or bytes of unpacked pages, or the pages are not such as are
-            read
-            here, or contradict the footer.
+    Raises ValueError for more than ``most`` values or bytes of unpacked pages, and for pages that understudy does not
+    write or that contradict the footer.
     """
     if not str(metadata.created_by).startswith(_WRITER):
         raise ValueError("the table was not written by understudy")
@@ -44,10 +42,8 @@ def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
 
 
 def dictionary_bytes(start: bytes) -> int | None:
-    """Bytes that a column's dictionary unpacks to; None where the column does not begin with a dictionary page.
-
-    Args:
-        start: of the column's bytes, some hundred.
+    """Bytes that a column's dictionary unpacks to, by the first hundred bytes of the column; None where it does not
+    begin with a dictionary page.
     """
     try:
         header, _ = _read_struct(start, 0, _DEEPEST)

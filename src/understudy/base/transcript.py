@@ -87,10 +87,6 @@ class TextForm:
         acts: what a turn of a dialogue may do.
         tools: what those who speak may call. Calls stand behind what their turn says, and are answered right behind
             it, in their order; only those that a dialogue ends with may have no answers.
-
-    Raises:
-        ConfigError: there are both, only one field, acts or tools without roles, or names that cannot begin a line or
-            be told apart.
     """
 
     fields: tuple[str, ...] = ()
@@ -131,7 +127,6 @@ class TextForm:
             )
 
     def __bool__(self) -> bool:
-        """Whether texts have parts."""
         return bool(self.names)
 
     @property
@@ -188,11 +183,8 @@ class TextForm:
         return self.render(found) if says(part.content or part.answers for part in found) else None
 
     def contents(self, text: str, *, everything: bool = False) -> str:
-        """What a transcript says, without the names; of JSON (arguments, answers of tools) the values. Another text as
-        it is.
-
-        Args:
-            everything: names within JSON, too.
+        """What a transcript says, without the names; of JSON (arguments, answers of tools) the values, with
+        ``everything`` the names, too. Another text as it is.
         """
         parts = self.parse(text) if self else None
         if parts is None:
@@ -208,10 +200,7 @@ class TextForm:
 
     def cells(self, column: str, text: str) -> dict[str, Any]:
         """A transcript as the columns that it was read from: strings (None for nothing), or the turns of a dialogue; a
-        text without parts as one column.
-
-        Args:
-            column: of the plain texts, or of the dialogues.
+        text without parts as one column, called ``column``.
         """
         if not self:
             return {column: text}
@@ -307,8 +296,7 @@ class TextForm:
         return tuple(parts) if parts and _answered(parts) else None
 
     def _meant(self, name: str | None, act: str | None, called: str | None, answers: str | None) -> Part | None:
-        """The beginning of a part as a model wrote it; None where something in it is not declared, or a call has an
-        act."""
+        """The beginning of a part as a model wrote it; None where a name is not declared, or a call has an act."""
         if act is not None and called is not None:
             return None
         role = TOOL if name is None else _spelled(name, self.names)
@@ -323,7 +311,6 @@ class TextForm:
 
     @property
     def _heads(self) -> list[str]:
-        """All that parts can begin with."""
         said = [Part(name, "", act) for name in self.names for act in ("", *self.acts)]
         used = [Part(name, "", tool=tool) for name in (*self.names, TOOL) for tool in self.tools]
         return [_head(part) for part in (*said, *used)]
@@ -395,26 +382,24 @@ def _answered(parts: Sequence[Part]) -> bool:
 
 
 def _unbroken(parts: list[Part]) -> list[Part]:
-    """Without answers at the end that are not all there."""
+    """Without trailing answers where some are missing."""
     while parts and parts[-1].answers and not _answered(parts):
         parts = parts[:-1]
     return parts
 
 
 def _head(part: Part) -> str:
-    """What a part begins with, before the colon."""
     if part.tool:
         return f"{part.tool} returns" if part.answers else f"{part.name} calls {part.tool}"
     return f"{part.name} ({part.act})" if part.act else part.name
 
 
 def _any_of(names: Sequence[str]) -> str:
-    """A pattern for one of the names, longer ones first; for nothing where there are none."""
     return "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or _NEVER
 
 
 def _spelled(found: str, names: Sequence[str]) -> str | None:
-    """The name that is meant, in any case; None for another."""
+    """The name that is meant, in any case."""
     return next((name for name in names if re.fullmatch(re.escape(name), found, re.IGNORECASE)), None)
 
 

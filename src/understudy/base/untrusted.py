@@ -40,13 +40,8 @@ def read_form(kind: type[T], fields: Mapping[str, Any], *, strict: bool = True) 
 
 
 def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_VALUES) -> dict[str, Any]:
-    """The fields of a JSON file of at most ``most`` bytes and ``values`` values, about.
-
-    ``values`` is None where it holds texts, whose commas count as well.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no regular file, is longer than ``most`` bytes, or as :func:`parse_json`.
+    """The fields of a JSON file of at most ``most`` bytes and about ``values`` values (None where it holds texts, whose
+    commas count as well). Raises OSError, or ValueError as :func:`parse_json` does.
     """
     if not path.is_file():  # a pipe would be waited for
         raise ValueError("no file")
@@ -89,11 +84,7 @@ def members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
-    """Every string and number of a JSON value, as text.
-
-    Args:
-        everything: keys, true, false and null, too.
-    """
+    """Every string and number of a JSON value, as text; with ``everything`` also keys, true, false and null."""
     if isinstance(value, dict | list):
         if everything and isinstance(value, dict):
             yield from value
@@ -109,8 +100,7 @@ def said(text: str, *, everything: bool = False) -> list[str]:
     """What a text says: of JSON (an object or a list) its strings and numbers, and those of JSON within its strings,
     all without JSON's escapes, which would be parts of words; of another text the text itself.
 
-    Args:
-        everything: keys, true, false and null, too, and what a key has that is there twice.
+    ``everything`` adds keys, true, false and null, and all values of a repeated key.
     """
     if text.lstrip()[:1] not in ("{", "["):
         return [text]

@@ -37,12 +37,9 @@ class _Loader(yaml.SafeLoader):
 def load_yaml(text: str) -> Any:
     """What a YAML document says.
 
-    ``yes``, ``no``, ``on`` and ``off`` are strings, as in YAML 1.2: a label may be called so. Parameters that are true
-    or false take them all the same.
-
-    Raises:
-        UnreadableText: it is no YAML, or a name stands twice. The message gives the place and quotes nothing: the file
-            may be a private table, named by mistake.
+    ``yes``, ``no``, ``on`` and ``off`` are strings, as in YAML 1.2: a label may be called so. Boolean parameters accept
+    them all the same. Raises UnreadableText, which gives the place and quotes nothing: the file may be a private
+    table, named by mistake.
     """
     loader = None
     try:

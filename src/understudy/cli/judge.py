@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.base.display import printable
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.base.terminal import printable
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
 from understudy.cli.output import listener, say, show_json, show_table

@@ -55,7 +55,7 @@ def _json(record: logging.LogRecord) -> str:
 
 
 def _line(record: logging.LogRecord) -> str:
-    from understudy.base.terminal import printable
+    from understudy.base.display import printable
 
     message = record.getMessage()
     if record.name != SPEECH.name:

@@ -26,7 +26,7 @@ from understudy.cli.options import (
     value_of,
 )
 from understudy.cli.output import listener, show_json
-from understudy.corpus.header import read_header, require_names
+from understudy.corpus.read import read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters

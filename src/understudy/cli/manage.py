@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.base.display import printable
 from understudy.base.errors import ConfigError, ModelError
-from understudy.base.terminal import printable
 from understudy.cli.environment import TypedOption, variable
 from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
 from understudy.cli.output import say, show_json, show_table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from understudy.base.terminal import printable
+from understudy.base.display import printable
 from understudy.cli.logs import SPEECH, lines_only
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@
 """
 
 from understudy.base.labels import Label, LabelType, canonical
-from understudy.corpus.corpus import Batch, Corpus, OnBadRow
-from understudy.corpus.frames import is_frame, no_frame
+from understudy.corpus.arrow import is_frame, no_frame
+from understudy.corpus.corpus import Batch, Corpus
 from understudy.corpus.read import TableSource, read_corpus
 from understudy.corpus.schema import Schema
+from understudy.corpus.sources import OnBadRow
 from understudy.corpus.write import write_table
 
 __all__ = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from understudy.base.errors import CorpusError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import LabelType
 from understudy.base.parquet import dictionary_bytes
 from understudy.base.transcript import CONTENT, ROLE
@@ -29,8 +29,7 @@ def parquet_cells(
 ) -> Iterator[tuple[int, Sequence[object]]]:
     """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held.
 
-    Args:
-        rows: only these, counted from 0; in steps of 1.
+    ``rows``: only these, counted from 0; in steps of 1.
     """
     import pyarrow.parquet as pq
 
@@ -83,7 +82,7 @@ def _rows_at_once(file: DataFile, metadata: Any, columns: Sequence[str]) -> int:
 
 
 def _longest_value(stream: IO[bytes], chunk: Any) -> int:
-    """Bytes of a value that may be decoded more often than it is stored, at most."""
+    """An upper bound on the bytes of a value that may be decoded more often than it is stored."""
     if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
         return int(chunk.total_uncompressed_size)
     stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
@@ -141,11 +140,7 @@ class ColumnTypes(NamedTuple):
 
 
 def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
-    """Check the columns' names and types against ``schema``; return those of the label and the owner column.
-
-    Raises:
-        CorpusError: a column is not there or there twice, or has a type that cannot be used so.
-    """
+    """Check the columns' names and types against ``schema``; return those of the label and the owner column."""
     error = header_error(types.names, schema.columns, shown)
     if error is not None:
         raise error
@@ -174,7 +169,6 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
 
 
 def _check_dialogue(arrow_type: Any, column: str) -> None:
-    """See that a column may hold dialogues: lists of turns, or their JSON."""
     if _kind(arrow_type) != "string" and not is_dialogue(arrow_type):
         raise CorpusError(
             f"The column {column!r} cannot hold dialogues.",
@@ -264,3 +258,156 @@ def _unfit() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return ValueError, OverflowError, LookupError, OSError, pa.ArrowException
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """What can be read as an Arrow stream: ``pandas.DataFrame``, ``polars.DataFrame``, a DuckDB relation,
+    ``pyarrow.Table``, ``pyarrow.RecordBatchReader`` and others.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class Dataset(Protocol):
+    """A ``datasets.Dataset``: one split, with its features."""
+
+    @property
+    def features(self) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def with_format(self, type: str | None = None) -> Any: ...  # noqa: A002
+
+
+Frame = ArrowStream | Dataset
+
+
+def is_frame(source: object) -> TypeGuard[Frame]:
+    """Whether ``source`` is a table of one of these libraries."""
+    return _is_dataset(source) or (isinstance(source, ArrowStream) and not isinstance(source, type))
+
+
+def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:
+    """The table in Arrow's memory; integers of a ``ClassLabel`` become the names that they stand for, -1 null.
+
+    ``columns`` are needed: others that Arrow cannot hold are left out.
+    """
+    if _is_dataset(source):
+        return _with_class_names(source)
+    assert isinstance(source, ArrowStream)
+    table = _converted(source)
+    if table is None:
+        table = _column_by_column(source, columns)
+    if table is None:
+        raise CorpusError(
+            f"The object of the type {type(source).__name__} cannot be read as an Arrow table.",
+            "Give a whole table, each of whose columns has a name of its own and values of one type.",
+        )
+    if hasattr(source, "read_next_batch") and not table.num_rows:
+        raise CorpusError(
+            "The reader has no row, or none left: a reader can be read only once.",
+            "Open the corpus once and keep it, or read the batches into a pyarrow.Table.",
+        )
+    return _with_plain_strings(_unshared(table))
+
+
+def class_names(source: object, column: str) -> Sequence[str] | None:
+    """The names of a Dataset's ``ClassLabel`` column; None for any other column or source."""
+    names = getattr(source.features.get(column), "names", None) if _is_dataset(source) else None
+    return names if isinstance(names, Sequence) else None
+
+
+def no_frame(source: object) -> ConfigError:
+    """The error for what is no table that can be read."""
+    kind = type(source).__name__
+    if isinstance(source, Mapping):
+        cure = "Give one of the tables in it, such as dataset['train'] of a DatasetDict; or a list with a dict per row."
+    elif hasattr(source, "collect"):
+        cure = "Give what its collect() returns."
+    elif hasattr(source, "features"):
+        cure = "Load it without streaming, or write it to a Parquet file, and give the file's path."
+    else:
+        cure = "Give a file, a frame of pandas, Polars, DuckDB or Arrow, a Dataset, or a list with a dict per row."
+    return ConfigError(f"No table can be read from an object of the type {kind}.", cure)
+
+
+def _is_dataset(source: object) -> TypeGuard[Dataset]:
+    wanted = ("features", "with_format", "__len__", "__getitem__")
+    return not isinstance(source, Mapping | type) and all(hasattr(source, name) for name in wanted)
+
+
+def _with_class_names(dataset: Dataset) -> pa.Table:
+    import pyarrow as pa
+
+    table: pa.Table = dataset.with_format("arrow")[:]
+    for place, name in enumerate(table.schema.names):
+        names = class_names(dataset, name)
+        if names is not None and pa.types.is_integer(table.schema.field(place).type):
+            table = table.set_column(place, name, _named(table.column(place), names))
+    return _with_plain_strings(table)
+
+
+def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = numbers.combine_chunks()
+    known = pc.and_(pc.greater_equal(whole, 0), pc.less(whole, len(names)))
+    return pa.DictionaryArray.from_arrays(pc.if_else(known, whole, None), pa.array(names, pa.string()))
+
+
+def _converted(source: ArrowStream) -> pa.Table | None:
+    """None where it cannot be converted: what Arrow raises quotes cells."""
+    import pyarrow as pa
+
+    try:
+        return pa.table(source)
+    except MemoryError:
+        raise
+    except Exception:  # of the library that the table is of, too
+        return None
+
+
+def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table | None:
+    """The columns of a data frame that Arrow can hold, ``columns`` among them (else CorpusError); None where it is no
+    data frame.
+    """
+    import pyarrow as pa
+
+    names = list(getattr(source, "columns", ()))
+    if not names or len(set(names)) < len(names) or not hasattr(source, "__getitem__"):
+        return None
+    found = {name: _converted(source[[name]]) for name in names}
+    unfit = next((name for name in columns if name in found and found[name] is None), None)
+    if unfit is not None:
+        raise CorpusError(
+            f"The column {unfit!r} holds values of several types, or of one that Arrow does not have.",
+            "Convert it to one type, such as strings.",
+        )
+    return pa.table({str(name): table.column(str(name)) for name, table in found.items() if table is not None})
+
+
+def _unshared(table: pa.Table) -> pa.Table:
+    """Copies numeric, datetime and categorical buffers, because pandas exports memory that it may still write to."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    for place, field in enumerate(table.schema):
+        if t.is_primitive(field.type) or t.is_dictionary(field.type):
+            copies = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field, pa.chunked_array(copies, field.type))
+    return table
+
+
+def _with_plain_strings(table: pa.Table) -> pa.Table:
+    """Polars' categories, whose strings are views, as those that Arrow can decode."""
+    import pyarrow as pa
+
+    types = [
+        pa.dictionary(field.type.index_type, pa.large_string())
+        if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type)
+        else field.type
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(list(zip(table.schema.names, types, strict=True))))

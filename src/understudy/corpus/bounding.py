@@ -28,8 +28,6 @@ _DIGEST_BYTES = 16
 
 
 class _Batch(Protocol):
-    """What is needed of a corpus batch."""
-
     @property
     def texts(self) -> Sequence[str]: ...
     @property
@@ -41,8 +39,6 @@ class _Batch(Protocol):
 
 
 class _Table(Protocol):
-    """What is needed of a corpus."""
-
     def batches(self) -> Iterator[_Batch]: ...
 
 
@@ -135,7 +131,6 @@ class BoundedCorpus:
 
     @cached_property
     def _owners(self) -> list[Part]:
-        """Brought together once for all queries."""
         assert self.engine is not None
         return shuffled(self._table, self.engine, self.scratch, key=self.hash_key)
 
@@ -234,7 +229,7 @@ def _contents_of(batch: _Batch) -> Iterator[str]:
 
 
 class _Nothing:
-    """No records, for what only says how a part's are used."""
+    """Stands for the corpus where only its settings are sent to a worker."""
 
     def batches(self) -> Iterator[_Batch]:
         return iter(())

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,13 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import Label, as_type, canonical, is_missing, whole
 from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error, too_many_bad_rows
-from understudy.corpus.identity import Identity, Source, identity_of
+from understudy.corpus.identity import Identity, Source, TextsHash, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
-from understudy.corpus.sources import remove_spool
-from understudy.corpus.spelling import one_spelling, record_spelling
+from understudy.corpus.sources import Reading, remove_spool
+from understudy.corpus.spelling import one_spelling
 from understudy.corpus.transcripts import transcript
 
-OnBadRow = Literal["error", "skip"]
-MAX_BAD_ROWS = 0.05
-"""Of all rows, the share that a run may skip."""
 BATCH_CHARACTERS = 1 << 26
 """Of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
 Pass = Iterator[tuple[str, Row]]
@@ -82,27 +78,14 @@ class Corpus:
     """
 
     def __init__(
-        self,
-        table: OpenTable,
-        *,
-        on_bad_row: OnBadRow,
-        max_bad_rows: float = 1.0,
-        max_cell_bytes: int,
-        private_dir: Path | None,
-        name: str | None = None,
-        noted: list[Noted] | None = None,
+        self, table: OpenTable, reading: Reading, *, name: str | None = None, noted: list[Noted] | None = None
     ) -> None:
-        if not 0 <= max_bad_rows <= 1:
-            raise ConfigError(f"{max_bad_rows!r} is no share of the rows.", "Give max_bad_rows from 0 to 1.")
         self.schema = table.schema
         self.name = name
         self.noted = noted
         self.skipped = 0  # by the last whole pass; private
-        self._max_bad_rows = max_bad_rows
         self._table = table
-        self._on_bad_row = on_bad_row
-        self._max_cell_bytes = max_cell_bytes
-        self._private_dir = private_dir
+        self._reading = reading
         self._remove_temporary = None
         if table.temporary is not None:
             self._remove_temporary = weakref.finalize(self, remove_spool, table.temporary)
@@ -114,15 +97,11 @@ class Corpus:
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
         """Read the table from the start, at least 1 and at most ``batch_size`` rows per batch; every call is a new
-        pass.
-
-        Raises:
-            ConfigError: ``batch_size`` is below 1.
-            CorpusError: the table cannot be read on, or has a bad row and is read with ``on_bad_row="error"``.
+        pass. CorpusError where it cannot be read on, or has a bad row and is read with ``on_bad_row="error"``.
         """
         if batch_size < 1:
             raise ConfigError(f"A batch of {batch_size} rows is not possible.", "Use a batch size of at least 1.")
-        check = RowCheck(self.schema, max_cell_bytes=self._max_cell_bytes, known=self.schema.label_index)
+        check = RowCheck(self.schema, max_cell_bytes=self._reading.max_cell_bytes, known=self.schema.label_index)
         return self._batches(self._records(check), batch_size)
 
     def pieces(self, wanted: int) -> list[Corpus]:
@@ -133,29 +112,21 @@ class Corpus:
         found = self._table.pieces(wanted)
         if len(found) < 2:
             return [self]
-        return [
-            Corpus(
-                OpenTable(self.schema, rows, self._table.format),
-                on_bad_row=self._on_bad_row,
-                max_cell_bytes=self._max_cell_bytes,
-                private_dir=None,
-                noted=[],
-            )
-            for rows in found
-        ]
+        reading = replace(self._reading, private_dir=None)
+        return [Corpus(OpenTable(self.schema, rows, self._table.format), reading, noted=[]) for rows in found]
 
     def keep_bad_rows(self, noted: Iterable[Noted]) -> None:
         """Keep the numbers of bad rows that pieces noted in turn, as one pass of the whole would have."""
-        with BadRowLog(self._private_dir) as log:
+        with BadRowLog(self._reading.private_dir) as log:
             for each in noted:
                 log.note(*each)
-            if self._on_bad_row == "skip":
+            if self._reading.on_bad_row == "skip":
                 log.write_counts()
 
     def require_usable(self, bad_share: float) -> None:
         """See that the share of all rows that was skipped, 0 to 1, is within what was declared; else CorpusError."""
-        if self._on_bad_row == "skip" and bad_share > self._max_bad_rows:
-            raise too_many_bad_rows(kept=self._private_dir is not None)
+        if self._reading.on_bad_row == "skip" and bad_share > self._reading.max_bad_rows:
+            raise too_many_bad_rows(kept=self._reading.private_dir is not None)
 
     def fingerprint(self, key: bytes) -> str:
         """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
@@ -198,12 +169,12 @@ class Corpus:
             "owner": schema.owner,
             "secrets": list(schema.secrets),
             "columns": [column.to_json() for column in schema.declared],
-            "on_bad_row": self._on_bad_row,
+            "on_bad_row": self._reading.on_bad_row,
         }
 
     def observe_labels(self) -> None:
         """Take the labels of the good rows, sorted by their canonical strings, for the label set: one pass."""
-        check = RowCheck(self.schema, max_cell_bytes=self._max_cell_bytes, known=None)
+        check = RowCheck(self.schema, max_cell_bytes=self._reading.max_cell_bytes, known=None)
         observed: dict[str, Label] = {}
         for _, label, *_ in self._records(check):
             if label is not None and not isinstance(observed.get(canonical(label)), str):
@@ -239,7 +210,7 @@ class Corpus:
     def _records(self, check: RowCheck) -> Iterator[Record]:
         """The good rows. In ``error`` mode, rows behind the first bad one are only listed in the private folder."""
         error: CorpusError | None = None
-        with BadRowLog(self._private_dir, noted=self.noted) as log:
+        with BadRowLog(self._reading.private_dir, noted=self.noted) as log:
             for name, (number, cells) in self._table.rows():
                 if isinstance(cells, CorpusError):
                     error = cells
@@ -248,59 +219,20 @@ class Corpus:
                 record = cells if isinstance(cells, BadRow) else check(cells)
                 if isinstance(record, BadRow | BadCell):
                     log.note(name, number, record.value)
-                    if self._on_bad_row == "error" and error is None:
-                        error = bad_row_error(record, self.schema, kept=self._private_dir is not None)
-                        if self._private_dir is None:
+                    if self._reading.on_bad_row == "error" and error is None:
+                        error = bad_row_error(record, self.schema, kept=self._reading.private_dir is not None)
+                        if self._reading.private_dir is None:
                             break
                 elif error is None:
                     yield record
-            if error is None and self._on_bad_row == "skip":
+            if error is None and self._reading.on_bad_row == "skip":
                 self.skipped = log.write_counts()
         if error is not None:
             raise error
 
 
-class TextsHash:
-    """Keyed hashes of a multiset of texts, in their one spelling and as they stand. Those of several tables are the
-    hashes of their sum.
-
-    ``schema`` says whether they are JSON records.
-    """
-
-    def __init__(self, key: bytes, schema: Schema) -> None:
-        self._key = key
-        self._spell = record_spelling if schema.record_columns else one_spelling
-        self.totals: tuple[int, int] | None = None
-        """Modulo 2^256; None for no text."""
-
-    def add(self, texts: Iterable[str]) -> None:
-        """Count texts in."""
-        for text in texts:
-            spelling = self._spell(text)
-            as_it_stands = self._hash(text)
-            self.add_totals((as_it_stands if spelling == text else self._hash(spelling), as_it_stands))
-
-    def add_totals(self, totals: tuple[int, int] | None) -> None:
-        """Count in what another one counted."""
-        if totals is not None:
-            spelled, as_they_stand = self.totals or (0, 0)
-            self.totals = (spelled + totals[0]) % (1 << 256), (as_they_stand + totals[1]) % (1 << 256)
-
-    def _hash(self, text: str) -> int:
-        return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), key=self._key, digest_size=32).digest())
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """64 hexadecimal digits each: of the spellings, by which a table is known; and, where it is another, of the
-        texts as they stand, by which ledgers of earlier versions know it. None for no text."""
-        return tuple(
-            hashlib.blake2b(total.to_bytes(32), key=self._key, digest_size=32, person=b"multiset").hexdigest()
-            for total in dict.fromkeys(self.totals or ())
-        )
-
-
 def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
-    """Records in turn, as many together as ``most`` and the length of their texts allow."""
+    """Consecutive records, as many together as ``most`` and the length of their texts allow."""
     chunk: list[Record] = []
     characters = 0
     for record in records:
@@ -394,7 +326,6 @@ class RowCheck:
         return (isinstance(label, str) and self._string_problem(label)) or label
 
     def _cross(self, cells: Sequence[object]) -> Label | BadRow | BadCell:
-        """The label of the crossed columns' cells."""
         index = 0
         for column, place in self._crossed:
             cell = column.cell(cells[place])

@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import LINE_CELLS, Row, header_error, lines
-from understudy.corpus.sources import DataFile
+from understudy.corpus.sources import DataFile, Reading
 
 _FORMULA = re.compile(r"'*+(?:[\t\r\n]|\s*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
 _NUMBER = re.compile(r"'*+[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -46,23 +45,11 @@ def _runs(cell: str) -> bool:
     return _FORMULA.match(cell) is not None and _NUMBER.fullmatch(cell) is None
 
 
-Quotes = Literal["multiline", "line", "none"]
-"""What quotes mean: RFC 4180, whose cells may hold line breaks; quoted cells within a line; or nothing."""
-
 _Record = list[str] | BadRow
 _ANY_SIZE = 2**31 - 1
 
 
-def csv_rows(
-    file: DataFile,
-    columns: Sequence[str],
-    *,
-    delimiter: str,
-    quotes: Quotes,
-    encoding: str,
-    max_cell_bytes: int,
-    formulas_escaped: bool = False,
-) -> Iterator[Row]:
+def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterator[Row]:
     """The rows of a CSV or TSV file with a header row. Row 1 is the first beneath the header; blank lines are no rows.
 
     A row ends at LF or CRLF and nowhere else. Where quotes mean something, a carriage return within them is content
@@ -71,26 +58,24 @@ def csv_rows(
 
     With ``multiline``, quotes that do not pair up put the boundaries of all later rows in doubt, so they end the
     reading. With ``line`` and ``none`` every line is a row, good or bad by itself.
-
-    ``formulas_escaped``: take away the apostrophes of :func:`understudy.corpus.delimited.escaped`.
     """
     lift_cell_limit()
-    clean = unescaped if formulas_escaped else str
-    limit = LINE_CELLS * max_cell_bytes
-    with file.open_text(encoding) as stream:
+    tabs = file.format == "tsv"
+    delimiter, quotes = _delimiter(file, reading), reading.quotes or ("none" if tabs else "multiline")
+    clean = unescaped if reading.formulas_escaped and not tabs else str
+    limit = LINE_CELLS * reading.max_cell_bytes
+    with file.open_text(reading.encoding) as stream:
         if quotes == "multiline":
             rows = _records(stream, delimiter, limit)
         else:
-            rows = _lines(stream, delimiter, limit, quoted=quotes == "line")
+            rows = _one_by_one(lines(stream, limit), delimiter, quoted=quotes == "line")
         rows = filter(None, rows)
         header = _header(rows, file)
+        if not isinstance(header, CorpusError):
+            header = [clean(name) for name in header]
+            header = header_error(header, columns, file.shown, encoding=reading.encoding) or header
         if isinstance(header, CorpusError):
             yield 0, header
-            return
-        header = [clean(name) for name in header]
-        error = header_error(header, columns, file.shown, encoding=encoding)
-        if error is not None:
-            yield 0, error
             return
         width = len(header)
         positions = [header.index(column) for column in columns]
@@ -101,11 +86,15 @@ def csv_rows(
                 yield number, [clean(row[i]) for i in positions] if len(row) == width else BadRow.FIELD_COUNT
 
 
-def csv_header(file: DataFile, *, delimiter: str, encoding: str) -> Iterator[Row]:
+def csv_header(file: DataFile, reading: Reading) -> Iterator[Row]:
     """The header row of a CSV or TSV file as the only row; nothing behind it is looked at."""
     lift_cell_limit()
-    with file.open_text(encoding) as stream:
-        yield 0, _header(filter(None, _records(stream, delimiter, LINE_CELLS << 20)), file)
+    with file.open_text(reading.encoding) as stream:
+        yield 0, _header(filter(None, _records(stream, _delimiter(file, reading), LINE_CELLS << 20)), file)
+
+
+def _delimiter(file: DataFile, reading: Reading) -> str:
+    return reading.delimiter or ("\t" if file.format == "tsv" else ",")
 
 
 def _header(rows: Iterator[_Record], file: DataFile) -> list[str] | CorpusError:
@@ -127,156 +116,99 @@ def lift_cell_limit() -> None:
     csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))
 
 
-def _lines(stream: io.TextIOBase, delimiter: str, limit: int, *, quoted: bool) -> Iterator[_Record]:
-    for line in lines(stream, limit):
-        yield line if isinstance(line, BadRow) else _cells(_without_end(line), delimiter, quoted)
-
-
 def _without_end(line: str) -> str:
     """A line without LF or CRLF; a carriage return at the end of a file ends no line."""
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
-def _cells(line: str, delimiter: str, quoted: bool) -> _Record:
-    if not quoted:
-        return line.split(delimiter) if line else []
-    try:
-        if "\r" in line and _scan(line, delimiter).bare_return:
-            return BadRow.BARE_RETURN
-        if '"' not in line:
-            return line.split(delimiter) if line else []
-        return next(csv.reader([line], delimiter=delimiter, strict=True))
-    except csv.Error:
-        return BadRow.QUOTES
+def _one_by_one(rows: Iterator[str | BadRow], delimiter: str, *, quoted: bool) -> Iterator[_Record]:
+    """Every line as a row; where it is ``quoted``, quotes end on it."""
+    cells = _parser(delimiter)
+    for line in rows:
+        if isinstance(line, BadRow):
+            yield line
+        elif not quoted:
+            row = _without_end(line)
+            yield row.split(delimiter) if row else []
+        else:
+            row = _without_end(line)
+            try:
+                in_quotes, bare_return = _scan(row, delimiter)
+                yield BadRow.BARE_RETURN if bare_return else BadRow.QUOTES if in_quotes else cells(row)
+            except csv.Error:
+                yield BadRow.QUOTES
+
+
+def _parser(delimiter: str) -> Callable[[str], list[str]]:
+    """What gives the cells of a row that :func:`_scan` finds whole. One reader for all rows: each costs some time."""
+    rows: list[str] = []
+    reader = csv.reader(iter(rows.pop, None), delimiter=delimiter, strict=True)
+
+    def cells(row: str) -> list[str]:
+        if '"' not in row:
+            return row.split(delimiter) if row else []
+        rows.append(row)
+        return next(reader)
+
+    return cells
 
 
 def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Record]:
-    """The records of RFC 4180. One of more than ``limit`` characters is bad, and is read through without being kept.
+    """The records of RFC 4180. One of ``limit`` characters or more is bad, and is read through without being kept.
 
-    Raises:
-        csv.Error: a quoted cell is not closed, or text stands behind its closing quote.
+    Raises csv.Error where a quoted cell is not closed, or is followed by text.
     """
-    pieces = _Pieces(stream, limit, delimiter)
-    open_reader = partial(csv.reader, pieces, delimiter=delimiter, strict=True)
-    reader = open_reader()
-    too_long = False
-    while True:
-        pieces.given = 0
-        if not too_long:
-            pieces.bare_return = False
-        try:
-            record = next(reader, None)
-        except _InQuotes:
-            too_long, pieces.before, reader = True, '"', open_reader()
-            continue
-        if record is not None and pieces.cut:  # outside quotes, so the reader took the piece for a whole record
-            too_long, pieces.before = True, "" if pieces.last == delimiter else pieces.letter
-            continue
+    cells, kept = _parser(delimiter), list[str]()
+    size, too_long, bare_return, in_quotes, in_cell = 0, False, False, False, False
+    while piece := stream.readline(limit):
+        while len(piece) >= limit and piece.endswith(('"', "\r")) and (more := stream.read(1)):
+            piece += more  # cut where it cannot be misread
+        in_quotes, bare = _scan(_without_end(piece), delimiter, in_quotes=in_quotes, in_cell=in_cell)
+        cut = len(piece) >= limit and not piece.endswith("\n")
+        in_cell = cut and not in_quotes and not piece.endswith(delimiter)
+        too_long, bare_return = too_long or cut or size >= limit, bare_return or bare
+        size += len(piece)
+        kept.append(piece)
         if too_long:
-            yield BadRow.LONG_CELL
-        elif pieces.bare_return:
-            yield BadRow.BARE_RETURN
-        elif record is not None:
-            yield record
-        if record is None:
-            return
-        too_long = False
+            kept.clear()
+        if cut or in_quotes:
+            continue
+        if too_long or bare_return:
+            yield BadRow.LONG_CELL if too_long else BadRow.BARE_RETURN
+        else:
+            yield cells(_without_end("".join(kept)))
+        kept.clear()
+        size, too_long, bare_return = 0, False, False
+    if in_quotes:
+        raise csv.Error
+    if size:
+        yield BadRow.LONG_CELL
 
 
-class _InQuotes(Exception):
-    """The reader asks for more of a record that is too long already: the last piece ended within quotes."""
+def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> tuple[bool, bool]:
+    """Whether a part of a row (without a line end) ends within quotes, and whether it has a carriage return outside of
+    them: RFC 4180, with a carriage return as a character like others.
 
-
-class _Pieces:
-    """Lines for ``csv.reader``, those that are too long in pieces, so that it can resume where a piece was cut.
-
-    A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
-    leaves the reader in the same state: of that row only its end matters.
-
-    Attributes:
-        given: characters of the present record handed out; set to 0 before each record.
-        before: what puts the next reader into the state in which the last one ended: a quote within quotes, a letter
-            within a cell without quotes, nothing behind a delimiter.
-        cut: whether the last piece's line goes on.
-        last: the last piece's last character; neither a quote nor a carriage return where it was cut.
-        letter: one that is no delimiter.
-        bare_return: whether a carriage return stood outside quotes; set to False before each record.
+    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes. Raises csv.Error
+    where text other than a carriage return follows a closing quote.
     """
-
-    def __init__(self, stream: io.TextIOBase, limit: int, delimiter: str) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._delimiter = delimiter
-        self.letter = "y" if delimiter == "x" else "x"
-        self.given = 0
-        self.before = ""
-        self.cut = False
-        self.last = ""
-        self.bare_return = False
-
-    def __iter__(self) -> _Pieces:
-        return self
-
-    def __next__(self) -> str:
-        if self.given >= self._limit:
-            raise _InQuotes
-        piece = self._stream.readline(self._limit)
-        while len(piece) >= self._limit and piece.endswith(('"', "\r")) and (more := self._stream.read(1)):
-            piece += more
-        if not piece:
-            self.cut = False
-            if self.before == '"':
-                raise csv.Error
-            raise StopIteration
-        self.cut = len(piece) >= self._limit and not piece.endswith("\n")
-        self.last = piece[-1]
-        in_quotes = self.given > 0 or self.before == '"'
-        self.given += len(piece)
-        if "\r" in piece:
-            piece = self._checked(piece, in_quotes)
-        before, self.before = self.before, ""
-        return before + piece
-
-    def _checked(self, piece: str, in_quotes: bool) -> str:
-        state = _scan(_without_end(piece), self._delimiter, in_quotes=in_quotes, in_cell=self.before == self.letter)
-        if not state.bare_return:
-            return piece
-        self.bare_return = True
-        closing, opening, end = '"' * in_quotes, '"' * state.in_quotes, "\n" * (not self.cut)
-        return f"{closing}{self._delimiter}{opening}{self.letter}{end}"
+    if '"' not in part:
+        return in_quotes, "\r" in part and not in_quotes
+    whole, quoted, followed = _patterns(delimiter)
+    if not in_quotes and not in_cell and whole.fullmatch(part):
+        return False, False
+    start = '"' if in_quotes else "\n" if in_cell else ""  # a line end is the beginning of any cell without quotes
+    bare = quoted.sub(r'"\1', start + part)  # two quotes for a closed cell, one for an open one
+    if followed.search(bare):
+        raise csv.Error
+    return bare.rpartition(delimiter)[2] == '"', "\r" in bare
 
 
-class _State(NamedTuple):
-    """Behind a part of a row: is it within quotes, and was there a carriage return outside of them?"""
-
-    in_quotes: bool
-    bare_return: bool
-
-
-def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
-    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others.
-
-    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
-
-    Raises:
-        csv.Error: text other than a carriage return stands behind a closing quote.
-    """
-    place, bare_return = 0, False
-    while True:
-        if not in_quotes and not in_cell and part.startswith('"', place):
-            in_quotes, place = True, place + 1
-        if in_quotes:
-            quote = _CLOSING_QUOTE.match(part, place)
-            if quote is None:
-                return _State(True, bare_return)
-            in_quotes, place = False, quote.end()
-            if part[place : place + 1] not in ("", delimiter, "\r"):
-                raise csv.Error
-        end = part.find(delimiter, place)
-        bare_return = bare_return or "\r" in part[place : end if end >= 0 else len(part)]
-        if end < 0:
-            return _State(False, bare_return)
-        place, in_cell = end + 1, False
-
-
-_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
+@cache
+def _patterns(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Of RFC 4180: most rows; a quoted cell, whether or not it is closed; and a closed one that :func:`_scan` replaced,
+    with text behind it."""
+    mark, closed = re.escape(delimiter), r'"[^"]*+(?:""[^"]*+)*+"'
+    cell = rf'(?:{closed}|[^"{mark}\r][^{mark}\r]*+)?+'
+    quoted = re.compile(rf'"(?:(?<=\A")|(?<={mark}"))[^"]*+(?:""[^"]*+)*+("|\Z)')
+    return re.compile(rf"{cell}(?:{mark}{cell})*+"), quoted, re.compile(rf'""(?:(?<=\A"")|(?<={mark}""))[^{mark}\r]')

@@ -19,10 +19,11 @@ from understudy.base.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NA
 from understudy.base.untrusted import depth_within
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
+from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile
-from understudy.corpus.spelling import tidy, visible
+from understudy.corpus.spelling import one_spelling, record_spelling, tidy, visible
+from understudy.corpus.storage import Partitions
 from understudy.corpus.transcripts import arguments_line
 
 if TYPE_CHECKING:
@@ -50,6 +51,47 @@ class Identity:
     contents: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
+
+
+def keyed_number(data: bytes, key: bytes, person: bytes = b"") -> int:
+    """A keyed hash of 256 bits. The sum of such numbers knows a multiset by :func:`multiset_digest`."""
+    return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=32, person=person).digest())
+
+
+def multiset_digest(total: int, key: bytes, person: bytes) -> str:
+    """64 hexadecimal digits for a sum of keyed numbers."""
+    return hashlib.blake2b((total % (1 << 256)).to_bytes(32), key=key, digest_size=32, person=person).hexdigest()
+
+
+class TextsHash:
+    """Keyed hashes of a multiset of texts, in their one spelling and as they stand. Those of several tables are the
+    hashes of their sum.
+
+    ``schema`` says whether they are JSON records.
+    """
+
+    def __init__(self, key: bytes, schema: Schema) -> None:
+        self._key = key
+        self._spell = record_spelling if schema.record_columns else one_spelling
+        self.totals: tuple[int, int] | None = None
+        """None for no text."""
+
+    def add(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            spelling, as_it_stands = self._spell(text), keyed_number(text.encode("utf-8"), self._key)
+            same = spelling == text
+            self.add_totals((as_it_stands if same else keyed_number(spelling.encode("utf-8"), self._key), as_it_stands))
+
+    def add_totals(self, totals: tuple[int, int] | None) -> None:
+        if totals is not None:
+            spelled, as_they_stand = self.totals or (0, 0)
+            self.totals = spelled + totals[0], as_they_stand + totals[1]
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Of the spellings, by which a table is known; and, where it is another, of the texts as they stand, by which
+        ledgers of earlier versions know it. None for no text."""
+        return tuple(dict.fromkeys(multiset_digest(total, self._key, b"multiset") for total in self.totals or ()))
 
 
 _PLACES = {key: place for place, key in enumerate((ROLE, CONTENT, ACT, TOOL_CALLS, NAME, ARGUMENTS))}
@@ -120,16 +162,14 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
 
 
 def _rows_in_memory(rows: Iterable[Row], key: bytes, lines: Lines) -> str:
-    """The digest of whole rows, in any order, which stand for the bytes that a table in memory does not have; their
-    lines are taken in."""
+    """The digest of whole rows, in any order, in place of the bytes that a table in memory does not have; takes in
+    their lines."""
     total = 0
     for _, cells in rows:
         joined = _joined(cells)
         lines.add(joined)
-        row = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), key=key, digest_size=32, person=b"whole row")
-        total += int.from_bytes(row.digest())
-    multiset = (total % (1 << 256)).to_bytes(32)
-    return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"table").hexdigest()
+        total += keyed_number(joined.encode("utf-8", "surrogatepass"), key, b"whole row")
+    return multiset_digest(total, key, b"table")
 
 
 def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
@@ -142,7 +182,7 @@ def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
 
 
 def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
-    """The digest of a file's bytes, if it has a row; its lines are taken in."""
+    """The digest of a file's bytes, if it has a row; takes in its lines."""
     digest = hashlib.blake2b(key=key, digest_size=32, person=b"file")
     if file.format == "parquet":
         for _ in _bytes(file, digest):
@@ -183,7 +223,7 @@ def _text(chunks: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def _without_header(pieces: Iterable[str]) -> Iterator[str]:
-    """Without the first line that is not blank: two tables of other people have it in common."""
+    """Drops the first line that is not blank: unrelated tables may share their header."""
     found = False
     for piece in pieces:
         if not found and piece.strip():
@@ -221,8 +261,9 @@ def _joined(cells: object, depth: int = 0) -> str:
 
 
 def _values(item: Mapping[str, object]) -> list[object]:
-    """What an object within a cell holds, in one order of its keys, and arguments in their one spelling: file formats
-    keep neither. Of turns and calls without what only says which call is answered."""
+    """What an object within a cell holds, its keys in one order and arguments in one spelling, since file formats keep
+    neither. Leaves out of turns and calls what only says which call is answered.
+    """
     aside: tuple[str, ...] = ()
     if isinstance(item.get(ROLE), str):
         aside = (TOOL_CALL_ID, NAME)
@@ -234,7 +275,7 @@ def _values(item: Mapping[str, object]) -> list[object]:
 
 
 def _dialogues_joined(text: str, depth: int) -> str:
-    """A text, each dialogue that is JSON in it as if it had been a list."""
+    """A text, with each JSON dialogue in it joined as a list would be."""
     pieces: list[str] = []
     start = 0
     while ROLE in text and (found := _TURNS.search(text, start)):

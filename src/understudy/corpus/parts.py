@@ -39,8 +39,6 @@ class Part:
 
 @dataclass(frozen=True, repr=False)
 class _Rows:
-    """Rows in memory."""
-
     held: tuple[Batch, ...]
 
     def batches(self) -> Iterator[Batch]:
@@ -121,8 +119,6 @@ def _buckets_of(owners: Sequence[str], buckets: int, key: bytes) -> NDArray[np.i
 
 @dataclass(frozen=True, repr=False)
 class _Bucket:
-    """The records of some owners, in as many files as there were parts."""
-
     files: tuple[Path, ...]
 
     def batches(self) -> Iterator[Batch]:

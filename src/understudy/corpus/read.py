@@ -1,4 +1,5 @@
-"""read_corpus: from what the user named to a Corpus, its columns checked, its labels typed, ready for many passes."""
+"""read_corpus: from what the user named to a Corpus, its columns checked, its labels typed, ready for many passes; and
+what may be known of a table without reading a value."""
 
 from __future__ import annotations
 
@@ -8,151 +9,76 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast, get_args
+from typing import Literal, cast
 
-from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns
+from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import LABEL_TYPES, Label, LabelType
+from understudy.base.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
 from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
-from understudy.corpus.addresses import parse_address
-from understudy.corpus.arrow import ColumnTypes
+from understudy.corpus.arrow import ColumnTypes, Frame, class_names, is_frame, no_frame, read_frame
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
-from understudy.corpus.corpus import MAX_BAD_ROWS, Corpus, OnBadRow, OpenTable, Pass
-from understudy.corpus.delimited import Quotes, csv_rows
-from understudy.corpus.frames import Frame, class_names, is_frame, no_frame, read_frame
-from understudy.corpus.labels import declared_labels, output_type, typed_labels, undeclared
+from understudy.corpus.corpus import Corpus, OpenTable, Pass
+from understudy.corpus.delimited import csv_header, csv_rows
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
-from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, remove_spool, spool_stdin
+from understudy.corpus.sources import (
+    MAX_BAD_ROWS,
+    DataFile,
+    OnBadRow,
+    Quotes,
+    Reading,
+    describe_file,
+    find_files,
+    remove_spool,
+    spool_stdin,
+)
+from understudy.corpus.storage import parse_address
 
 Paths = Sequence[str | os.PathLike[str]]
 TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
 """What a table is read from."""
 
 
-@dataclass(frozen=True)
-class TextOptions:
-    """How CSV and JSON lines are read. ``delimiter`` and ``quotes`` None: by the format."""
-
-    delimiter: str | None
-    quotes: Quotes | None
-    encoding: str
-    max_cell_bytes: int
-    formulas_escaped: bool = False
-
-    def __post_init__(self) -> None:
-        if self.max_cell_bytes < 1:
-            raise ConfigError(f"A limit of {self.max_cell_bytes} bytes per cell leaves no text.", "Use at least 1.")
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
-        if self.quotes not in (None, *get_args(Quotes)):
-            raise ConfigError(f"{self.quotes!r} is no way to read quotes.", f"Use {', '.join(get_args(Quotes))}.")
-        check_encoding(self.encoding)
-
-
 def _open_frame(source: Frame, schema: Schema) -> OpenTable:
-    """A table that another library holds, in Arrow's memory."""
     table = read_frame(source, schema.columns)
     schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
 
-    def start() -> Pass:
+    def rows() -> Pass:
         return _named(
             "", readers.without_exceptions(arrow.whole(arrow.table_cells(table, schema.columns)), "The table")
         )
 
-    return OpenTable(schema, start, "arrow", sources=[table])
+    return OpenTable(schema, rows, "arrow", sources=[table])
 
 
-def _open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
+def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
     """A list with a dict per row; a key that is absent is null, but not in all of them."""
-    _require_names((row if isinstance(row, Mapping) else () for row in rows), schema)
+    _require_columns((row if isinstance(row, Mapping) else () for row in dicts), schema)
 
-    def start() -> Pass:
-        return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(rows, 1)))
+    def rows() -> Pass:
+        return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(dicts, 1)))
 
-    return OpenTable(_typed(schema, None), start, "dicts", sources=[rows])
+    return OpenTable(_typed(schema, None), rows, "dicts", sources=[dicts])
 
 
-def _open_files(
-    paths: Paths,
-    schema: Schema,
-    *,
-    format: str | None,  # noqa: A002
-    options: TextOptions,
-    private_dir: Path | None,
-) -> OpenTable:
-    """Files by path and pattern, or (``-``) standard input, which is copied first."""
+def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
     temporary = None
     if list(paths) == ["-"]:
-        stdin = describe_file("-", "standard input", format)
-        temporary = spool_stdin(private_dir)
-        files: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
+        stdin = describe_file("-", "standard input", reading.format)
+        temporary = spool_stdin(reading.private_dir)
+        found: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
     else:
-        files = find_files(paths, format=format)
-        _check_output(paths, private_dir)
+        found = find_files(paths, format=reading.format)
+        _check_output(paths, reading.private_dir)
+    files = _Files(found, schema, reading)
     try:
-        label_type = _check_columns(files, schema, options, private_dir)
-        return OpenTable(
-            _typed(schema, label_type),
-            partial(_pass, files, schema, options),
-            files[0].format,
-            partial(_pieces, files, schema, options),
-            temporary,
-            sources=files,
-            encoding=options.encoding,
-        )
+        schema = _typed(schema, files.label_type())
     except BaseException:
         if temporary is not None:
             remove_spool(temporary)
         raise
-
-
-def _check_columns(
-    files: Sequence[DataFile], schema: Schema, options: TextOptions, private_dir: Path | None
-) -> LabelType | None:
-    """Check that every file begins as it should; return the label column's type, None where each cell has its own."""
-    _check_partitions(files, schema)
-    looks: list[ColumnTypes] = []
-    for file in files:
-        try:
-            looks.append(_first_look(file, schema, options))
-        except CorpusError:
-            with BadRowLog(private_dir) as log:
-                log.note(file.path, None, UNREADABLE)
-            raise
-    if len({types.label for types in looks}) > 1 and schema.label_type is None:
-        raise ConfigError(
-            "The label column has different types in different files.",
-            "Write it with one type in all files, or give read_corpus (in Python) a label_type.",
-        )
-    if len({types.owner for types in looks}) > 1:
-        raise ConfigError(
-            "The owner column has different types in different files, so that one owner could count as two.",
-            "Write it with one type in all files, best as strings.",
-        )
-    if files[0].format == "jsonl":
-        _require_names(_names_of_lines(files, options), schema, set(dict(files[0].partitions)))
-    return looks[0].label
-
-
-def _names_of_lines(files: Sequence[DataFile], options: TextOptions) -> Iterator[Sequence[object]]:
-    for file in files:
-        rows = readers.names_of_lines(file, encoding=options.encoding, max_cell_bytes=options.max_cell_bytes)
-        for _, names in readers.without_exceptions(rows, file.shown):
-            if isinstance(names, BadRow | CorpusError):  # the pass says so, in its place
-                return
-            yield names
-
-
-def _require_names(names: Iterable[Iterable[object]], schema: Schema, elsewhere: Collection[str] = ()) -> None:
-    """See that each column stands in some row of a table whose rows name their own; else CorpusError."""
-    wanted = [column for column in schema.columns if column not in elsewhere]
-    if (missing := readers.absent(names, wanted)) is not None:
-        cure = "Check the name; where only some rows lack it, it is missing there."
-        if schema.form.roles and missing == ENDS:
-            cure = "To derive it from the dialogues, declare their acts with --acts."
-        raise CorpusError(f"No row has the column {missing!r}.", cure)
+    return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding)
 
 
 def _check_output(paths: Paths, private_dir: Path | None) -> None:
@@ -165,30 +91,125 @@ def _check_output(paths: Paths, private_dir: Path | None) -> None:
             )
 
 
-def _check_partitions(files: Sequence[DataFile], schema: Schema) -> None:
-    """Check, by paths alone, that the columns in the names of folders are the same for all files."""
-    in_folders = [set(dict(file.partitions)).intersection(schema.columns) for file in files]
-    if any(columns != in_folders[0] for columns in in_folders):
-        raise ConfigError(
-            "A column that is asked for stands in the names of some files' folders, and not of others'.",
-            "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
-        )
-    if in_folders[0].issuperset(schema.columns):
-        raise ConfigError(
-            "All columns asked for stand in the names of folders, and none in the files.",
-            "Name a column that the files hold.",
-        )
+_FEWEST_ROWS, _MOST_ROWS = 1 << 7, 1 << 15  # of a piece of a Parquet file
 
 
-def _first_look(file: DataFile, schema: Schema, options: TextOptions) -> ColumnTypes:
-    if file.format == "parquet":
-        types = arrow.with_strings(arrow.parquet_schema(file), dict(file.partitions))
-        return arrow.check_types(types, schema, file.shown)
-    _, first = next(_file_rows(file, schema, options), (0, None))
-    if isinstance(first, CorpusError):
-        raise first
-    strings = set(dict(file.partitions)) if file.format == "jsonl" else set(schema.columns)
-    return ColumnTypes(*("string" if column in strings else None for column in (schema.label, schema.owner)))
+@dataclass(frozen=True)
+class _Files:
+    files: Sequence[DataFile]
+    schema: Schema
+    reading: Reading
+
+    def rows(self) -> Pass:
+        for file in self.files:
+            yield from _named(file.path, self._rows(file))
+
+    def pieces(self, wanted: int) -> Sequence[Callable[[], Pass]]:
+        """A pass for every file, or, of Parquet files, for every so many rows."""
+        if self.files[0].format != "parquet":
+            return [replace(self, files=[file]).rows for file in self.files]
+        try:
+            counts = [arrow.count_rows(file) for file in self.files]
+        except (OSError, ValueError):  # the pass reports it
+            return ()
+        at_once = min(max(-(-sum(counts) // wanted), _FEWEST_ROWS), _MOST_ROWS)
+        return [
+            partial(self._some_rows, file, range(first, min(first + at_once, count)))
+            for file, count in zip(self.files, counts, strict=True)
+            for first in range(0, count, at_once)
+        ]
+
+    def _some_rows(self, file: DataFile, only: range) -> Pass:
+        return _named(file.path, self._rows(file, only=only))
+
+    def _rows(self, file: DataFile, *, only: range | None = None) -> Iterator[Row]:
+        """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
+        partitions = dict(file.partitions)
+        columns = tuple(column for column in self.schema.columns if column not in partitions)
+        if file.format == "parquet":
+            rows = arrow.whole(arrow.parquet_cells(file, columns, rows=only))
+        else:
+            read = readers.jsonl_rows if file.format == "jsonl" else csv_rows
+            rows = read(file, columns, self.reading)
+        for number, cells in readers.without_exceptions(rows, file.shown):
+            if partitions and not isinstance(cells, BadRow | CorpusError):  # a folder's name counts before the file
+                stored = iter(cells)
+                yield number, [partitions[n] if n in partitions else next(stored) for n in self.schema.columns]
+            else:
+                yield number, cells
+
+    def label_type(self) -> LabelType | None:
+        """Check that every file begins as it should; the label column's type, None where each cell has its own."""
+        self._check_partitions()
+        looks: list[ColumnTypes] = []
+        for file in self.files:
+            try:
+                looks.append(self._first_look(file))
+            except CorpusError:
+                with BadRowLog(self.reading.private_dir) as log:
+                    log.note(file.path, None, UNREADABLE)
+                raise
+        if len({types.label for types in looks}) > 1 and self.schema.label_type is None:
+            raise ConfigError(
+                "The label column has different types in different files.",
+                "Write it with one type in all files, or give read_corpus (in Python) a label_type.",
+            )
+        if len({types.owner for types in looks}) > 1:
+            raise ConfigError(
+                "The owner column has different types in different files, so that one owner could count as two.",
+                "Write it with one type in all files, best as strings.",
+            )
+        if self.files[0].format == "jsonl":
+            _require_columns(self._keys_of_lines(), self.schema, dict(self.files[0].partitions))
+        return looks[0].label
+
+    def _check_partitions(self) -> None:
+        """Check, by paths alone, that the columns in the names of folders are the same for all files."""
+        in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
+        if any(columns != in_folders[0] for columns in in_folders):
+            raise ConfigError(
+                "A column that is asked for stands in the names of some files' folders, and not of others'.",
+                "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
+            )
+        if in_folders[0].issuperset(self.schema.columns):
+            raise ConfigError(
+                "All columns asked for stand in the names of folders, and none in the files.",
+                "Name a column that the files hold.",
+            )
+
+    def _first_look(self, file: DataFile) -> ColumnTypes:
+        schema, partitions = self.schema, dict(file.partitions)
+        if file.format == "parquet":
+            return arrow.check_types(arrow.with_strings(arrow.parquet_schema(file), partitions), schema, file.shown)
+        _, first = next(self._rows(file), (0, None))
+        if isinstance(first, CorpusError):
+            raise first
+        strings = partitions if file.format == "jsonl" else schema.columns
+        return ColumnTypes(*("string" if column in strings else None for column in (schema.label, schema.owner)))
+
+    def _keys_of_lines(self) -> Iterator[Iterable[object]]:
+        for file in self.files:
+            for _, value in readers.without_exceptions(readers.json_lines(file, self.reading), file.shown):
+                if isinstance(value, CorpusError):  # the pass reports it, in its place
+                    return
+                if isinstance(value, Mapping):
+                    yield value
+
+
+def _require_columns(rows: Iterable[Iterable[object]], schema: Schema, elsewhere: Collection[str] = ()) -> None:
+    """See that each column stands in some row of a table whose rows name their own; else CorpusError. Reads on only
+    until all are found: in most tables one row."""
+    waiting = [column for column in schema.columns if column not in elsewhere]
+    empty = True
+    for names in rows:
+        empty, waiting = False, [column for column in waiting if column not in names]
+        if not waiting:
+            return
+    if waiting and not empty:
+        cure = "Check the name; where only some rows lack it, it is missing there."
+        if schema.form.roles and waiting[0] == ENDS:
+            cure = "To derive it from the dialogues, declare their acts with --acts."
+        raise CorpusError(f"No row has the column {waiting[0]!r}.", cure)
 
 
 def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
@@ -196,73 +217,8 @@ def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
     return replace(schema, label_type=label_type, labels=typed_labels(schema.labels, label_type))
 
 
-def _pass(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> Pass:
-    for file in files:
-        yield from _named(file.path, _file_rows(file, schema, options))
-
-
-_FEWEST_ROWS, _MOST_ROWS = 1 << 7, 1 << 15  # of a piece of a Parquet file
-
-
-def _pieces(
-    files: Sequence[DataFile], schema: Schema, options: TextOptions, wanted: int
-) -> Sequence[Callable[[], Pass]]:
-    """A pass for every file, or, of Parquet files, for every so many rows."""
-    if files[0].format != "parquet":
-        return [partial(_pass, [file], schema, options) for file in files]
-    try:
-        counts = [arrow.count_rows(file) for file in files]
-    except (OSError, ValueError):  # which the pass says in words
-        return ()
-    at_once = min(max(-(-sum(counts) // wanted), _FEWEST_ROWS), _MOST_ROWS)
-    return [
-        partial(_pass_of_rows, file, range(first, min(first + at_once, count)), schema, options)
-        for file, count in zip(files, counts, strict=True)
-        for first in range(0, count, at_once)
-    ]
-
-
-def _pass_of_rows(file: DataFile, rows: range, schema: Schema, options: TextOptions) -> Pass:
-    return _named(file.path, _file_rows(file, schema, options, only=rows))
-
-
 def _named(name: str, rows: Iterator[Row]) -> Pass:
     return ((name, row) for row in rows)
-
-
-def _file_rows(file: DataFile, schema: Schema, options: TextOptions, *, only: range | None = None) -> Iterator[Row]:
-    """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
-    columns = tuple(column for column in schema.columns if column not in dict(file.partitions))
-    limit = options.max_cell_bytes
-    if file.format == "parquet":
-        rows = arrow.whole(arrow.parquet_cells(file, columns, rows=only))
-    elif file.format == "jsonl":
-        rows = readers.jsonl_rows(file, columns, encoding=options.encoding, max_cell_bytes=limit)
-    else:
-        tabs = file.format == "tsv"
-        rows = csv_rows(
-            file,
-            columns,
-            delimiter=options.delimiter or ("\t" if tabs else ","),
-            quotes=options.quotes or ("none" if tabs else "multiline"),
-            encoding=options.encoding,
-            max_cell_bytes=limit,
-            formulas_escaped=options.formulas_escaped and not tabs,
-        )
-    rows = readers.without_exceptions(rows, file.shown)
-    return rows if columns == schema.columns else _with_partitions(rows, dict(file.partitions), schema.columns)
-
-
-def _with_partitions(
-    rows: Iterator[Row], partitions: Mapping[str, str | None], columns: Sequence[str]
-) -> Iterator[Row]:
-    """The rows of a file with the columns that stand in the names of its folders, which count before the file's."""
-    for number, cells in rows:
-        if isinstance(cells, BadRow | CorpusError):
-            yield number, cells
-        else:
-            stored = iter(cells)
-            yield number, [partitions[name] if name in partitions else next(stored) for name in columns]
 
 
 def read_corpus(
@@ -336,8 +292,10 @@ def read_corpus(
     crossed = crossed_columns(label, declared)
     if crossed:
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
-    _check_choices(label, labels, labels_from_data, label_type, on_bad_row, source, declared)
-    options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
+    if labels is not None and labels_from_data:
+        raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
+    if label is not None and labels is None and not labels_from_data:
+        raise _undeclared(source, label, declared)
     texts = text_columns(text)
     schema = Schema(
         text=texts[0] if len(texts) == 1 else None,
@@ -353,9 +311,25 @@ def read_corpus(
         typed=tuple(column for column in declared if column not in crossed and not column.made_up),
         crossed=crossed,
     )
-    folder = Path(private_dir) if private_dir is not None else None
+    reading = Reading(
+        format=format,
+        delimiter=delimiter,
+        quotes=quotes,
+        encoding=encoding,
+        on_bad_row=on_bad_row or ("skip" if max_bad_rows else "error"),
+        max_bad_rows=MAX_BAD_ROWS if max_bad_rows is None else max_bad_rows,
+        max_cell_bytes=max_cell_bytes,
+        formulas_escaped=formulas_escaped,
+        private_dir=None if private_dir is None else Path(private_dir),
+    )
+    return open_corpus(source, schema, reading)
+
+
+def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus:
+    """Open a table of texts as :func:`read_corpus` does."""
+    name = None
     if isinstance(source, (str, os.PathLike)):
-        table = _open_files([source], schema, format=format, options=options, private_dir=folder)
+        table, name = _open_files([source], schema, reading), proposed_name(source)
     elif is_frame(source):
         table = _open_frame(source, schema)
     elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
@@ -363,23 +337,23 @@ def read_corpus(
     elif not source or isinstance(source[0], Mapping):
         table = _open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
     elif all(isinstance(each, (str, os.PathLike)) for each in source):
-        table = _open_files(cast("Paths", source), schema, format=format, options=options, private_dir=folder)
+        table = _open_files(cast("Paths", source), schema, reading)
     else:
-        raise ConfigError(
-            "The list that is to be a table holds neither paths alone nor a dict per row.",
-            "Give paths, or one dict for each row.",
-        )
-    corpus = Corpus(
-        table,
-        on_bad_row=on_bad_row or ("skip" if max_bad_rows else "error"),
-        max_bad_rows=MAX_BAD_ROWS if max_bad_rows is None else max_bad_rows,
-        max_cell_bytes=max_cell_bytes,
-        private_dir=folder,
-        name=proposed_name(source) if isinstance(source, (str, os.PathLike)) else None,
-    )
-    if labels_from_data:
+        raise ConfigError("Expected a list of paths or a list of dicts.", "Give paths, or one dict for each row.")
+    corpus = Corpus(table, reading, name=name)
+    if not schema.labels_declared:
         corpus.observe_labels()
     return corpus
+
+
+def _undeclared(source: object, label: str, columns: Sequence[Column]) -> ConfigError:
+    if class_names(source, label) is None:
+        return undeclared(label, [column.name for column in columns])
+    return ConfigError(
+        f"The label set of the column {label!r} is not declared.",
+        "If its class names are public, and were not read from the data (as class_encode_column reads them), "
+        f"declare them: labels=dataset.features[{label!r}].names.",
+    )
 
 
 def _cross(crossed: Sequence[Column], labels: str | Iterable[Label] | None, from_data: bool) -> tuple[Label, ...]:
@@ -402,28 +376,76 @@ def proposed_name(path: str | os.PathLike[str]) -> str | None:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name.split(".")[0]).strip("-.") or None
 
 
-def _check_choices(
-    label: str | None,
-    labels: object,
-    labels_from_data: bool,
-    label_type: str | None,
-    on_bad_row: str | None,
-    source: object,
-    declared: Sequence[Column],
-) -> None:
-    if labels is not None and labels_from_data:
-        raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
-    if label is None and (labels is not None or labels_from_data):
-        raise ConfigError("There are labels, but no label column.", "Name the column with --label.")
-    if label is not None and labels is None and not labels_from_data:
-        if class_names(source, label) is not None:
-            raise ConfigError(
-                f"The label set of the column {label!r} is not declared.",
-                "If its class names are public, and were not read from the data (as class_encode_column reads them), "
-                f"declare them: labels=dataset.features[{label!r}].names.",
+_MARKS = frozenset(";\t|")
+"""What separates cells in many files that are called CSV."""
+_LONGEST_NAME = 60
+_IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
+"""Of addresses and dates."""
+Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
+
+
+def read_header(
+    source: str | Sequence[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+) -> list[tuple[str, Kind | None]]:
+    """Each column's name and, where the file declares one, its kind.
+
+    Of CSV and TSV the header row is read, of JSON lines the keys of the first line, of Parquet the schema.
+
+    Raises:
+        ConfigError, CorpusError: the table cannot be found or has no header.
+    """
+    reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
+    file = find_files([source] if isinstance(source, str) else source, format=format)[0]
+    if file.format == "parquet":
+        return [(field.name, _kind(field.type)) for field in arrow.parquet_schema(file)]
+    if file.format == "jsonl":
+        _, names = next(readers.without_exceptions(readers.json_lines(file, reading), file.shown), (0, None))
+        if not isinstance(names, Mapping | CorpusError):
+            names = CorpusError(
+                f"The first line of {file.shown!r} is not a JSON object.", "Give one JSON object per line."
             )
-        raise undeclared(label, declared)
-    if label_type is not None and label_type not in LABEL_TYPES:
-        raise ConfigError(f"The label type {label_type!r} is unknown.", f"Use {', '.join(LABEL_TYPES)}.")
-    if on_bad_row not in (None, "error", "skip"):
-        raise ConfigError(f"{on_bad_row!r} is no way to treat a bad row.", "Use error or skip.")
+    else:
+        _, names = next(readers.without_exceptions(csv_header(file, reading), file.shown))
+    if isinstance(names, CorpusError):
+        raise names
+    names = list(cast("Iterable[object]", names))
+    if error := readers.undecoded(names, file.shown, encoding):
+        raise error
+    if file.format == "csv" and delimiter is None and len(names) == 1 and _MARKS.intersection(str(names[0])):
+        raise CorpusError(
+            f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",
+            "Name it with --delimiter.",
+        )
+    return [(str(name), None) for name in names]
+
+
+def require_names(names: Sequence[str]) -> None:
+    """See that none looks like a value, and none is there twice: a "header" may be the first private row of a file
+    that has none. CorpusError otherwise."""
+    if any(map(_is_value, names)) or len(set(names)) < len(names):
+        raise CorpusError(
+            "Some names of columns look like values, or are there twice: the table seems to have no header.",
+            "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
+        )
+
+
+def _is_value(name: str) -> bool:
+    """Whether it is no name: without a letter, long, or a number, a date or an address."""
+    if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
+        return True
+    return parse(name, "number") is not None or parse(name, "datetime") is not None
+
+
+def _kind(arrow_type: object) -> Kind | None:
+    import pyarrow.types as t
+
+    kinds: list[tuple[Kind, object]] = [
+        *(("text", test) for test in (t.is_string, t.is_large_string, t.is_string_view)),
+        *(("boolean", t.is_boolean), ("integer", t.is_integer), ("number", t.is_floating), ("number", t.is_decimal)),
+        *(("date", t.is_date), ("datetime", t.is_timestamp), ("dialogue", arrow.is_dialogue)),
+    ]
+    return next((kind for kind, test in kinds if test(arrow_type)), None)  # type: ignore[operator]

@@ -13,16 +13,17 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 from understudy.base.errors import CorpusError
-from understudy.corpus.addresses import parse_address
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.sources import DataFile
+from understudy.corpus.sources import DataFile, Reading
+from understudy.corpus.storage import parse_address
 
 Cells = Sequence[object] | BadRow | CorpusError
 Row = tuple[int, Cells]
+T = TypeVar("T")
 
 LINE_CELLS = 64
 """A line may have this many times as many characters as a cell may have bytes; memory holds one line."""
@@ -57,47 +58,20 @@ def header_error(
     return None
 
 
-def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
-    """The rows of a file with one JSON object per line. A row's number is its line's; a key that is absent is null."""
-    with file.open_text(encoding) as stream:
-        for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
+def json_lines(file: DataFile, reading: Reading) -> Iterator[tuple[int, object]]:
+    """What each line that is not blank says, or the BadRow that it is, by the line's number."""
+    with file.open_text(reading.encoding) as stream:
+        for number, line in enumerate(lines(stream, LINE_CELLS * reading.max_cell_bytes), 1):
             if isinstance(line, BadRow):
                 yield number, line
             elif not line.isspace():
-                yield number, _json_cells(line, columns)
+                yield number, _json(line)
 
 
-def names_of_lines(file: DataFile, *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
-    """The keys of each line that is an object, as its cells."""
-    with file.open_text(encoding) as stream:
-        for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
-            found = line if isinstance(line, BadRow) else _json(line)
-            if isinstance(found, Mapping):
-                yield number, list(found)
-
-
-def absent(names: Iterable[Iterable[object]], columns: Sequence[str]) -> str | None:
-    """The first of ``columns`` that none of the rows' ``names`` holds; None without rows. Reads on only until all are
-    found: in most tables one row."""
-    waiting, rows = list(columns), False
-    for found in names:
-        rows = True
-        waiting = [column for column in waiting if column not in found]
-        if not waiting:
-            return None
-    return waiting[0] if rows else None
-
-
-def json_keys(file: DataFile, *, encoding: str) -> Iterator[Row]:
-    """The keys of the first line's object as the only row."""
-    with file.open_text(encoding) as stream:
-        line = next(lines(stream, LINE_CELLS << 20), BadRow.INVALID_JSON)
-        value = line if isinstance(line, BadRow) else _json(line)
-        if isinstance(value, Mapping):
-            yield 1, list(value)
-        else:
-            cure = "Give one JSON object per line."
-            yield 1, CorpusError(f"The first line of {file.shown!r} is no JSON object.", cure)
+def jsonl_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterator[Row]:
+    """The rows of a file with one JSON object per line. A row's number is its line's; a key that is absent is null."""
+    for number, value in json_lines(file, reading):
+        yield number, value if isinstance(value, BadRow) else object_cells(value, columns)
 
 
 def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
@@ -111,7 +85,7 @@ def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
             yield BadRow.LONG_CELL
 
 
-def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
+def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tuple[int, T | CorpusError]]:
     """The same rows; an exception of a decoder becomes a last row, with a CorpusError that quotes nothing."""
     number = 0
     try:
@@ -152,11 +126,6 @@ def damaged(shown: str) -> CorpusError:
             "Repeat the command; if that does not help, write the file again.",
         )
     return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
-
-
-def _json_cells(line: str, columns: Sequence[str]) -> Cells:
-    value = _json(line)
-    return value if isinstance(value, BadRow) else object_cells(value, columns)
 
 
 def _json(line: str) -> object:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from understudy.base.columns import Column, require_own_names
 from understudy.base.errors import ConfigError
-from understudy.base.labels import Label, LabelType, canonical
+from understudy.base.labels import LABEL_TYPES, Label, LabelType, canonical
 from understudy.base.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
 
 
@@ -18,7 +18,7 @@ class Schema:
     table.
 
     Attributes:
-        text: the text column, or that of the dialogue; None where ``record_columns`` or the form's fields stand for it.
+        text: the text column, or that of the dialogue; None with ``record_columns`` or the form's fields.
         form: the parts that a text has, if any: several columns, or a dialogue's turns.
         record_columns: columns that together make a JSON record, which is the text; keys in this order.
         label: the label column, if any.
@@ -30,10 +30,6 @@ class Schema:
         declared: all typed columns in their order, identifiers that are made up included.
         typed: those of them that batches hold the cells of.
         crossed: others of them, of whose cells the label is made; ``labels`` are their combinations.
-
-    Raises:
-        ConfigError: not exactly one of ``text``, several of them and ``record_columns`` is given, there are labels
-            without a label column, or a column has two roles that exclude each other.
     """
 
     text: str | None = None
@@ -71,8 +67,10 @@ class Schema:
             raise ConfigError(
                 "The owners cannot be read from the data as public labels.", "Declare the labels with --labels."
             )
-        if self.labels and self.label is None:
-            raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
+        if self.label is None and (self.labels or not self.labels_declared):
+            raise ConfigError("There are labels, but no label column.", "Name the column with --label.")
+        if self.label_type not in (None, *LABEL_TYPES):
+            raise ConfigError(f"The label type {self.label_type!r} is unknown.", f"Use {', '.join(LABEL_TYPES)}.")
         label = None if self.crossed else self.label
         require_own_names((*self.crossed, *self.typed), (*self.text_columns, label, self.owner, *self.secrets))
 
@@ -101,16 +99,7 @@ class Schema:
 
 
 def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:
-    """See that the typed columns that are told from a dialogue are declared as such.
-
-    Args:
-        crossed: columns that the label is made of.
-
-    Raises:
-        ConfigError: an act or a tool is counted that is not declared, a number of turns or calls is no integer, who
-            begins is another category than the roles, the act of the last turn another one than the acts, or one of
-            them is a part of the label.
-    """
+    """Check that typed columns that are computed from a dialogue are declared as such; ``crossed`` make the label."""
     told = {column.name: column for column in columns if column.name in form.told}
     for name in (column.name for column in columns if form.roles and column.name not in told):
         kind, dot, of = name.partition(".")

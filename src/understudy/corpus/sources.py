@@ -16,12 +16,22 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, cast, get_args
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, require_local
-from understudy.corpus.addresses import asked, file_system, parse_address
-from understudy.corpus.folders import Partitions, below, is_hidden, matches, names_below, partitions, refuse_versions
+from understudy.corpus.storage import (
+    Partitions,
+    asked,
+    below,
+    file_system,
+    is_hidden,
+    matches,
+    names_below,
+    parse_address,
+    partitions,
+    refuse_versions,
+)
 
 Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "bz2", "xz", "zst"]
@@ -34,6 +44,41 @@ SPOOL = "stdin.spool"
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
 REMOTE_BUFFER_BYTES = 1 << 23
 """Asked of an object store at once: each request takes its time."""
+
+
+Quotes = Literal["multiline", "line", "none"]
+"""What quotes mean: RFC 4180, whose cells may hold line breaks; quoted cells within a line; or nothing."""
+OnBadRow = Literal["error", "skip"]
+MAX_BAD_ROWS = 0.05
+"""Of all rows, the share that a run may skip."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a table is read, whatever its columns mean: :func:`understudy.corpus.read_corpus` explains the fields."""
+
+    format: str | None = None
+    delimiter: str | None = None
+    quotes: Quotes | None = None
+    encoding: str = "utf-8"
+    on_bad_row: OnBadRow = "error"
+    max_bad_rows: float = MAX_BAD_ROWS
+    max_cell_bytes: int = 1 << 20
+    formulas_escaped: bool = False
+    private_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_bad_row not in get_args(OnBadRow):
+            raise ConfigError(f"Unknown value {self.on_bad_row!r} for on_bad_row.", "Use error or skip.")
+        if not 0 <= self.max_bad_rows <= 1:
+            raise ConfigError(f"{self.max_bad_rows!r} is no share of the rows.", "Give max_bad_rows from 0 to 1.")
+        if self.max_cell_bytes < 1:
+            raise ConfigError(f"A limit of {self.max_cell_bytes} bytes per cell leaves no text.", "Use at least 1.")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
+        if self.quotes not in (None, *get_args(Quotes)):
+            raise ConfigError(f"Unknown value {self.quotes!r} for quotes.", f"Use {', '.join(get_args(Quotes))}.")
+        check_encoding(self.encoding)
 
 
 @dataclass(frozen=True)
@@ -98,13 +143,8 @@ class DataFile:
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
     """The files that paths, folders, patterns and addresses name: of each sorted, a file named twice taken once.
 
-    What exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names. Files that
-    come to be later are not read: the table is what stands here.
-
-    Raises:
-        CorpusError: a file is not there or cannot be reached, or a pattern or folder has none.
-        ConfigError: an address is not taken, or a format cannot be told, or the formats differ, or they are files of a
-            table that keeps a log of its own.
+    What exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names. Files added
+    later are not read.
     """
     found: dict[tuple[str | None, str], DataFile] = {}
     for source in sources:
@@ -161,7 +201,6 @@ def remove_spool(path: Path) -> None:
 
 
 def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
-    """The files of one source."""
     address = parse_address(shown)
     if address is None:
         require_local(shown)
@@ -199,7 +238,6 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
 
 
 def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folder"] | None:
-    """What stands at a path; None for nothing."""
     if store is not None:
         from pyarrow.fs import FileType
 
@@ -234,7 +272,6 @@ def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str |
 
 
 def _without_wildcards(pattern: str) -> str:
-    """The folder that a pattern begins in."""
     parts = pattern.split("/")
     fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
@@ -247,13 +284,11 @@ def _folders_above(paths: Iterable[str]) -> set[str]:
 
 
 def _above(path: str) -> list[str]:
-    """A path in a store, and the folders above it."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _kind_of(name: str) -> tuple[Format | None, Compression | None]:
-    """Format and compression by a name's endings."""
     stem, _, last = name.lower().rpartition(".")
     for compression in _COMPRESSIONS:
         if last == compression:
@@ -262,7 +297,6 @@ def _kind_of(name: str) -> tuple[Format | None, Compression | None]:
 
 
 def _named_kind(format: str) -> tuple[Format, Compression | None]:  # noqa: A002
-    """Format and compression that the user named."""
     kind, compression = _kind_of(f"x.{format}")
     if kind is None:
         raise ConfigError(f"The format {format!r} is unknown.", "Formats are csv, tsv, jsonl and parquet.")

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection
 from functools import cache
 
-from understudy.base.columns.values import parse
+from understudy.base.columns import parse
 from understudy.base.labels import whole
 
 _UNSPACED = "".join(
@@ -144,7 +144,7 @@ def _replaced() -> re.Pattern[str]:
 
 
 def _one_of(codes: Collection[int]) -> re.Pattern[str]:
-    """One of the characters, in ranges: beyond U+FFFF ``re`` looks at one after the other."""
+    """One of the characters, as ranges: beyond U+FFFF ``re`` would try them one after the other."""
     first, last = (sorted(code for code in codes if code + step not in codes) for step in (-1, 1))
     ranges = (f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in zip(first, last, strict=True))
     return re.compile(f"[{''.join(ranges)}]")

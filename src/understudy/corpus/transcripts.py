@@ -29,11 +29,8 @@ from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:
     """The text of a row.
 
-    A field that is missing says nothing. A dialogue's turns have a role and a content, an act and calls of tools where
-    such are declared, and no other key with a value.
-
-    Args:
-        cells: those of the fields, or that of the dialogue.
+    A missing field says nothing. A dialogue's turns have a role and a content, an act and calls of tools where such are
+    declared, and no other key with a value.
     """
     found = next((cell for cell in cells if isinstance(cell, BadRow)), None) or (
         _fields(form, cells) if form.fields else _turns(form, cells[0])
@@ -80,7 +77,6 @@ def _turns(form: TextForm, cell: object) -> list[Part] | BadRow:
 
 
 def _turn(form: TextForm, turn: Mapping[object, object]) -> list[Part] | BadRow:
-    """What a turn says, and the tools that it calls."""
     role, content, act = turn.get(ROLE), turn.get(CONTENT), turn.get(ACT)
     if _says_more(turn, (ROLE, CONTENT, *((ACT,) if form.acts else ()), *((TOOL_CALLS,) if form.tools else ()))):
         return BadRow.DIALOGUE
@@ -99,7 +95,6 @@ def _turn(form: TextForm, turn: Mapping[object, object]) -> list[Part] | BadRow:
 
 
 def _calls(form: TextForm, role: str, cell: object) -> list[Part] | BadRow:
-    """The calls of a turn, their arguments as JSON on one line."""
     if not isinstance(cell, list | None):
         return BadRow.TOOL_CALL
     calls: list[Part] = []
@@ -143,11 +138,7 @@ def _answer(
     turn: Mapping[object, object], asked: Sequence[tuple[object, Part]], answers: Mapping[int, Part]
 ) -> dict[int, Part] | BadRow:
     """The answer of a tool, by the place of its call: the first without an answer that has the id and the tool's name,
-    as far as these are given.
-
-    Args:
-        asked: ids of the calls of the turn before, and these.
-        answers: those that are there already.
+    as far as these are given. ``asked`` are the calls of the turn before, with their ids.
     """
     content, own, name = turn.get(CONTENT), turn.get(TOOL_CALL_ID), turn.get(NAME)
     if _says_more(turn, (ROLE, CONTENT, TOOL_CALL_ID, NAME)) or not isinstance(content, str | None):
@@ -169,7 +160,6 @@ def _says_more(item: Mapping[object, object], known: Sequence[str]) -> bool:
 
 
 def _from_json(cell: str) -> object:
-    """A cell that holds JSON; None for nothing."""
     if not cell.strip():
         return None
     if not nests_within(cell, MOST_NESTED):

@@ -9,11 +9,10 @@ from functools import partial
 
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import Noted
-from understudy.corpus.corpus import Batch, Corpus, TextsHash
+from understudy.corpus.corpus import Batch, Corpus
+from understudy.corpus.identity import TextsHash, keyed_number, multiset_digest
 from understudy.corpus.parts import PER_WORKER
 from understudy.privacy.measurement import Engine
-
-_MODULUS = 1 << 256
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,19 +32,13 @@ class Contents:
     bad_share: float = 0.0
 
 
-class _Order:
-    """A keyed hash of rows in their order."""
+def _in_order(key: bytes) -> hashlib.blake2b:
+    """A keyed hash of rows in their order, for :func:`_add`."""
+    return hashlib.blake2b(key=key, digest_size=32, person=b"order")
 
-    def __init__(self, key: bytes) -> None:
-        self._chain = hashlib.blake2b(key=key, digest_size=32, person=b"order")
 
-    def add(self, row: bytes) -> None:
-        """Count a row in, whose end is told by how long it is."""
-        self._chain.update(len(row).to_bytes(8) + row)
-
-    @property
-    def digest(self) -> str:
-        return self._chain.hexdigest()
+def _add(row: bytes, order: hashlib.blake2b) -> None:
+    order.update(len(row).to_bytes(8) + row)
 
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
@@ -60,7 +53,7 @@ def _rows_of(batch: Batch) -> Iterator[bytes]:
 
 @dataclass(frozen=True, repr=False)
 class _Found:
-    """What one piece holds: numbers to add up, its chain, its bad rows or that it has one and is not to have any."""
+    """What one piece holds: sums, the hash of its order, and its bad rows, or that it failed for one."""
 
     total: int = 0
     texts: tuple[int, int] | None = None
@@ -83,15 +76,14 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
     else:
         found = list(engine.map(partial(_contents_of_piece, key=key), pieces))
         if any(each.failed for each in found):
-            for _ in corpus.batches():  # which tells and keeps what is wrong, wherever it is
+            for _ in corpus.batches():  # reports what is wrong, wherever it is
                 pass
             raise _changed()
         corpus.keep_bad_rows(each for piece in found for each in piece.noted)
     texts = TextsHash(key, corpus.schema)
     for each in found:
         texts.add_totals(each.texts)
-    total = sum(each.total for each in found) % _MODULUS
-    digest = hashlib.blake2b(total.to_bytes(32), key=key, digest_size=32, person=b"rows").hexdigest()
+    digest = multiset_digest(sum(each.total for each in found), key, b"rows")
     orders = (each.in_order for each in found)
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
@@ -99,15 +91,14 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
-    total, rows, texts, order = 0, 0, TextsHash(key, corpus.schema), _Order(key)
+    total, rows, texts, order = 0, 0, TextsHash(key, corpus.schema), _in_order(key)
     for batch in corpus.batches():
         rows += len(batch.texts)
         texts.add(batch.texts)
         for row in _rows_of(batch):
-            order.add(row)
-            digest = hashlib.blake2b(row, key=key, digest_size=32, person=b"row").digest()
-            total = (total + int.from_bytes(digest)) % _MODULUS
-    return _Found(total, texts.totals, order.digest, rows, corpus.skipped, tuple(corpus.noted or ()))
+            _add(row, order)
+            total += keyed_number(row, key, b"row")
+    return _Found(total, texts.totals, order.hexdigest(), rows, corpus.skipped, tuple(corpus.noted or ()))
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
@@ -151,13 +142,13 @@ class VerifiedCorpus(Corpus):
             for piece in pieces:
                 yield from piece.batches(batch_size)
             return
-        found = _Order(self._key)
+        found = _in_order(self._key)
         for batch in super().batches(batch_size):
             for row in _rows_of(batch):
-                found.add(row)
+                _add(row, found)
             yield batch
         ((_, expected),) = self._expected.pieces
-        if found.digest != expected:
+        if found.hexdigest() != expected:
             raise _changed()
 
 

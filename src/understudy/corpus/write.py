@@ -80,7 +80,7 @@ def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *
 
 
 def _array(cells: Sequence[object]) -> Any:
-    """As a column of one type: where the cells have none together, of their strings."""
+    """As a column of one type: strings where the cells have no common type."""
     import pyarrow as pa
 
     try:
@@ -126,12 +126,10 @@ def _rows(columns: Mapping[str, Sequence[object]]) -> Iterator[list[object]]:
 
 
 def _in_words(cell: object) -> object:
-    """Dates and times as ISO 8601 writes them; others as they are."""
     return cell.isoformat() if isinstance(cell, datetime.date) else cell
 
 
 def _clean(cell: object) -> object:
-    """As every format can hold it."""
     return writable(cell) if isinstance(cell, str) else cell
 
 

@@ -22,7 +22,6 @@ from pydantic import Field, PlainValidator
 from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.base.files import atomic_file, require_local, shared_folder
 from understudy.base.labels import LabelSet
-from understudy.base.notebook import bullets, card, table
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.base.untrusted import read_form
 from understudy.privacy.facts import Facts

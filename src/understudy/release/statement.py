@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
 
+from understudy.base.display import from_markdown
 from understudy.base.errors import ConfigError, UnderstudyError
-from understudy.base.notebook import from_markdown
 from understudy.base.untrusted import Form, parse_json, read_form, read_json
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, ZCDPEvent

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from understudy.base.display import printable
 from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
 from understudy.base.labels import canonical
-from understudy.base.terminal import printable
 from understudy.base.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import ReleasedMetrics

@@ -18,10 +18,9 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from understudy.base.display import DIRECTIONS, frame, paragraph
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
-from understudy.base.notebook import frame, paragraph
-from understudy.base.terminal import DIRECTIONS
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.privacy.exact import as_typed

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError
+from understudy.base.labels import declared_labels
 from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import canonical
-from understudy.corpus.labels import declared_labels
 from understudy.methods.base import Method
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.labels import LabelSet
-from understudy.base.notebook import bullets, card, paragraph, table
 from understudy.methods.base import Method
 from understudy.methods.shared.guide.plan import GUIDE, recommendation
 from understudy.models.presets import BATCH_HOURS

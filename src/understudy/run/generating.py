@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.labels import in_proportion
-from understudy.base.notebook import bullets, card, table
 from understudy.base.transcript import TURNS, TextForm
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.base.columns import cross_labels, require_own_names
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
+from understudy.base.labels import LabelSet, undeclared
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, read_corpus
-from understudy.corpus.labels import undeclared
 from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
@@ -333,7 +332,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             table._require_writable()
         columns, crossed = table.all_columns, table.crossed
         if table.label is not None and not (table.labels or crossed or table.labels_from_data):
-            raise undeclared(table.label, columns)
+            raise undeclared(table.label, [column.name for column in columns])
         if not columns and asked != TablesParameters():
             raise ConfigError(
                 "Settings of typed columns are given, and no columns.",

@@ -16,11 +16,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
-from understudy.base.labels import LabelSet, canonical
+from understudy.base.labels import LabelSet, canonical, declared_labels
 from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
-from understudy.corpus.addresses import parse_address
-from understudy.corpus.labels import declared_labels
+from understudy.corpus.storage import parse_address
 from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters

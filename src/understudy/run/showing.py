@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from understudy.base.notebook import bars, text
-from understudy.base.terminal import printable
+from understudy.base.display import bars, printable, text
 from understudy.run.session import SILENT, Listener
 
 _SECONDS_BETWEEN_LINES = 15.0

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from understudy.base.columns import WRITTEN
-from understudy.corpus.header import Kind
+from understudy.corpus.read import Kind
 
 _CATEGORY = "[A, B, C]"
 _FORMS: dict[Kind | None, str] = {

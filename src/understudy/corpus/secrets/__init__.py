@@ -10,17 +10,32 @@
 [[1.0, 0.0], [1.0, 1.0]]
 """
 
-from understudy.corpus.secrets.detectors import BUILT_IN, make_detectors
-from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.incidence import (
-    Incidence,
-    check_incidence,
-    check_records_per_secret,
-    incidence,
-    records_per_secret,
-    secret_finder,
-    secrets_of_records,
-)
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import UnreadableText, atomic_file, read_lines
+from understudy.base.untrusted import leaves
+from understudy.corpus.corpus import Corpus
+from understudy.corpus.secrets.detectors import BUILT_IN, Detector, make_detectors
+from understudy.corpus.spelling import MARK, fold, marked, pieces, readings, tidy
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = [
     "BUILT_IN",
@@ -34,3 +49,322 @@ __all__ = [
     "secret_finder",
     "secrets_of_records",
 ]
+
+
+_Forms = dict[str, list[tuple[frozenset[int], set[str]]]]
+"""By its characters but blanks: where a secret has its blanks, and the keys of those that are spelt so."""
+
+
+class SecretFinder:
+    """Finds secrets in texts. Private; its ``repr`` shows nothing.
+
+    A string is in a text where it stands there, however it is spelt (case, NFKC, white space: :func:`fold`), and
+    neither of its ends lies inside a word: "Ann" is in "Ann's" and in "Ann Smith", not in "Annual". An invisible
+    character, in a text or in a secret, may be nothing and may be a blank: what is found either way is found. All
+    secrets are found, also those that overlap. A secret is known by its folded string, or where a detector knows all of
+    that string by the detector's spelling: a telephone number in a list and one in a text are one secret. A string
+    without a letter or a digit is no secret.
+
+    Args:
+        strings: secrets in the order of their public numbers.
+        listed: further secrets, in any order.
+        detectors: see :func:`~understudy.corpus.secrets.detectors.make_detectors`.
+    """
+
+    def __init__(
+        self, strings: Iterable[str] = (), *, listed: Iterable[str] = (), detectors: Sequence[Detector] = ()
+    ) -> None:
+        self._detectors = tuple(detectors)
+        self._own: dict[str, str] = {}
+        self._forms: dict[str, set[str]] = {}
+        lengths: dict[str, set[int]] = {}
+        self._numbered = tuple(dict.fromkeys(key for string in strings if (key := self._add(string, lengths))))
+        for string in listed:
+            self._add(string, lengths)
+        self._lengths = {word: tuple(sorted(several)) for word, several in lengths.items()}
+
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """The keys of ``strings``, each once: key i is secret i. Private."""
+        return self._numbered
+
+    def __repr__(self) -> str:
+        return "SecretFinder()"
+
+    def find(self, text: str) -> set[str]:
+        """The keys of the secrets in ``text``, in time linear in its length."""
+        found: set[str] = set()
+        several = readings(text)
+        for reading in several:
+            tidied = tidy(reading)
+            found.update(fold(key) for detector in self._detectors for key in detector.find(tidied))
+            if self._forms:
+                self._match(pieces(fold(tidied)), found)
+        if self._forms and len(several) > 1:
+            self._match_through(pieces(fold(marked(text))), found)
+        return found
+
+    def key(self, string: str) -> str:
+        """The key of a secret that is all of ``string``; empty where that is no secret."""
+        folded = fold(string)
+        known = self._own.get(folded)
+        if known is not None:
+            return known
+        if not any(character.isalnum() for character in folded):
+            return ""
+        tidied = tidy(string)
+        spellings = (detector.whole(tidied) for detector in self._detectors)
+        return next((fold(spelling) for spelling in spellings if spelling is not None), folded)
+
+    def keys(self, string: str) -> set[str]:
+        """The keys of all secrets that are all of ``string``, read in any way."""
+        found = {key for reading in readings(string) if (key := self.key(reading))}
+        return found.union(*(self._forms.get(fold(reading), ()) for reading in readings(string)))
+
+    def _add(self, string: str, lengths: dict[str, set[int]]) -> str:
+        key = self.key(string)
+        if key:
+            self._own[fold(string)] = key
+            for reading in readings(string):
+                folded = fold(reading)
+                self._forms.setdefault(folded, set()).add(key)
+                cut = pieces(folded)
+                lengths.setdefault(cut[0], set()).add(len(cut))
+        return key
+
+    def _match(self, cut: Sequence[str], found: set[str]) -> None:
+        lookup, forms = self._lengths.get, self._forms
+        for start, lengths in enumerate(map(lookup, cut)):
+            if lengths is None:
+                continue
+            for length in lengths:
+                keys = forms.get("".join(cut[start : start + length]))
+                if keys is not None:
+                    found |= keys
+
+    def _match_through(self, cut: Sequence[str], found: set[str]) -> None:
+        """Match with each :data:`MARK` read as nothing or as a blank, whatever the others are read as."""
+        spelled, in_order = self._without_blanks
+        for start in range(len(cut)):
+            if cut[start] in (" ", MARK):
+                continue
+            run, blanks, marks = "", set[int](), set[int]()
+            for piece in islice(cut, start, None):
+                if piece == " ":
+                    blanks.add(len(run))
+                elif piece == MARK:
+                    marks.add(len(run))
+                else:
+                    run += piece
+                    place = bisect_left(in_order, run)
+                    if place == len(in_order) or not in_order[place].startswith(run):
+                        break
+                    for own, keys in spelled.get(run, ()):
+                        if blanks <= own <= blanks | marks:
+                            found |= keys
+
+    @cached_property
+    def _without_blanks(self) -> tuple[_Forms, list[str]]:
+        """Every secret without its blanks, and these spellings in order."""
+        spelled: _Forms = {}
+        for folded, keys in self._forms.items():
+            words = folded.split(" ")
+            ends = [sum(map(len, words[:count])) for count in range(1, len(words))]
+            spelled.setdefault("".join(words), []).append((frozenset(ends), keys))
+        return spelled, sorted(spelled)
+
+
+def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: Sequence[str] = ()) -> SecretFinder:
+    """The finder of all secrets of a table: of its secrets columns, of a file, and of detectors.
+
+    Where the corpus has secrets columns their strings are collected in a pass of its own.
+    Memory: O(distinct secrets). ``file`` is a private file in UTF-8 with one secret per line.
+    """
+    if not corpus.schema.secrets and file is None and not detectors:
+        raise ConfigError(
+            "No secrets are named.",
+            "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
+        )
+    made = make_detectors(detectors)
+    strings = [] if file is None else read_secrets(Path(file))
+    batches = corpus.batches() if corpus.schema.secrets else ()
+    listed = (string for batch in batches for strings in batch.secrets or () for string in strings)
+    return SecretFinder(strings, listed=listed, detectors=made)
+
+
+def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str]]:
+    """For each record in the table's order the keys of the secrets that it holds. Private.
+
+    It holds what the finder finds in its text, of several columns in every value, and what its own row lists.
+    """
+    is_json = bool(corpus.schema.record_columns)
+    for batch in corpus.batches():
+        listed = batch.secrets or [[] for _ in batch.texts]
+        for text, strings in zip(batch.texts, listed, strict=True):
+            if is_json:  # in JSON "\\n" and '\\"' would be parts of words
+                text = "\n".join(leaves(list(json.loads(text).values()), everything=True))
+            found = finder.find(corpus.schema.form.contents(text, everything=True))
+            for string in strings:
+                found |= finder.keys(string)
+            yield found
+
+
+def records_per_secret(corpus: Corpus, finder: SecretFinder) -> Counter[str]:
+    """How many records hold each secret, by its key. Private. One pass; memory O(distinct secrets)."""
+    counts: Counter[str] = Counter()
+    for found in secrets_of_records(corpus, finder):
+        counts.update(found)
+    return counts
+
+
+def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: int) -> None:
+    """Check that no secret is in more than ``max_records`` records, as was declared; else a CorpusError. One pass.
+
+    No record is ever dropped to fix this: one secret's records would displace another's.
+    """
+    if max(records_per_secret(corpus, finder).values(), default=0) > max_records:
+        raise CorpusError(
+            "A secret is in more records than was declared.",
+            "Declare more with --max-records-per-secret (by what is known beyond this table), or take strings that are "
+            "no secrets out of the secrets; `understudy secrets count` writes the counts to a private file.",
+        )
+
+
+def read_secrets(file: Path) -> list[str]:
+    """The secrets of a file with one per line."""
+    try:
+        return [line.strip() for line in read_lines(file) if line.strip()]
+    except UnreadableText as error:
+        raise CorpusError(
+            f"The file of secrets cannot be read ({error}).", "Give a UTF-8 file with one secret per line."
+        ) from None
+
+
+FORMAT = "understudy-secret-incidence"
+VERSION = 1
+_METADATA = b"understudy"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Incidence:
+    """Which record holds which secret. Holds numbers, never a string.
+
+    Args:
+        n_records: number of records; they are numbered from 0 in the table's order.
+        n_secrets: number of secrets, numbered from 0.
+        records: ``Int64[pairs]``, in ascending order.
+        secrets: ``Int64[pairs]``: record ``records[i]`` holds secret ``secrets[i]``; ascending within a record.
+
+    Raises a ValueError where a number is out of range, or the pairs are not in order, each once.
+    """
+
+    n_records: int
+    n_secrets: int
+    records: NDArray[np.int64]
+    secrets: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("records", "secrets"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        records, secrets = self.records, self.secrets
+        if records.ndim != 1 or records.shape != secrets.shape or min(self.n_records, self.n_secrets) < 0:
+            raise ValueError("expected two arrays of one length, and no negative sizes")
+        for numbers, size in ((records, self.n_records), (secrets, self.n_secrets)):
+            if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
+                raise ValueError("a number is out of range")
+        ahead = np.diff(records)
+        if np.any(ahead < 0) or np.any((ahead == 0) & (np.diff(secrets) <= 0)):
+            raise ValueError("the pairs are not in order, each once")
+
+    def __repr__(self) -> str:
+        return f"Incidence(sha256={self.sha256[:12]})"
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the content, whatever the file around it: 64 hexadecimal digits."""
+        content = hashlib.sha256(f"{FORMAT} {VERSION} {self.n_records} {self.n_secrets}\n".encode())
+        for numbers in (self.records, self.secrets):
+            content.update(numbers.astype("<i8").tobytes())
+        return content.hexdigest()
+
+    def to_csr(self) -> csr_array:
+        """The 0/1 matrix ``Float64[n_secrets, n_records]``: a row per secret, as a linear program's constraints."""
+        from scipy.sparse import csr_array
+
+        ones = np.ones(len(self.records))
+        return csr_array((ones, (self.secrets, self.records)), shape=(self.n_secrets, self.n_records))
+
+    def write(self, path: str | Path) -> None:
+        """Write a Parquet file, whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "records": self.n_records,
+            "secrets": self.n_secrets,
+            "sha256": self.sha256,
+        }
+        table = pa.table({"record": self.records, "secret": self.secrets})
+        with atomic_file(Path(path)) as stream:
+            pq.write_table(table.replace_schema_metadata({_METADATA: json.dumps(about)}), stream)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Incidence:
+        """Read what :meth:`write` wrote; ConfigError where there is none, or it is damaged or of a newer version."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            if not Path(path).is_file():  # a pipe would be waited for
+                raise ValueError
+            with pq.ParquetFile(path) as file:
+                table = file.read()
+            about: dict[str, Any] = json.loads((table.schema.metadata or {})[_METADATA])
+            if about["format"] == FORMAT and about["version"] > VERSION:
+                raise ConfigError(
+                    f"The incidence file {Path(path).name!r} is of a newer version.", "Install a newer understudy."
+                )
+            columns = (table.column(name).to_numpy() for name in ("record", "secret"))
+            made = cls(int(about["records"]), int(about["secrets"]), *columns)
+            if about["format"] == FORMAT and about["sha256"] == made.sha256:
+                return made
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            pass
+        raise ConfigError(
+            f"{Path(path).name!r} is no incidence file, or damaged.", "Make one with `understudy secrets incidence`."
+        )
+
+
+def incidence(corpus: Corpus, finder: SecretFinder) -> Incidence:
+    """The incidence of the finder's secrets in a table. One pass; memory O(pairs).
+
+    Secrets of the finder's ``strings`` have the first numbers, in their order. All others follow in the order of the
+    sets of records that hold them, so that no number says anything about a secret's value; secrets with the same
+    records are alike.
+    """
+    held: dict[str, array[int]] = {key: array("q") for key in finder.numbered}
+    n_records = 0
+    for n_records, found in enumerate(secrets_of_records(corpus, finder), 1):
+        for key in found:
+            held.setdefault(key, array("q")).append(n_records - 1)
+    several = list(held.values())
+    numbered = len(finder.numbered)
+    several[numbered:] = sorted(several[numbered:])
+    records = np.concatenate([np.frombuffer(one, dtype=np.int64) for one in several if one] or [np.empty(0, np.int64)])
+    secrets = np.repeat(np.arange(len(several)), [len(one) for one in several])
+    order = np.lexsort((secrets, records))
+    return Incidence(n_records, len(several), records[order], secrets[order])
+
+
+def check_incidence(corpus: Corpus, finder: SecretFinder, declared: Incidence) -> None:
+    """Check that a table has exactly the incidence that was declared public, in this order of rows: else a CorpusError.
+
+    One pass.
+    """
+    if incidence(corpus, finder).sha256 != declared.sha256:
+        raise CorpusError(
+            "The table does not have the incidence of secrets that was declared public.",
+            "Make the file with `understudy secrets incidence` from this table, with the same options.",
+        )

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
+from understudy.base.display import card, folded, paragraph, table
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
-from understudy.base.notebook import card, folded, paragraph, table
 from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
 from understudy.evaluate.metrics.overview import Overview
 from understudy.evaluate.metrics.value import Family, MetricValue

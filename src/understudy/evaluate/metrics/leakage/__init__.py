@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.detectors import Detector, make_detectors
-from understudy.corpus.secrets.finder import SecretFinder
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.intervals import (
     NO_TEXTS,

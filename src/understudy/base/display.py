@@ -1,4 +1,4 @@
-"""What a notebook shows of a value: HTML in which everything is escaped, and nothing runs."""
+"""What may be written to a terminal, and what a notebook shows: escaped HTML in which nothing runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from understudy.base.terminal import DIRECTIONS
+_STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+DIRECTIONS = {c: ascii(chr(c))[1:-1] for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""Characters that turn the direction of words, each with its escape: unseen, they show a text as it does not read."""
+
+
+def printable(text: str) -> str:
+    r"""``text`` with control characters, which could steer a terminal, as escapes; tabs and line ends stay.
+
+    >>> print(printable("\x1b[2J safe"))
+    \x1b[2J safe
+    """
+    return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
+
 
 _STYLE = "max-width: 60em; text-align: left"
 _CELL = "text-align: left; vertical-align: top"

@@ -9,17 +9,21 @@ declared, makes a bad row.
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns.values import KINDS, Kind, Value, from_number, number_of, parse
 from understudy.base.errors import ConfigError
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.labels import Label, as_type, canonical, is_missing
 
 T = TypeVar("T", int, float)
@@ -54,7 +58,7 @@ class Asked:
 
     Args:
         weights: ``Float64[size]``: the share of each cell's values that meet it.
-        spans: the values within bins that do; empty: all.
+        spans: the values within bins that do; all where empty.
     """
 
     weights: NDArray[np.float64]
@@ -201,7 +205,7 @@ class Column:
         return from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
 
     def _number(self, low: float, high: float, cell: int, generator: np.random.Generator) -> float:
-        """With the column's decimals, and in the bin, unless no such number is."""
+        """With the column's decimals, and in the bin, unless there is no such number."""
         for _ in range(_TRIES):
             found = round(float(generator.uniform(low, high)), self.decimals)
             if low <= found <= high and self._bin(found) == cell:
@@ -248,7 +252,7 @@ class Column:
         return Asked(weights, tuple(spans))
 
     def _span(self, first: str, last: str, part: str) -> Span:
-        """The ends of a range within the column's own, on the line that it is on."""
+        """The ends of a range, cut to the column's own."""
         ends = [parse(end, self.kind) for end in (first, last)]
         if None in ends:
             raise ConfigError(
@@ -271,7 +275,7 @@ class Column:
         return max(low, least), min(high, most)
 
     def _pieces(self, cell: int, spans: Sequence[Span]) -> list[tuple[float, float, float]]:
-        """What spans have of a bin: ends, and how large each piece is."""
+        """The parts of a bin that lie in the spans, with their sizes."""
         if self.kind == "number":
             width = (float(self.most) - float(self.least)) / self.bins
             begin = float(self.least) + cell * width
@@ -292,7 +296,6 @@ class Column:
 
     @property
     def _step(self) -> float:
-        """Between a number and the next."""
         return float(10**-self.decimals)
 
     def arrow_type(self) -> Any:
@@ -355,7 +358,6 @@ class Column:
         return place * self.bins // (high - low + 1)
 
     def _whole_bin(self, cell: int) -> tuple[int, int]:
-        """First and last number of a bin of whole ones."""
         low, high = (int(number_of(end)) for end in (self.least, self.most))
         count = high - low + 1
         return low - (-cell * count // self.bins), low - (-(cell + 1) * count // self.bins) - 1
@@ -372,3 +374,215 @@ def _unknown(column: Column, asked: str) -> ConfigError:
         f"The column {column.name!r} has no {asked.strip()!r:.60}{why}.",
         f"Its values are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
     )
+
+
+Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "identifier"]
+Value = Label | datetime.date | datetime.datetime
+KINDS: tuple[str, ...] = get_args(Kind)
+_MOST = 2**53
+
+
+def parse(value: object, kind: Kind) -> Any:
+    """A value of this kind, None where it is none."""
+    if isinstance(value, decimal.Decimal):
+        value = str(value)
+    if kind in ("date", "datetime"):
+        return _parse_time(value, whole_days=kind == "date")
+    number = as_type(value, "float" if kind == "number" else None)
+    if kind == "integer":
+        try:
+            whole_one = None if number is None or isinstance(number, bool) else canonical(number)
+            found = None if whole_one is None else int(re.sub(r"\.0+$", "", whole_one.strip()))
+        except ValueError:
+            return None
+        return found if found is not None and abs(found) <= _MOST else None
+    return number if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _parse_time(value: object, *, whole_days: bool) -> Any:
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None and not whole_days:
+            try:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            except OverflowError:
+                return None
+        return value.date() if whole_days else value.replace(microsecond=0)
+    if isinstance(value, datetime.date):
+        return value if whole_days else datetime.datetime.combine(value, datetime.time())
+    return None
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def number_of(value: Any) -> float | int:
+    """A value on the line that its range is on: days, or seconds."""
+    if isinstance(value, datetime.datetime):
+        return int((value - _EPOCH).total_seconds())
+    return value.toordinal() if isinstance(value, datetime.date) else cast("float | int", value)
+
+
+def from_number(kind: Kind, number: int) -> Value:
+    if kind == "date":
+        return datetime.date.fromordinal(number)
+    return _EPOCH + datetime.timedelta(seconds=number) if kind == "datetime" else number
+
+
+def declared_columns(declared: object) -> tuple[Column, ...]:
+    """Typed columns as the user declares them, in their order.
+
+    Args:
+        declared: a mapping from names to declarations, ``@FILE`` that holds one as YAML, or the short form
+            ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
+    """
+    declared = read_columns(declared)
+    if _are_columns(declared):
+        columns = list(declared)
+    elif isinstance(declared, str):
+        columns = [_of_short(part) for part in declared.split(";") if part.strip()]
+    elif isinstance(declared, Mapping):
+        columns = _of_mapping(declared)
+    else:
+        raise ConfigError("The columns are declared neither by a mapping nor by a string.", FORM)
+    if not columns:
+        raise ConfigError("No column is declared.", FORM)
+    for place, column in enumerate(columns):
+        if any(column.name == other.name for other in columns[:place]):
+            raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
+    return tuple(columns)
+
+
+def read_columns(declared: object) -> object:
+    """What ``@FILE`` holds; anything else as it is. Raises ConfigError if the file cannot be read."""
+    if isinstance(declared, str) and declared.startswith("@"):
+        return {str(name): domain for name, domain in _read(Path(declared[1:])).items()}
+    return declared
+
+
+def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:
+    return isinstance(declared, list | tuple) and all(isinstance(each, Column) for each in declared)
+
+
+def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
+    columns = []
+    for name, domain in declared.items():
+        if isinstance(domain, str):
+            columns.append(_of_short(f"{name}={domain}"))
+        elif isinstance(domain, list | tuple):
+            columns.append(Column(str(name), "category", values=tuple(domain)))
+        elif isinstance(domain, Mapping):
+            columns.append(Column.from_json({**domain, "name": str(name)}))
+        else:
+            raise no_column(name, "it says neither values nor a range")
+    return columns
+
+
+def _of_short(text: str) -> Column:
+    name, equals, domain = (part.strip() for part in text.partition("="))
+    if not equals and name.casefold().endswith((".yaml", ".yml", ".json")):
+        raise ConfigError(f"The columns {name!r:.80} are the name of a file.", f"Write @{name} to read it.")
+    if not equals or domain in ("boolean", "identifier"):
+        return Column(name, cast(Kind, domain or "boolean"))
+    if ".." not in domain:
+        values = [value.strip() for value in domain.split("|")]
+        numbers = [parse(value, "integer") for value in values]
+        whole = [str(number) for number in numbers] == values  # then they are integers in the synthetic table
+        return Column(name, "category", values=tuple(numbers if whole else values))
+    ends, slash, bins = domain.partition("/")
+    first, _, last = (end.strip() for end in ends.partition(".."))
+    if slash and not bins.strip().isdecimal() and ".." in bins:
+        raise no_column(name, "its range has slashes", "Dates are written 2024-12-31; bins stand behind one slash.")
+    if slash and (not bins.strip().isdecimal() or not int(bins)):
+        raise no_column(name, "its bins are no number from 1")
+    found: dict[str, Any] = {"bins": int(bins) if slash else 0, "least": first, "most": last}
+    for kind, parses in _KINDS_OF_ENDS:
+        if parses(first) and parses(last):
+            if kind == "number":
+                found["decimals"] = max(len(end.partition(".")[2]) for end in (first, last))
+            return Column(name, kind, **found)
+    raise no_column(name, "the ends of its range are neither numbers nor dates of one form")
+
+
+_KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (
+    ("integer", lambda end: "." not in end and parse(end, "integer") is not None),
+    ("number", lambda end: parse(end, "number") is not None),
+    ("date", lambda end: parse(end, "date") is not None and len(end) == 10),
+    ("datetime", lambda end: parse(end, "datetime") is not None),
+)
+
+
+def _read(path: Path) -> Mapping[Any, Any]:
+    from understudy.base.yaml_text import load_yaml
+
+    cure = "Give YAML with one `NAME: ...` per column."
+    try:
+        found = load_yaml(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, UnicodeDecodeError) as error:
+        raise cannot_read(f"The columns file {path.name!r}", error, cure) from None
+    if isinstance(found, Mapping) and isinstance(found.get("columns"), Mapping):
+        found = found["columns"]
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"The columns file {path.name!r} cannot be read.", cure)
+    return found
+
+
+def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The typed columns that make up a label such as ``product`` or ``product*priority``; none for a label column.
+
+    Raises ConfigError if one is named twice, or they have more than :data:`MOST_CELLS` combinations.
+    """
+    names = [] if label is None else [part.strip() for part in label.split("*")]
+    found = [column for name in names for column in columns if column.name == name and not column.made_up]
+    if len(found) < len(names):
+        return ()
+    if len(set(names)) < len(names):
+        raise ConfigError(f"The label {label!r:.60} names a column twice.", "Cross different columns.")
+    if math.prod(column.missing for column in found) > MOST_CELLS:
+        raise ConfigError(
+            f"The columns of the label {label!r:.60} have more than {MOST_CELLS} combinations.",
+            "Cross fewer columns, or declare fewer values and bins.",
+        )
+    return tuple(found)
+
+
+def cross_labels(crossed: Sequence[Column]) -> tuple[str, ...]:
+    """The label set of crossed columns, the last one moving fastest; missing values have no label."""
+    titles = ([column.title(cell) for cell in range(column.missing)] for column in crossed)
+    found = tuple(" / ".join(combination) for combination in product(*titles))
+    if len(set(found)) < len(found):
+        raise ConfigError(
+            "Two combinations of the label's columns are written alike.", "Rename the values that hold a slash."
+        )
+    return found
+
+
+def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
+    """A row's cells, those of missing values left out: ``priority: high; paid: 0 to 5``."""
+    named = zip(columns, cells, strict=True)
+    return "; ".join(f"{column.name}: {column.title(cell)}" for column, cell in named if cell != column.missing)
+
+
+def row_characters(columns: Sequence[Column]) -> float:
+    """How long a row is :func:`in_words` where nothing is missing, the mean over each column's cells."""
+    lengths = ([len(in_words([each], [cell])) + 2 for cell in range(each.missing)] for each in columns)
+    return sum(sum(each) / len(each) for each in lengths)
+
+
+WRITTEN = ("text", "label", "provenance")
+"""Columns that every synthetic table has."""
+
+
+def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
+    """See that no typed column is one of the ``others``, or of those that every synthetic table has; else
+    ConfigError."""
+    taken = {*others, *WRITTEN}
+    if twice := [column.name for column in columns if column.name in taken]:
+        raise ConfigError(
+            f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
+            f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
+        )
