@@ -27,7 +27,7 @@ PARTS = {
         "corpus/arrow.py",
         "corpus/corpus.py",
         "corpus/delimited.py",
-        "corpus/labels.py",
+        "base/labels.py",
         "corpus/read.py",
         "corpus/readers.py",
         "corpus/sources.py",
