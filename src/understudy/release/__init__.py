@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
+from understudy.base.display import bullets, card, table
 from understudy.base.files import atomic_file, require_local, shared_folder
 from understudy.base.labels import LabelSet
 from understudy.base.transcript import PLAIN, TextForm
