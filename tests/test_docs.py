@@ -46,6 +46,7 @@ from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParame
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import PromptTemplate
+from understudy.text.vocabulary import terms
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -173,6 +174,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
         del sys.modules[module]
 
 
+@pytest.fixture
+def few_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The built-in vocabulary with its most frequent words, and those of the tables: noise on 82,000 takes long."""
+    words = terms.built_in_terms()
+    used = set(re.findall(r"\w+", " ".join(table.read_text("utf-8") for table in folder.glob("*.csv")).lower()))
+    monkeypatch.setattr(
+        terms, "built_in_terms", lambda: [*words[:6000], *(each for each in words[6000:] if each in used)]
+    )
+    terms._load.cache_clear()
+    yield
+    terms._load.cache_clear()
+
+
 def entry_points(folder: Path, text: str) -> None:
     """What installing a package with these entry points leaves behind."""
     package = folder / "wordbags-1.dist-info"
@@ -195,6 +209,7 @@ def run_shell(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
+@pytest.mark.usefixtures("few_words")
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     text = page.read_text("utf-8")
     for title, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):
@@ -251,30 +266,27 @@ def in_short(default: Any) -> str:
     return "-" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
-@pytest.mark.parametrize(
-    ("page", "parameters"),
-    [
-        ("dp-kps.md", DPKPSParameters),
-        ("aug-pe.md", AugPEParameters),
-        ("sec-pe.md", ReleaseParameters),
-        ("guided-evolution.md", GuidedEvolutionParameters),
-        ("few-shot.md", FewShotParameters),
-        ("private-prediction.md", PrivatePredictionParameters),
-        ("dp-finetune.md", DPFinetuneParameters),
-        ("seq-pate.md", SeqPATEParameters),
-    ],
-)
-def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, parameters: type[Parameters]) -> None:
-    defaults = {name: field.get_default() for name, field in parameters.model_fields.items()}
+PARAMETERS: dict[str, tuple[type[Parameters], ...]] = {
+    "dp-kps.md": (DPKPSParameters,),
+    "aug-pe.md": (AugPEParameters,),
+    "sec-pe.md": (ReleaseParameters,),
+    "guided-evolution.md": (GuidedEvolutionParameters,),
+    "few-shot.md": (FewShotParameters,),
+    "private-prediction.md": (PrivatePredictionParameters,),
+    "dp-finetune.md": (DPFinetuneParameters,),
+    "seq-pate.md": (SeqPATEParameters,),
+    "guide.md": (GuideParameters, ChoosingParameters),
+}
+
+
+@pytest.mark.parametrize("page", PARAMETERS)
+def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str) -> None:
+    fields = {name: field for group in PARAMETERS[page] for name, field in group.model_fields.items()}
+    defaults = {name: field.get_default() for name, field in fields.items()}
     words = {name: words for name, words in IN_WORDS.items() if not isinstance(defaults.get(name), int)}
     expected = {name: words.get(name) or in_short(default) for name, default in defaults.items()}
     assert {name: row.strip("`") for name, row in table_rows(page, "The parameters").items()} == expected
-
-
-def test_the_page_of_the_guide_lists_every_parameter_with_its_default() -> None:
-    fields = {**GuideParameters.model_fields, **ChoosingParameters.model_fields}
-    rows = {name: row.strip("`") for name, row in table_rows("guide.md", "The parameters").items()}
-    assert rows == {name: in_short(field.get_default()) for name, field in fields.items()}
+    assert page != "sec-pe.md" or set(SecPEParameters.model_fields) <= {*defaults, *AugPEParameters.model_fields}
 
 
 def test_the_page_of_evaluations_lists_every_parameter_with_its_default() -> None:
@@ -294,17 +306,7 @@ def test_the_page_of_language_models_names_every_metric_of_theirs() -> None:
     assert not [metric.name for metric in metrics if f"`{metric.name}`" not in text]
 
 
-def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
-    assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        *("dp-kps.md", "aug-pe.md", "sec-pe.md", "guided-evolution.md", "guide.md"),
-        *("private-prediction.md", "few-shot.md", "dp-finetune.md", "seq-pate.md"),
-    ],
-)
+@pytest.mark.parametrize("page", PARAMETERS)
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     commands = re.findall(r"^understudy (plan .+)$", text.replace("\\\n", " "), re.MULTILINE)
@@ -328,32 +330,23 @@ def test_the_examples_in_docstrings_are_true(module: str) -> None:
     assert not found.failed
 
 
-@pytest.mark.parametrize("line", ["understudy run --no-such-flag", "ls"])
-def test_an_example_that_does_not_run_is_noticed(line: str) -> None:
-    with pytest.raises(AssertionError):
-        run_shell(line)
+def test_an_example_that_does_not_run_is_noticed() -> None:
+    for line in ("understudy run --no-such-flag", "ls"):
+        with pytest.raises(AssertionError):
+            run_shell(line)
 
 
-@pytest.mark.parametrize(
-    "phrase",
-    [
+def test_no_page_and_no_message_says_more_than_epsilon_and_delta_do() -> None:
+    for once in (
         "changes by a factor of at most 403.5, except with probability 1e-06",
         "changes the\nprobability of any outcome by at most a factor of e^epsilon, except for a share delta",
         "Delta is the probability of a failure of the promise",
         "Epsilon bounds what any single outcome may tell, but for a share\n  delta",
-    ],
-)
-def test_words_that_once_said_more_than_epsilon_and_delta_do_are_known(phrase: str) -> None:
-    assert WRONG_PROMISE.search(phrase)
-
-
-def test_no_page_and_no_message_says_more_than_epsilon_and_delta_do() -> None:
-    files = [
-        *PAGES,
-        *ROOT.glob("examples/*.py"),
-        *(f for kind in ("py", "html", "yaml") for f in SOURCE.rglob(f"*.{kind}")),
-    ]
-    assert len(files) > 300
+    ):
+        assert WRONG_PROMISE.search(once)
+    sources = (file for kind in ("py", "html", "yaml") for file in SOURCE.rglob(f"*.{kind}"))
+    files = [*PAGES, *ROOT.glob("examples/*.py"), *sources]
+    assert len(files) > 250
     assert [name(file) for file in files if WRONG_PROMISE.search(file.read_text("utf-8"))] == []
 
 

@@ -105,12 +105,10 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         lambda found, folder: found,
         lambda found, folder: found.to_pylist(),
-        lambda found, folder: files(found, folder, ()),
         lambda found, folder: files(found, folder, (1, 40, 41)),
         lambda found, folder: files(found, folder, (), "csv"),
-        lambda found, folder: files(found, folder, (90, 91), "csv"),
     ],
-    ids=["arrow", "dicts", "one Parquet file", "Parquet files", "one CSV file", "CSV files"],
+    ids=["arrow", "dicts", "Parquet files", "one CSV file"],
 )
 def test_sums_are_the_same_on_every_partitioning(
     source: Callable[[pa.Table, Path], Any], unit: Unit, tmp_path: Path
@@ -120,13 +118,7 @@ def test_sums_are_the_same_on_every_partitioning(
     for workers in (1, 5):
         folder = tmp_path / str(workers)
         assert sums(divided(corpus, unit, folder, workers), folder, unit) == whole, workers
-
-
-@pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
-def test_a_run_that_goes_on_with_other_workers_takes_no_other_parts_for_its_own(unit: Unit, tmp_path: Path) -> None:
-    corpus = corpus_of(files(table(200), tmp_path, (40,)))
-    whole = sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "whole", unit)
-    for workers in (1, 3, 2):
+    for workers in (3, 2):  # a run that goes on with other workers takes no other parts for its own
         assert sums(divided(corpus, unit, tmp_path, workers), tmp_path / "same", unit) == whole, workers
     assert sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "same", unit) == whole
 

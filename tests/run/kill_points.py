@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, local
 from typing import Any, Literal
@@ -126,7 +126,7 @@ def install(moment: str, number: int, diary: Diary) -> None:
         _replace(aimed.transaction, watching_transaction)
 
 
-def _replace(place: str, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def _replace(place: str, by: Callable[[Any], Any]) -> None:
     module, _, path = place.partition(":")
     *owners, attribute = path.split(".")
     owner = importlib.import_module(module)
@@ -171,8 +171,7 @@ class Life:
         said: the file that gets what it says.
         moment: the name of a moment at which it kills itself, ...
         number: ... when that comes for this time, counted from 1; 0 for never.
-        batch_tokens: the most tokens in a batch of the model's, so that a few texts are many batches.
-        untried: the private model is taken without its trial, which takes longer than what is killed.
+        changes: what is set in that process, by ``module:name``.
     """
 
     words: Sequence[str]
@@ -180,8 +179,7 @@ class Life:
     said: str
     moment: str = "a value is drawn"
     number: int = 0
-    batch_tokens: int | None = None
-    untried: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def live(self) -> int:
         """In the forked process."""
@@ -190,14 +188,8 @@ class Life:
             os.dup2(said, stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         install(self.moment, self.number, Diary(Path(self.diary)))
-        if self.batch_tokens:
-            from understudy.models.local import _BATCH_TOKENS
-
-            _BATCH_TOKENS["cpu"] = self.batch_tokens
-        if self.untried:
-            from understudy.models import causal
-
-            causal.require_row_invariance = lambda *_arguments, **_named: None
+        for place, value in self.changes.items():
+            _replace(place, lambda _, value=value: value)
         sys.argv = ["understudy", *self.words]
         from understudy.cli import main
 

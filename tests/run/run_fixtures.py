@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from clinic import TERMS, FakeChat
+from clinic import TERMS, FakeChat, settings
+from numpy.typing import NDArray
 
 import understudy as us
 from understudy.cli import main
 from understudy.ledger import Ledger
-from understudy.run import measuring
+from understudy.methods.shared.tables.distribution import Distribution
+from understudy.run import measuring, pipeline, tabling
+from understudy.run.settings import run_config
 
 
 @dataclass(frozen=True)
@@ -133,5 +139,50 @@ def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("plan", "method", "release"):
         monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
     monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
-    monkeypatch.setattr("understudy.methods.seq_pate.release.TEACHER_STEPS", 2)
-    monkeypatch.setattr("understudy.methods.seq_pate.release._GROUP", {"cpu": 4})
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing.TEACHER_STEPS", 2)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing._GROUP", {"cpu": 4})
+
+
+@pytest.fixture(scope="session")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("finished")
+
+
+@pytest.fixture
+def finished(finished_runs: Path) -> Callable[..., dict[str, Any]]:
+    """Puts a run that has ended into a folder, and gives its settings: each is made once per process, and copied."""
+
+    def copied(folder: Path, make: Callable[..., dict[str, Any]] = settings, **changes: Any) -> dict[str, Any]:
+        name = f"{make.__module__} {make.__name__} {sorted(changes.items())}"
+        made = finished_runs / hashlib.sha256(name.encode()).hexdigest()[:16]
+        if not made.exists():
+            made.mkdir()
+            pipeline.run(run_config(make(made, **changes)))
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+        here = make(folder, **changes)
+        moved = {name: here[name] for name in ("data", "output", "ledger") if name in here}
+        return {**make(made, **changes), **moved}  # what a run may not change on resume is where it was
+
+    return copied
+
+
+def simple_fit(
+    sizes: Sequence[int],
+    singles: Sequence[NDArray[np.float64]],
+    pairs: Sequence[tuple[int, int]],
+    histograms: Sequence[NDArray[np.float64]],
+    **_std: Any,
+) -> Distribution:
+    """Without the extra: each pair's ratio to independence, of pairs that make no circle."""
+    known, reached = [np.maximum(each, 0.5) for each in singles], set[int]()
+    factors = [((place,), np.log(each / each.max())) for place, each in enumerate(known)]
+    for (a, b), table in zip(pairs, histograms, strict=True):
+        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b])) * (b not in reached)
+        reached.add(b)
+        factors.append(((a, b), np.maximum(ratio - ratio.max(), -60)))
+    return Distribution(tuple(sizes), tuple(factors))
+
+
+@pytest.fixture
+def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, rows
-from evolution_fixtures import WordEmbedder, evolving
+from evolution_fixtures import evolving
 from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 
@@ -27,7 +27,6 @@ from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
-BUDGET = us.Budget(4, "1e-6")
 SEEDED = {"insecure_noise_seed": 1}
 """Where the noise is to be the same twice, or no ledger is of interest."""
 PROMPT = "document_type: note\nuser: 'Use: {phrases}'\nevolution: {fill: 'On {keyword}: {text}'}"
@@ -76,22 +75,6 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
     assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
 
 
-def test_python_charges_the_ledger(tmp_path: Path) -> None:
-    corpus = us.read_corpus(rows(), text="note", label="department", labels=LABELS)
-    method, ledger = us.AugPE(rounds=2, population=4, variations=3), str(tmp_path / "l.sqlite")
-    result = us.run(corpus, method, BUDGET, llm="fake", records=3, ledger=ledger, dataset="v")
-    assert (len(result.records), result.missing) == (3, 0)
-    assert runs_charged(ledger, "v") == 1
-    assert result.statement.budget == BUDGET
-
-
-def test_without_labels_there_is_one_population(tmp_path: Path) -> None:
-    result = run(tmp_path, label=None, labels=None, records_per_label=None, records=5, **SEEDED)
-    assert list(result.columns) == ["text", "provenance"]
-    assert len(result.records) == 5
-    assert set(result.release.arrays["label"].tolist()) == {0}
-
-
 # -- what the Release holds -------------------------------------------------------------------------------------------
 
 
@@ -132,16 +115,6 @@ def test_the_release_holds_every_population_and_noisy_histogram_with_its_lineage
             assert all(votes[number] <= least for number in mine if not arrays["chosen"][number])
 
 
-def test_the_statement_lists_every_charge_and_public_input(tmp_path: Path) -> None:
-    terms = str(tmp_path / "terms.txt")
-    own = {"private_keywords": True, "vocabulary": terms, "vocabulary_is_public": True, "top_terms": 5}
-    statement = run(tmp_path, rounds=3, label_sizes="noisy", **own).statement.to_json()
-    names = [charge["name"] for charge in statement["charges"]]
-    assert names == ["labels", "vocabulary", "votes-1", "votes-2", "votes-3"]
-    assert statement["public_inputs"].keys() >= {"embedder", "vocabulary"}
-    assert runs_charged(tmp_path / "ledger.sqlite") == 1
-
-
 class Exact:
     """Every exact histogram that was made."""
 
@@ -170,20 +143,16 @@ class Exact:
         return sorted(name for name, data in contents.items() if any(form in data for form in forms))
 
 
-def test_exact_votes_are_stored_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = Exact(monkeypatch)
-    run(tmp_path)
-    assert [len(histogram) for histogram in exact.histograms] == [24, 24]
-    assert all(np.count_nonzero(histogram) > 4 for histogram in exact.histograms)
-    assert exact.found_in(tmp_path) == []
-
-
-def test_the_search_for_exact_votes_finds_them_where_there_is_no_noise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("noisy", [True, False])
+def test_exact_votes_are_stored_nowhere_but_where_there_is_no_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noisy: bool
 ) -> None:
     exact = Exact(monkeypatch)
-    run(tmp_path, insecure_no_noise=True)
-    assert {"insecure.sqlite", "arrays.safetensors"} <= set(exact.found_in(tmp_path))
+    run(tmp_path, insecure_no_noise=not noisy)
+    assert [len(histogram) for histogram in exact.histograms] == [24, 24]
+    assert all(np.count_nonzero(histogram) > 4 for histogram in exact.histograms)
+    found = exact.found_in(tmp_path)
+    assert found == [] if noisy else {"insecure.sqlite", "arrays.safetensors"} <= set(found)
 
 
 def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(
@@ -276,11 +245,9 @@ def test_a_release_with_keywords_of_its_own_is_generated_from_where_their_file_i
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no language model": ({"llm": "none"}, "there is none"),
     "label sizes that leave one out": ({"label_sizes": "cardiology=3"}, "do not fit the declared labels"),
-    "label sizes of others": ({"label_sizes": "cardiology=3,surgery=1"}, "do not fit the declared labels"),
     "label sizes below 0": ({"label_sizes": "cardiology=3,dermatology=-1"}, "do not fit the declared labels"),
     "label sizes of nothing": ({"label_sizes": "cardiology=0,dermatology=0"}, "do not fit the declared labels"),
     "label sizes twice": ({"label_sizes": "cardiology=3,cardiology=3,dermatology=1"}, "do not fit the declared"),
-    "label sizes in words": ({"label_sizes": "many"}, "do not fit the declared labels"),
     "a vocabulary of one's own": ({"private_keywords": True, "vocabulary": "terms.txt"}, "must not be made from"),
     "a vocabulary that is too small": (
         {"private_keywords": True, "vocabulary": "TERMS", "vocabulary_is_public": True},
@@ -289,21 +256,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "keywords of one's own": ({"keywords": "TERMS"}, "must not come from the private data"),
     "keywords that are not there": ({"keywords": "gone.txt", "keywords_are_public": True}, "cannot be read"),
     "nothing new": ({"variations": 1}, "at least 2"),
-    "no round": ({"rounds": 0}, "greater than or equal to 1"),
     "no population": ({"population": "4,0"}, "greater than or equal to 1"),
     "noise that fits no grid": ({"epsilon": "1e5"}, "out of range"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-@pytest.mark.parametrize("verb", [running.run, running.release], ids=["run", "release"])
-def test_what_cannot_be_run_is_refused_before_any_charge(
-    tmp_path: Path, what: str, verb: Callable[..., us.Result], varied_chat: FakeChat
-) -> None:
+def test_what_cannot_be_run_is_refused_before_any_charge(tmp_path: Path, what: str, varied_chat: FakeChat) -> None:
     changes, message = REFUSED[what]
     terms = {name: str(tmp_path / "terms.txt") for name, value in changes.items() if value == "TERMS"}
-    with pytest.raises(ConfigError, match=message):
-        verb(run_config(evolving(tmp_path, **{**changes, **terms})))
+    for verb in (running.run, running.release):
+        with pytest.raises(ConfigError, match=message):
+            verb(run_config(evolving(tmp_path, **{**changes, **terms})))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     assert varied_chat.asked == []
 
@@ -311,20 +275,13 @@ def test_what_cannot_be_run_is_refused_before_any_charge(
 # -- options ----------------------------------------------------------------------------------------------------------
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "three nearest": {"nearest": 3},
     "more nearest than candidates": {"nearest": 50},
-    "l2": {"distance": "l2"},
-    "proportional": {"selection": "proportional", "threshold": 2},
+    "proportional": {"selection": "proportional", "threshold": 2, "distance": "l2"},
     "a threshold above all": {"threshold": 1000},
     "a population schedule": {"population": "5,3"},
     "rephrasing": {"blank_probability": "0,0"},
     "a blank schedule": {"blank_probability": "0.9,0.1", "rounds": 3},
-    "one round": {"rounds": 1},
-    "words": {"min_words": 5, "max_words": 6},
-    "a document type": {"document_type": "clinical_note"},
-    "other texts": {"seed": 5},
-    "owners": {"owner": "clinician"},
+    "words": {"min_words": 5, "max_words": 6, "rounds": 1},
     "owners of two records": {"owner": "clinician", "nearest": 2, "max_records_per_owner": 2},
 }
 
@@ -416,14 +373,17 @@ def test_private_keywords_are_released_charged_and_what_new_texts_are_asked_abou
     tmp_path: Path, varied_chat: FakeChat
 ) -> None:
     own = {"vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True, "top_terms": 5}
-    made = run(tmp_path, private_keywords=True, **own).release
+    made = run(tmp_path, private_keywords=True, label_sizes="noisy", rounds=3, **own).release
     assert len(made.terms) == 5
     assert set(made.terms) <= set(TERMS)
     assert made.arrays["counts"].shape == (5,)
     asked = {prompt.split("|")[1].removeprefix("keyword:") for prompt in made.strings["prompts"][:24]}
     assert asked <= set(made.terms)
     assert all(any(term in request.messages[-1].content for term in made.terms) for request in varied_chat.asked[:24])
-    assert [charge["name"] for charge in made.statement.to_json()["charges"]] == ["vocabulary", "votes-1", "votes-2"]
+    names = [charge.name for charge in made.statement.charges]
+    assert names == ["labels", "vocabulary", "votes-1", "votes-2", "votes-3"]
+    assert made.statement.public_inputs.keys() >= {"embedder", "vocabulary"}
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
     (tmp_path / "prompt.yaml").write_text(PROMPT, "utf-8")
     varied_chat.asked = []
     again = us.generate(made, llm="fake", records_per_label=6, prompt=str(tmp_path / "prompt.yaml"))
@@ -467,12 +427,3 @@ def test_a_chat_model_that_fails_now_and_then_is_left_out_and_counted(
     assert made.arrays["failed"].sum(axis=1).tolist() == [6, 4]
     assert np.bincount(made.arrays["round"]).tolist() == [18, 20]
     assert "Round 1 of 2: 18 candidates, 6 left out (the language model gave no text), 8 chosen." in told
-
-
-def test_the_fake_embedder_does_not_see_a_texts_neighbours() -> None:
-    texts = [row["note"] for row in rows()]
-    together = WordEmbedder().embed(texts)
-    assert all(
-        np.array_equal(WordEmbedder().embed([text])[0], each) for text, each in zip(texts, together, strict=True)
-    )
-    assert WordEmbedder().embed([]).shape == (0, 16)

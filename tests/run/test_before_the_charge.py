@@ -37,32 +37,24 @@ def refused(
     assert runs_charged(values["ledger"]) == 0
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"data": "missing.csv"}, {"length": 11}, {"embedder": "wizard", "bandwidth": 0.3}, {"ledger_id": "0" * 32}],
-    ids=["no file", "long sequences", "no embedder", "another ledger"],
-)
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_command_that_is_refused_leaves_no_folder_behind(
-    tmp_path: Path, changes: dict[str, Any], fresh: bool
-) -> None:
-    values = {**settings(tmp_path, fresh=fresh), **changes}
-    with pytest.raises(UnderstudyError):
-        run(run_config(values))
-    assert not (tmp_path / "out").exists()
-    (tmp_path / "out").mkdir()
-    with pytest.raises(UnderstudyError):
-        run(run_config(values))
-    assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_refused_command_keeps_whatever_else_is_in_the_folder(tmp_path: Path) -> None:
+def test_a_command_that_is_refused_leaves_no_folder_behind_and_keeps_what_is_in_it(tmp_path: Path) -> None:
+    refusals: tuple[dict[str, Any], ...] = (
+        {"data": "missing.csv"},
+        {"length": 11},
+        {"embedder": "wizard", "bandwidth": 0.3},
+        {"ledger_id": "0" * 32},
+    )
+    for there in (False, True):
+        for changes in refusals:
+            for fresh in (False, True):
+                with pytest.raises(UnderstudyError):
+                    run(run_config({**settings(tmp_path, fresh=fresh), **changes}))
+                assert (tmp_path / "out").exists() is there
+                assert not there or {path.name for path in (tmp_path / "out").iterdir()} == {"mine.txt", "private"}
+        if not there:
+            (tmp_path / "out" / "private").mkdir(parents=True)
+            (tmp_path / "out" / "mine.txt").write_text("kept", "utf-8")
     values = settings(tmp_path)
-    (tmp_path / "out" / "private").mkdir(parents=True)
-    (tmp_path / "out" / "mine.txt").write_text("kept", "utf-8")
-    with pytest.raises(UnderstudyError):
-        run(run_config({**values, "data": "missing.csv"}))
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.txt", "private"}
     made = run(run_config(values)).release
     with pytest.raises(UnderstudyError):
         run(run_config({**values, "epsilon": "2"}))
@@ -70,16 +62,12 @@ def test_a_refused_command_keeps_whatever_else_is_in_the_folder(tmp_path: Path) 
     assert runs_charged(values["ledger"]) == 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("release/dp-kps.release", "release/statement.json", "release/statement.md", "release/synthetic.csv"),
-        *("private/diary.jsonl", "private/evaluation.json"),
-    ],
-)
-def test_a_folder_in_the_place_of_a_result_is_told_before_the_charge(tmp_path: Path, name: str) -> None:
-    (tmp_path / "out" / name).mkdir(parents=True)
-    refused(settings(tmp_path), ConfigError, f"holds a folder {Path(name).name}")
+def test_a_folder_in_the_place_of_a_result_is_told_before_the_charge(tmp_path: Path) -> None:
+    results = ("release/dp-kps.release", "release/statement.md", "release/synthetic.csv", "private/evaluation.json")
+    for name in results:
+        (tmp_path / "out" / name).mkdir(parents=True)
+        refused(settings(tmp_path), ConfigError, f"holds a folder {Path(name).name}")
+        (tmp_path / "out" / name).rmdir()
 
 
 def test_an_output_folder_that_cannot_be_written_is_told_before_the_charge(
@@ -90,14 +78,6 @@ def test_an_output_folder_that_cannot_be_written_is_told_before_the_charge(
 
     monkeypatch.setattr(import_module("understudy.run.outputs"), "TemporaryFile", full)
     refused(settings(tmp_path), StorageError, "cannot be written .Read-only file system")
-
-
-def test_a_file_in_the_place_of_the_scratch_folder_is_no_obstacle(
-    tmp_path: Path, embedder: WordEmbedder, varied_chat: FakeChat
-) -> None:
-    (tmp_path / "out" / "private").mkdir(parents=True)
-    (tmp_path / "out" / "private" / "scratch").write_text("no folder", "utf-8")
-    assert run(run_config(evolving(tmp_path))).records
 
 
 def test_a_public_file_whose_name_is_no_text_is_told_before_the_charge(tmp_path: Path) -> None:
@@ -117,8 +97,8 @@ def test_a_label_that_is_half_a_character_is_told_before_the_charge(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("labels", "column"),
-    [("1,2,nan", 0.5), ("1,-inf", 0.5), ("1,1e999", 0.5), ([1, 10**400], "a"), (f"1,{10**400}", 1)],
-    ids=["nan", "infinite", "too large", "too many digits", "spelt"],
+    [("1,2,nan", 0.5), ("1,1e999", 0.5), ([1, 10**400], "a"), (f"1,{10**400}", 1)],
+    ids=["nan", "too large", "too many digits", "spelt"],
 )
 def test_a_label_that_no_release_could_name_is_told_before_the_charge(
     tmp_path: Path, labels: object, column: object
@@ -134,8 +114,9 @@ def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
     refused(settings(tmp_path), ConfigError, "could be read again")
 
 
-@pytest.mark.parametrize("labels", [[1, "a"], [True, 0.5, "a"], [2**70, 1]], ids=["two", "three", "huge"])
-@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("labels", "output_format"), [([1, "a"], "csv"), ([True, 0.5, "a"], "parquet"), ([2**70, 1], "jsonl")], ids=str
+)
 def test_labels_of_several_types_are_written_in_every_format(
     tmp_path: Path, labels: list[Any], output_format: str
 ) -> None:
@@ -171,7 +152,6 @@ class Odd(WordEmbedder):
         return vectors
 
 
-@pytest.mark.parametrize("answer", [0.0, 2.0, float("nan")])
 @pytest.mark.parametrize(
     ("values", "word"),
     [
@@ -189,10 +169,10 @@ def test_an_embedder_without_unit_vectors_for_public_texts_is_told_before_the_ch
     varied_chat: FakeChat,
     values: Callable[[Path], dict[str, Any]],
     word: str,
-    answer: float,
 ) -> None:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: Odd(word, answer))
-    refused(values(tmp_path), ModelError, "unit vector", run=release)
+    for answer in (0.0, 2.0, float("nan")):
+        monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec, answer=answer: Odd(word, answer))
+        refused(values(tmp_path), ModelError, "unit vector", run=release)
 
 
 def test_public_clusters_are_made_before_the_charge_and_once(

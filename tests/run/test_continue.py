@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from clinic import flags, rows, settings, write_csv
 from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
@@ -77,30 +77,25 @@ def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: P
     assert not drawn
 
 
-def test_the_command_line_continues(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_the_command_line_continues_whichever_verb_began_and_language_model_was_named(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
     values = parts(tmp_path, texts_per_batch=1)
-    assert understudy("release", *flags(values)).code == 0
+    assert understudy("run", *flags({**values, "llm": "none"})).code == 0
     said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 3}))
     assert said.code == 0, said.err
     assert said.out.strip().endswith("in-parts.release")
     assert len(texts(load_release(said.out.strip()))) == LABELS * BATCHES * 3
+    assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists(), "of the smaller release"
+    assert understudy("run", *flags({**values, "texts_per_batch": 3})).code == 0
     assert runs_charged(values["ledger"]) == 1
     assert "--continue" in understudy("release", "--help").out
     assert "--continue" not in understudy("run", "--help").out
 
 
-def test_what_run_began_release_continues_whatever_language_model_was_named(
-    tmp_path: Path, understudy: Callable[..., Said]
+def test_without_continue_the_finished_release_is_returned_with_a_hint_where_it_helps(
+    tmp_path: Path, drawn: list[str]
 ) -> None:
-    values = parts(tmp_path, texts_per_batch=1)
-    assert understudy("run", *flags({**values, "llm": "none"})).code == 0
-    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 2}))
-    assert said.code == 0, said.err
-    assert understudy("run", *flags(values)).code == 0
-    assert runs_charged(values["ledger"]) == 1
-
-
-def test_without_continue_the_finished_release_is_returned_with_a_hint(tmp_path: Path, drawn: list[str]) -> None:
     values = parts(tmp_path, texts_per_batch=2)
     first = release(values)
     drawn.clear()
@@ -109,12 +104,10 @@ def test_without_continue_the_finished_release_is_returned_with_a_hint(tmp_path:
     assert release(values, texts_per_batch=4, told=told).digest == first.digest
     assert any("nothing is charged (release --continue uses what is still paid for)" in line for line in told)
     assert not drawn
-
-
-def test_the_hint_stands_only_where_it_helps(tmp_path: Path) -> None:
-    values = settings(tmp_path, records_per_label=None)
+    other = {"ledger": str(tmp_path / "other.sqlite"), "output": str(tmp_path / "plain")}
+    values = settings(tmp_path, records_per_label=None, **other)
     release(values)
-    told: list[str] = []
+    told.clear()
     release(values, told=told)
     assert any("nothing is charged" in line for line in told)
     assert not any("--continue" in line for line in told)
@@ -155,54 +148,30 @@ def test_a_continuation_that_is_killed_goes_on_and_the_finished_release_stays_un
     assert len(texts(second)) == LABELS * BATCHES * 2
 
 
-def test_a_killed_run_is_continued_as_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[str]
-) -> None:
-    values = parts(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Release, "save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            release(values)
-    before = list(drawn)
-    release(values, resume=True)
-    assert drawn == before
-    assert runs_charged(values["ledger"]) == 1
-
-
-def test_an_older_table_does_not_stand_beside_the_larger_release(tmp_path: Path) -> None:
-    values = parts(tmp_path, texts_per_batch=1)
-    assert len(running.run(run_config(values)).records) == LABELS * BATCHES
-    release(values, resume=True, texts_per_batch=2)
-    assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
-    assert len(running.run(run_config({**values, "texts_per_batch": 2})).records) == LABELS * BATCHES * 2
-    assert runs_charged(values["ledger"]) == 1
-
-
-@pytest.mark.parametrize(("name", "value"), [("epsilon", "2"), ("paid", 5), ("seed", 1), ("owner", "clinician")])
-def test_any_other_setting_that_changed_is_refused(tmp_path: Path, drawn: list[str], name: str, value: object) -> None:
-    values = parts(tmp_path)
-    release(values)
+def test_any_other_setting_that_changed_and_a_smaller_release_are_refused(tmp_path: Path, drawn: list[str]) -> None:
+    values = parts(tmp_path, texts_per_batch=2)
+    made = release(values)
     drawn.clear()
-    with pytest.raises(ResumeError, match=f"{name}: .* became"):
-        release(values, resume=True, texts_per_batch=3, **{name: value})
+    changes: dict[str, Any] = {"epsilon": "2", "paid": 5, "seed": 1, "owner": "clinician"}
+    for name, value in changes.items():
+        with pytest.raises(ResumeError, match=f"{name}: .* became"):
+            release(values, resume=True, texts_per_batch=3, **{name: value})
+    with pytest.raises(ConfigError, match="--texts-per-batch 1 would stop earlier"):
+        release(values, resume=True, texts_per_batch=1)
     assert not drawn
     assert runs_charged(values["ledger"]) == 1
+    assert texts(release(values, resume=True)) == texts(made)
 
 
-def test_a_method_that_stops_nowhere_is_refused_before_its_folder_is_touched(tmp_path: Path) -> None:
+def test_what_cannot_be_continued_is_refused_before_its_folder_is_touched(tmp_path: Path) -> None:
     for values in (settings(tmp_path, records_per_label=None), parts(tmp_path, method="all-at-once")):
         with pytest.raises(ConfigError, match="nothing to continue"):
             release(values, resume=True)
         assert not (tmp_path / "out").exists()
-    assert runs_charged(tmp_path / "ledger.sqlite") == 0
-
-
-def test_a_folder_without_a_run_is_refused_and_nothing_is_charged(tmp_path: Path) -> None:
-    values = parts(tmp_path)
-    for output in (values["output"], None):
+    for output in (str(tmp_path / "out"), None):
         with pytest.raises(ConfigError, match="No run began in this output folder"):
-            release({**values, "output": output}, resume=True)
-    assert runs_charged(values["ledger"]) == 0
+            release({**parts(tmp_path), "output": output}, resume=True)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
 def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
@@ -222,7 +191,7 @@ def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
     assert len(drawn) == LABELS * BATCHES
 
 
-def test_data_or_a_ledger_that_changed_are_refused(tmp_path: Path, drawn: list[str]) -> None:
+def test_data_a_ledger_or_a_copy_of_the_folder_that_changed_are_refused(tmp_path: Path, drawn: list[str]) -> None:
     values = parts(tmp_path)
     release(values)
     drawn.clear()
@@ -234,21 +203,12 @@ def test_data_or_a_ledger_that_changed_are_refused(tmp_path: Path, drawn: list[s
         release(values, resume=True, texts_per_batch=3, ledger=str(tmp_path / "other.sqlite"))
     assert not drawn
     assert runs_charged(tmp_path / "other.sqlite") == 0
-    release(values, resume=True, texts_per_batch=3)
-    assert len(drawn) == LABELS * BATCHES
-
-
-def test_a_copy_of_the_folder_cannot_continue_with_other_values(tmp_path: Path, drawn: list[str]) -> None:
-    import shutil
-
-    values = parts(tmp_path)
-    release(values)
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     release(values, resume=True, texts_per_batch=3)
-    drawn.clear()
+    assert len(drawn) == LABELS * BATCHES
     with pytest.raises(LedgerError, match="from another copy of this folder"):
         release({**values, "output": str(tmp_path / "copy")}, resume=True, texts_per_batch=3)
-    assert not drawn
+    assert len(drawn) == LABELS * BATCHES
 
 
 def test_it_continues_from_python_and_without_noise(tmp_path: Path) -> None:
@@ -271,29 +231,21 @@ def test_where_a_release_stops_is_no_lasting_setting() -> None:
 # The Release holds the texts itself
 
 
-def test_a_run_writes_all_that_the_release_holds_without_a_number_and_without_a_model(tmp_path: Path) -> None:
-    values = parts(tmp_path, texts_per_batch=3)
-    result = running.run(run_config(values))
-    written = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")["text"].to_pylist()
-    assert set(written) == texts(result.release)
-    assert len(written) == LABELS * BATCHES * 3
-
-
-@pytest.mark.parametrize("many", [{"records_per_label": 50}, {"records": 100}])
-def test_a_run_that_asks_for_too_many_writes_those_there_are_and_says_so(tmp_path: Path, many: dict[str, int]) -> None:
+def test_a_run_writes_all_that_the_release_holds_or_as_many_as_are_asked_for(tmp_path: Path) -> None:
     told: list[str] = []
-    config = run_config(parts(tmp_path, texts_per_batch=2, **many))
-    result = running.run(config, listener=running.Listener(told.append))
-    assert len(result.records) == LABELS * BATCHES * 2
-    assert "100 texts are asked for, of which the Release holds 8." in told
+    listener = running.Listener(told.append)
 
+    def labels(**many: int) -> list[int]:
+        config = run_config(parts(tmp_path, texts_per_batch=2, output=None, insecure_no_noise=True, **many))
+        return [record.label for record in running.run(config, listener=listener).records]
 
-def test_a_run_that_asks_for_fewer_writes_as_many(tmp_path: Path) -> None:
-    told: list[str] = []
-    config = run_config(parts(tmp_path, texts_per_batch=2, records_per_label=3))
-    result = running.run(config, listener=running.Listener(told.append))
-    assert [record.label for record in result.records] == [0, 0, 0, 1, 1, 1]
+    assert labels() == labels(records=8) == [0] * 4 + [1] * 4
+    assert labels(records_per_label=3) == [0, 0, 0, 1, 1, 1]
     assert not any("asked for" in line for line in told)
+    for many in ({"records_per_label": 50}, {"records": 100}):
+        told.clear()
+        assert labels(**many) == [0] * 4 + [1] * 4
+        assert "100 texts are asked for, of which the Release holds 8." in told
 
 
 def test_generate_hands_out_all_or_as_many_as_are_there(tmp_path: Path) -> None:
@@ -354,15 +306,6 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     assert (
         understudy("release", *flags(parts(tmp_path, private_model="builtin"))).code == 2
     )  # in-parts has no such flag
-
-
-def test_a_release_goes_on_to_no_smaller_one(tmp_path: Path) -> None:
-    values = parts(tmp_path, texts_per_batch=2)
-    made = release(values)
-    with pytest.raises(ConfigError, match="--texts-per-batch 1 would stop earlier"):
-        release(values, resume=True, texts_per_batch=1)
-    assert texts(release(values, resume=True)) == texts(made)
-    assert texts(made) < texts(release(values, resume=True, texts_per_batch=3))
 
 
 def test_a_release_model_that_changed_in_its_folder_does_not_go_on(

@@ -1,20 +1,22 @@
 """A run that crashes anywhere and is started again: one charge, one draw, no answer paid twice.
 
-The crash is a ``BaseException`` before or after every step that matters, in this process; ``test_kill.py`` kills
-real processes.
+The crash is a ``BaseException`` before or after every step that matters, in this process;
+``test_kill_moments.py`` kills real processes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clinic import FakeChat, settings
+from evolution_fixtures import varied
 from run_fixtures import runs_charged
+from secret_fixtures import protecting
 
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
@@ -39,8 +41,8 @@ STEPS = (
     ),
 )
 
-SHARDS = 4
-"""Each crashes at every fourth step, so that several workers share the sweep."""
+SHARDS = 2
+"""Each crashes at every second step, so that two workers share the sweep."""
 
 
 class Crash(BaseException):
@@ -128,9 +130,11 @@ def files(output: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((output / "release").iterdir())}
 
 
-def assert_nothing_twice(machine: Machine, config: dict[str, Any]) -> None:
+def assert_nothing_twice(
+    machine: Machine, config: Mapping[str, Any], noisy: Sequence[str] = ("vocabulary", "density")
+) -> None:
     assert runs_charged(config["ledger"]) == 1
-    assert set(machine.used) == {"vocabulary", "density"}
+    assert set(machine.used) == set(noisy)
     assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
 
 
@@ -183,23 +187,23 @@ def test_a_run_that_crashes_one_step_later_each_time_still_charges_and_draws_onc
     assert_nothing_twice(machine, config)
 
 
+@pytest.mark.parametrize("method", ["dp-kps", "sec-pe"])
+@pytest.mark.usefixtures("embedder")
 def test_the_crash_test_notices_a_store_that_forgets(
-    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
+    config = settings(tmp_path, llm="fake") if method == "dp-kps" else protecting(tmp_path, **SMALL)
+    noisy = ("vocabulary", "density") if method == "dp-kps" else SECRETLY
+    monkeypatch.setattr(machine.chat, "_reply", varied)
     monkeypatch.setattr(Measurements, "_sealed", machine._recording(forgetful(monkeypatch)))
-    config = settings(tmp_path, llm="fake")
-    release = next(number for number, step in enumerate(_steps_of(machine, tmp_path)) if "Release.save" in step)
+    other = {**config, "output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
+    assert machine.run(other, crash_at=None)
+    release = next(number for number, step in enumerate(machine.steps) if "Release.save" in step)
     machine.used = {}
     assert not machine.run(config, crash_at=release - 2)
     assert machine.run(config, crash_at=None)
     with pytest.raises(AssertionError, match="second noisy value"):
-        assert_nothing_twice(machine, config)
-
-
-def _steps_of(machine: Machine, tmp_path: Path) -> list[str]:
-    config = settings(tmp_path, llm="fake", output=str(tmp_path / "other"), ledger=str(tmp_path / "other.sqlite"))
-    assert machine.run(config, crash_at=None)
-    return list(machine.steps)
+        assert_nothing_twice(machine, config, noisy)
 
 
 class RunStoreContents:
@@ -215,3 +219,32 @@ class RunStoreContents:
             for key, array in (arrays or {}).items():
                 assert later[name] is not None
                 assert later[name][key].tobytes() == array.tobytes()
+
+
+SMALL = {
+    **{"label": None, "labels": None, "records_per_label": None, "records": 2, "releases": 2, "clusters": 2},
+    **{"rounds": 1, "population": 2, "variations": 2},
+}
+SECRETLY = ("clusters-1", "clusters-2")
+
+
+@pytest.mark.usefixtures("embedder")
+def test_a_run_that_protects_secrets_is_resumed_so_too(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the charge to the Release, records and noise are sampled; the steps around them are those above."""
+    monkeypatch.setattr(machine.chat, "_reply", varied)
+    config = protecting(tmp_path, **SMALL)
+    assert machine.run(config, crash_at=None)
+    steps = list(machine.steps)
+    assert steps_of([(measuring, "measure"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]) <= set(steps)
+    first, last = steps.index("before Ledger.charge"), steps.index("after Release.save")
+    for number, step in [*enumerate(steps)][first : last + 1] + [*enumerate(steps)][last + 8 :: 16]:
+        here = {**config, "output": str(tmp_path / str(number)), "ledger": str(tmp_path / f"{number}.sqlite")}
+        machine.used, machine.draws, machine.chat.asked = {}, Counter(), []
+        assert not machine.run(here, crash_at=number), step
+        assert machine.run(here, crash_at=None), step
+        assert_nothing_twice(machine, here, SECRETLY)
+        assert sum(machine.draws.values()) <= 3, step  # one redraw at most: of the value that was not stored
+        if step not in ("after an answer", "before AnswerStore.put_many"):
+            assert max(Counter(machine.chat.keys).values()) == 1, step

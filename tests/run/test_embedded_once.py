@@ -19,8 +19,6 @@ from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 import understudy as us
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
-from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.vectors import _TRIED, FOLDER
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
@@ -120,28 +118,13 @@ def test_without_the_folder_it_embeds_them_again_and_ends_the_same(
     assert results[0].columns["text"] == results[1].columns["text"] == results[2].columns["text"]
 
 
-def test_a_run_without_an_output_folder_keeps_its_vectors_as_long_as_it_lasts(
-    tmp_path: Path, counting: Counting
+@pytest.mark.parametrize(("gigabytes", "times"), [(4, 1), (0, 2)])
+def test_votes_and_guide_share_the_vectors_also_without_an_output_folder_and_would_not_without_the_cache(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch, gigabytes: float, times: int
 ) -> None:
+    monkeypatch.setattr("understudy.models.vectors.CACHE_GB", gigabytes)
     running.release(run_config(evolving(tmp_path, output=None, records_per_label=None, guide=True)))
-    assert often(counting, tmp_path) == {1}
-
-
-def test_two_readers_of_the_private_texts_would_embed_them_twice_without_it(
-    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the tests above rest on: votes and guide both embed."""
-    monkeypatch.setattr("understudy.models.vectors.CACHE_GB", 0)
-    running.release(run_config(evolving(tmp_path, records_per_label=None, guide=True)))
-    assert often(counting, tmp_path) == {2}
-    assert PrivateEmbeddings.__module__ != GuideSums.__module__
-
-
-def test_a_report_of_what_was_handed_out_makes_no_private_folder(tmp_path: Path, counting: Counting) -> None:
-    running.run(run_config(settings(tmp_path)))
-    shutil.copytree(tmp_path / "out" / "release", tmp_path / "theirs" / "release")
-    us.report(tmp_path / "theirs", embedder="fake")
-    assert not (tmp_path / "theirs" / "private").exists()
+    assert often(counting, tmp_path) == {times}
 
 
 def test_no_planted_text_is_among_the_vectors_nor_any_vector_in_the_release(tmp_path: Path, counting: Counting) -> None:

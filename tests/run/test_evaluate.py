@@ -20,7 +20,7 @@ from local_fixtures import make_llama
 from run_fixtures import Said
 
 import understudy as us
-from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.base.errors import UnderstudyError
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.utility.classifiers import KINDS
@@ -40,11 +40,9 @@ FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> OutputFolder:
+def made(tmp_path: Path, finished: Callable[..., dict[str, Any]]) -> OutputFolder:
     """A whole run without a language model."""
-    result = running.run(run_config(settings(tmp_path)))
-    assert result.folder is not None
-    return result.folder
+    return OutputFolder(Path(finished(tmp_path)["output"]))
 
 
 def named(evaluation: Evaluation) -> dict[str, set[str]]:
@@ -57,22 +55,21 @@ def named(evaluation: Evaluation) -> dict[str, set[str]]:
 def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
 ) -> None:
+    before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
     said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), "--embedder", "none", "--seeds", "1")
     assert said.code == 0, said.err
     assert said.out == ""
     found = load_evaluation(made.evaluation_file)
     assert named(found).keys() == {"fidelity", "utility", "leakage"}
+    assert found.table_sha256 == table_sha256(made.synthetic_file("parquet"))
     assert found.overview is not None
     assert set(found.overview.profiles) == {"real", "synthetic"}
     assert set(found.overview.profiles["real"].labels) == set(LABELS)
+    assert {each.sample_size for each in found.values if each.of == "real (all)"} == {20}, "half are tested on"
+    assert {path.name: path.read_bytes() for path in made.shareable.iterdir()} == before, "nothing that is shareable"
     if os.name == "posix":
         assert made.evaluation_file.stat().st_mode & 0o777 == 0o600
-
-
-def test_nothing_but_charged_metrics_is_written_where_it_may_be_shared(tmp_path: Path, made: OutputFolder) -> None:
-    before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
-    us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
-    assert {path.name: path.read_bytes() for path in made.shareable.iterdir()} == before
+    assert us.evaluate(tmp_path / "notes.csv", made.root, **FEW).values == found.values, "of the same seed"
 
 
 def test_no_text_and_no_figure_is_printed_unless_asked_for(
@@ -87,29 +84,35 @@ def test_no_text_and_no_figure_is_printed_unless_asked_for(
     assert "Zebra" not in quiet.out + quiet.err + shown.out + shown.err
     assert quiet.out == ""
     assert "Longest copied span" in shown.out
+    said = understudy("evaluate", str(path), str(made.synthetic_file("parquet")), "--text", "note")
+    assert (said.code, "No place given for the metrics" in said.err) == (2, True)
 
 
-def test_held_out_texts_are_the_reference_and_the_test_set(tmp_path: Path, made: OutputFolder) -> None:
+def test_held_out_texts_are_the_reference_and_the_test_set_and_others_stand_beside_by_name(
+    tmp_path: Path, made: OutputFolder
+) -> None:
     other = write_csv(tmp_path / "other.csv", rows(60)[40:])
-    found = us.evaluate(tmp_path / "notes.csv", made.root, holdout=str(other), **FEW)
+    floor = tmp_path / "floor.jsonl"
+    floor.write_text("".join(json.dumps({"text": f"about {label}", "label": label}) + "\n" for label in LABELS))
+    beside = (f"baseline={floor}", f"again={made.root}")
+    found = us.evaluate(tmp_path / "notes.csv", made.root, holdout=str(other), beside=beside, **FEW)
     assert "holdout" in named(found)["fidelity"]
     assert "holdout" in named(found)["leakage"]
+    assert {"synthetic", "baseline", "again"} <= named(found)["utility"]
     ceiling = [each for each in found.values if each.of == "real (all)"]
     assert ceiling[0].sample_size == 40  # all of them: the test texts are others
 
 
-def test_without_held_out_texts_half_of_the_real_ones_are_tested_on(tmp_path: Path, made: OutputFolder) -> None:
-    found = us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
-    assert {each.sample_size for each in found.values if each.of == "real (all)"} == {20}
-
-
-def test_other_tables_stand_beside_by_name(tmp_path: Path, made: OutputFolder) -> None:
-    path = tmp_path / "floor.jsonl"
-    path.write_text("".join(json.dumps({"text": f"about {label}", "label": label}) + "\n" for label in LABELS))
-    found = us.evaluate(
-        tmp_path / "notes.csv", made.root, beside=(f"baseline={path}", f"again={made.root}"), metrics="utility", **FEW
-    )
-    assert {"synthetic", "baseline", "again"} <= named(found)["utility"]
+def test_a_table_without_labels_has_no_utility_a_schema_and_as_many_texts_as_asked_for(
+    tmp_path: Path, finished: Callable[..., dict[str, Any]]
+) -> None:
+    output = finished(tmp_path, label=None, labels=None, records=6, records_per_label=None)["output"]
+    (tmp_path / "schema.json").write_text('{"type": "object"}', "utf-8")
+    found = us.evaluate(tmp_path / "notes.csv", output, max_texts=5, json_schema=str(tmp_path / "schema.json"), **FEW)
+    assert named(found).keys() == {"fidelity", "leakage"}
+    assert {each.metric.name: each.value for each in found.values}["json_parsed"] == 0
+    assert found.overview is not None
+    assert {each.texts for each in found.overview.profiles.values()} == {5}
 
 
 def test_a_corpus_and_a_table_in_memory_do_as_well_and_write_nothing(tmp_path: Path) -> None:
@@ -119,24 +122,6 @@ def test_a_corpus_and_a_table_in_memory_do_as_well_and_write_nothing(tmp_path: P
     found = us.evaluate(real, synthetic, **FEW)
     assert named(found)["utility"] >= {"synthetic", "real"}
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_evaluation_reads_itself_again(tmp_path: Path, made: OutputFolder) -> None:
-    found = us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
-    assert load_evaluation(made.evaluation_file) == found
-
-
-def test_the_same_seed_gives_the_same_values(tmp_path: Path, made: OutputFolder) -> None:
-    first, again = (us.evaluate(tmp_path / "notes.csv", made.root, **FEW) for _ in range(2))
-    assert first == again
-
-
-def test_a_table_without_labels_has_no_utility_and_no_error(tmp_path: Path) -> None:
-    values = settings(tmp_path, label=None, labels=None, records=6, records_per_label=None)
-    result = running.run(run_config(values))
-    assert result.folder is not None
-    found = us.evaluate(tmp_path / "notes.csv", result.folder.root, **FEW)
-    assert named(found).keys() == {"fidelity", "leakage"}
 
 
 def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made: OutputFolder) -> None:
@@ -152,21 +137,39 @@ def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made
         ({"classifiers": "oracle"}, "there are tf-idf"),
         ({"beside": "floor.parquet"}, "NAME=PATH"),
         ({"beside": "real=floor.parquet"}, "taken"),
+        ({"beside": "floor=missing.csv"}, "missing.csv"),
         ({"in_context": "many"}, "0,4,8"),
         ({"max_texts": 1}, "max_texts"),
         ({"json_schema": "missing.json"}, "cannot be read"),
-        ({"detectors": "zebra"}, "zebra"),
+        ({"detectors": "zebra", "embedder": "none"}, "zebra"),
         ({"public_texts": "missing.txt"}, "missing.txt"),
         ({"holdout": "missing.csv"}, "missing.csv"),
         ({"epsilon": 3}, "epsilon"),
-        ({"embedder": "zebra"}, "no embedder"),
+        ({"charge_metrics": "-1"}, "charge_metrics"),
+        ({"real": "one.csv", "embedder": "none"}, "too few"),
+        ({"synthetic": "empty"}, "holds no synthetic table"),
+        ({"synthetic": "out/release/synthetic.parquet"}, "No text column"),
     ],
 )
-def test_what_cannot_be_measured_is_one_clear_error(
-    tmp_path: Path, made: OutputFolder, options: dict[str, Any], told: str
+def test_what_cannot_be_measured_is_one_clear_error_before_a_model_is_loaded(
+    tmp_path: Path, made: OutputFolder, options: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def load(spec: str) -> Any:
+        raise AssertionError("no model is needed for that")
+
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", load)
+    write_csv(tmp_path / "one.csv", rows(1))
+    (tmp_path / "empty").mkdir()
+    real, synthetic = (
+        tmp_path / options.pop(name, file) for name, file in (("real", "notes.csv"), ("synthetic", "out"))
+    )
     with pytest.raises(UnderstudyError, match=told):
-        us.evaluate(tmp_path / "notes.csv", made.root, **{**FEW, **options})
+        us.evaluate(real, synthetic, **{"seeds": 1, **options})
+
+
+def test_an_embedder_that_there_is_not_is_named(tmp_path: Path, made: OutputFolder) -> None:
+    with pytest.raises(UnderstudyError, match="no embedder"):
+        us.evaluate(tmp_path / "notes.csv", made.root, embedder="zebra")
 
 
 def test_personal_data_of_public_texts_are_told_apart(tmp_path: Path, made: OutputFolder) -> None:
@@ -181,8 +184,7 @@ def test_personal_data_of_public_texts_are_told_apart(tmp_path: Path, made: Outp
     assert found["pii_replayed_public"].settings["detector"] == "email"
 
 
-@pytest.mark.parametrize("name", ["floor.jsonl", "floor.csv", "floor.parquet"])
-@pytest.mark.parametrize("keys", [("text", "label"), ("note", "department")])
+@pytest.mark.parametrize(("name", "keys"), [("floor.jsonl", ("text", "label")), ("floor.csv", ("note", "department"))])
 def test_a_table_may_have_our_columns_or_the_real_table_s(
     tmp_path: Path, made: OutputFolder, name: str, keys: tuple[str, str]
 ) -> None:
@@ -191,40 +193,6 @@ def test_a_table_may_have_our_columns_or_the_real_table_s(
     words = {"text": "note", "label": "department", "labels": ",".join(LABELS)}
     found = us.evaluate(tmp_path / "notes.csv", path, metrics="utility", **words, **FEW)
     assert {each.sample_size for each in found.values if each.of == "synthetic"} == {2}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"holdout": "missing.csv"},
-        {"beside": "floor=missing.csv"},
-        {"charge_metrics": "-1"},
-        {"json_schema": "missing.json"},
-    ],
-)
-def test_what_is_wrong_is_told_before_a_model_is_loaded(
-    tmp_path: Path, made: OutputFolder, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def load(spec: str) -> Any:
-        raise AssertionError("no model is needed for that")
-
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", load)
-    with pytest.raises(UnderstudyError):
-        us.evaluate(tmp_path / "notes.csv", made.root, **options)
-
-
-def test_figures_that_would_go_nowhere_are_not_measured(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
-) -> None:
-    table = str(made.synthetic_file("parquet"))
-    said = understudy("evaluate", str(tmp_path / "notes.csv"), table, "--text", "note")
-    assert said.code == 2
-    assert "No place given for the metrics" in said.err
-
-
-def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: OutputFolder) -> None:
-    found = us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
-    assert found.table_sha256 == table_sha256(made.synthetic_file("parquet"))
 
 
 def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(
@@ -330,36 +298,6 @@ def test_no_base_model_is_loaded_where_it_would_not_be_used(
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
 
 
-def test_texts_are_held_to_a_json_schema(tmp_path: Path, made: OutputFolder) -> None:
-    (tmp_path / "schema.json").write_text('{"type": "object"}', "utf-8")
-    options = {"json_schema": str(tmp_path / "schema.json"), "metrics": "fidelity", **FEW}
-    found = {each.metric.name: each.value for each in us.evaluate(tmp_path / "notes.csv", made.root, **options).values}
-    assert found["json_parsed"] == 0
-
-
-def test_no_more_texts_are_looked_at_than_asked_for(tmp_path: Path, made: OutputFolder) -> None:
-    overview = us.evaluate(tmp_path / "notes.csv", made.root, metrics="fidelity", max_texts=7, **FEW).overview
-    assert overview is not None
-    assert {each.texts for each in overview.profiles.values()} == {7}
-
-
 def test_every_classifier_that_can_be_named_is_known() -> None:
     assert {*CLASSIFIERS, "coral"} == set(KINDS)
     assert set(EvaluationParameters().classifiers) < set(CLASSIFIERS)
-
-
-def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: OutputFolder) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="holds no synthetic table"):
-        us.evaluate(tmp_path / "notes.csv", tmp_path / "empty", **FEW)
-
-
-def test_a_table_beside_no_output_folder_needs_the_column_of_the_texts(tmp_path: Path, made: OutputFolder) -> None:
-    with pytest.raises(ConfigError, match="No text column"):
-        us.evaluate(tmp_path / "notes.csv", made.synthetic_file("parquet"), **FEW)
-
-
-def test_a_real_table_of_one_text_is_too_small(tmp_path: Path, made: OutputFolder) -> None:
-    path = write_csv(tmp_path / "one.csv", rows(1))
-    with pytest.raises(ConfigError, match="too few"):
-        us.evaluate(path, made.root, **FEW)

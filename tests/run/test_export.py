@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from clinic import LABELS, FakeChat, rows, write_csv
+from clinic import LABELS, FakeChat, rows, settings, write_csv
 from run_fixtures import Said, files_holding
 
 import understudy as us
 from understudy.base.errors import ConfigError
 from understudy.corpus import write_table
+from understudy.ledger import Ledger
 from understudy.models.types import Completion
+from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
 
 
+def writing(folder: Path) -> dict[str, Any]:
+    return settings(folder, dataset="visits", records_per_label=3)
+
+
 @pytest.fixture
-def made(tmp_path: Path, method: us.DPKPS) -> us.Result:
-    return us.run(
-        rows(),
-        method,
-        us.Budget(3, "1e-6"),
-        llm="none",
-        records_per_label=3,
-        ledger=str(tmp_path / "ledger.sqlite"),
-        dataset="visits",
-        output=tmp_path / "out",
-        **COLUMNS,
-    )
+def made(tmp_path: Path, finished: Callable[..., dict[str, Any]]) -> us.Result:
+    return running.run(run_config(finished(tmp_path, writing)))
 
 
 def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Result) -> None:
@@ -102,36 +100,43 @@ def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> N
     assert (folder / "statement.json").read_text("utf-8") == json.dumps(made.statement.to_json(), indent=1)
 
 
-def test_a_card_links_to_nothing_that_a_statement_or_label_names(tmp_path: Path, made: us.Result) -> None:
+def test_a_card_links_to_nothing_that_a_statement_or_label_names_and_takes_over_no_html(
+    tmp_path: Path, made: us.Result
+) -> None:
     """A viewer would fetch an image, and tell its server who reads the card."""
-    image = "![beacon](https://evil.example/x.png)"
+    image, evil = "![beacon](https://evil.example/x.png)", "a|b <script>x</script>\n# Heading"
     path = tmp_path / "out" / "release" / "statement.json"
     path.write_text(path.read_text("utf-8").replace('"visits"', json.dumps(image)), "utf-8")
-    columns = {**made.columns, "label": [image for _ in made.columns["label"]]}
+    columns = {**made.columns, "label": [evil if number % 2 else image for number in range(6)]}
     write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
     card = (us.export(tmp_path / "out", to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
     body = card.split("---\n", 2)[2]
     assert "beacon" in body
     assert "](http" not in body
     assert "![" not in body
+    assert "<script" not in card
+    assert len(re.findall(r"^# .+$", card, re.MULTILINE)) == 1
+    assert "a\\|b &lt;script" in card
 
 
 def test_metrics_stand_in_the_card_if_they_were_charged_and_not_otherwise(tmp_path: Path, made: us.Result) -> None:
     pytest.importorskip("sklearn")
     measured: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none", **COLUMNS}
     ledger = str(tmp_path / "ledger.sqlite")
-    us.evaluate(rows(), made, **measured)
-    folder = us.export(made, to="huggingface", output=tmp_path / "dataset")
-    assert "## Metrics" not in (folder / "README.md").read_text("utf-8")
-    from understudy.ledger import Ledger
 
+    def card(name: str) -> str:
+        return (us.export(made, to="huggingface", output=tmp_path / name) / "README.md").read_text("utf-8")
+
+    us.evaluate(rows(), made, **measured)
+    assert "## Metrics" not in card("none")
     with Ledger(ledger) as book:
         book.raise_cap("visits", cap=us.Budget(9, "1e-5"))
-    us.evaluate(rows(), made, **measured, charge_metrics=2, ledger=ledger, dataset="visits")
-    folder = us.export(made, to="huggingface", output=tmp_path / "another")
-    card = (folder / "README.md").read_text("utf-8")
-    assert "at a cost of (epsilon=2, delta=0)" in card
-    assert "| Accuracy" in card
+    us.evaluate(rows(), made, **measured, charge_metrics=1, insecure_no_noise=True)
+    assert yaml.safe_load(card("noiseless").split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
+    assert "**NOT PRIVATE**: computed on the real texts" in card("again")
+    us.evaluate(rows(), made, **measured, charge_metrics=2, ledger=ledger, dataset="visits", fresh=True)
+    assert "at a cost of (epsilon=2, delta=0)" in card("charged")
+    assert "| Accuracy" in card("more")
 
 
 def test_nothing_private_is_exported(tmp_path: Path, method: us.DPKPS) -> None:
@@ -160,15 +165,6 @@ def test_the_stamp_travels_with_every_form(tmp_path: Path, method: us.DPKPS) -> 
     assert table.count("NOT PRIVATE") == 2
 
 
-def test_a_card_says_that_its_metrics_are_without_a_promise(tmp_path: Path, made: us.Result) -> None:
-    pytest.importorskip("sklearn")
-    measured: dict[str, Any] = {"metrics": "leakage", "embedder": "none", "charge_metrics": 1, **COLUMNS}
-    us.evaluate(rows(), made, **measured, insecure_no_noise=True)
-    card = (us.export(made, to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
-    assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
-    assert "**NOT PRIVATE**: computed on the real texts" in card
-
-
 def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Result) -> None:
     columns = {**made.columns, "text": ["=1+1", *made.columns["text"][1:]]}
     write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
@@ -180,6 +176,7 @@ def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Resu
     assert [row["text"] for row in read[1:]] == columns["text"][1:]
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method: us.DPKPS) -> None:
     pytest.importorskip("mbi")
     table = [{**row, "stars": number % 5 + 1, "day": f"2024-0{number % 3 + 1}-11"} for number, row in enumerate(rows())]
@@ -205,7 +202,7 @@ def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method
     assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
 
 
-@pytest.mark.usefixtures("embedder")
+@pytest.mark.usefixtures("embedder", "quick_fit")
 def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, method: us.DPKPS) -> None:
     pytest.importorskip("mbi")
     table = [{**row, "stars": number % 5 + 1} for number, row in enumerate(rows())]
@@ -220,14 +217,6 @@ def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, 
     write_csv(tmp_path / "real.csv", table, list(table[0]))
     found = us.evaluate(str(tmp_path / "real.csv"), tmp_path / "more", metrics=["fidelity"])
     assert "stars" in {value.settings.get("column") for value in found.values}
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"text": 5}', "[]", "\ud800"])
-def test_a_damaged_schema_is_said_to_be_such(tmp_path: Path, made: us.Result, content: str) -> None:
-    path = tmp_path / "out" / "release" / "schema.json"
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
-    with pytest.raises(us.UnderstudyError, match=r"'schema.json'.*cannot be read"):
-        us.export(made, to="csv", output=tmp_path / "t.csv")
 
 
 SAID = [
@@ -275,43 +264,20 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
     assert "Since Monday." in made._repr_html_()
 
 
-def test_dialogues_of_a_frame_are_read_as_those_of_a_file(tmp_path: Path) -> None:
-    table = pa.table({"talk": [[{"role": role, "content": content} for role, content in SAID]]})
-    pq.write_table(table, tmp_path / "talk.parquet")
-    read: dict[str, Any] = {"text": "talk", "roles": ("customer", "agent")}
-    expected = us.read_corpus(tmp_path / "talk.parquet", **read).fingerprint(b"key")
-    assert expected
-    for frame in (
-        table,
-        pytest.importorskip("polars").from_arrow(table),
-        pytest.importorskip("datasets").Dataset(table),
-        pytest.importorskip("pandas") and table.to_pandas(),
-    ):
-        assert us.read_corpus(frame, **read).fingerprint(b"key") == expected
-
-
-def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
-    out, place = str(tmp_path / "out"), str(tmp_path / "chat.jsonl")
-    said = understudy("export", out, "--to", "chat", "--output", place, "--document-type", "note")
-    assert (said.code, said.out.strip()) == (0, place)
-    said = understudy("export", out, "--to", "csv", "--output", str(tmp_path / "t.csv"), "--json")
-    assert json.loads(said.out) == {"to": "csv", "output": str(tmp_path / "t.csv")}
-
-
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["out", "--to", "chat", "--output", "chat.json"], "End its name in .jsonl"),
-        (["out", "--to", "csv", "--output", "t.xlsx"], "cannot be written as 't.xlsx'"),
-        (["out", "--to", "csv", "--output", "s3://bucket/t.csv"], "'s3://bucket/t.csv' is an address"),
-        (["out", "--to", "huggingface", "--output", "hf://me/data"], "is an address"),
-        (["out", "--to", "csv", "--output", "nowhere/t.csv"], "'t.csv' cannot be written"),
-        (["out", "--to", "huggingface", "--output", "out"], "Name a new folder"),
-        (["out", "--to", "huggingface", "--output", "terms.txt"], "Name a new folder"),
-        (["out", "--to", "csv", "--output", "t.csv", "--document-type", "note"], "belong to chats"),
-        (["nothing", "--to", "csv", "--output", "t.csv"], "is not the folder of a run"),
-        (["terms.txt", "--to", "csv", "--output", "t.csv"], "is not the folder of a run"),
-        (["out", "--to", "excel", "--output", "t.csv"], "excel"),
+        ("out --to chat --output chat.json", "End its name in .jsonl"),
+        ("out --to csv --output t.xlsx", "cannot be written as 't.xlsx'"),
+        ("out --to csv --output s3://bucket/t.csv", "'s3://bucket/t.csv' is an address"),
+        ("out --to huggingface --output hf://me/data", "is an address"),
+        ("out --to csv --output nowhere/t.csv", "'t.csv' cannot be written"),
+        ("out --to huggingface --output out", "Name a new folder"),
+        ("out --to huggingface --output terms.txt", "Name a new folder"),
+        ("out --to csv --output t.csv --document-type note", "belong to chats"),
+        ("nothing --to csv --output t.csv", "is no folder of a run"),
+        ("terms.txt --to csv --output t.csv", "is no folder of a run"),
+        ("out --to excel --output t.csv", "excel"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_cure(
@@ -319,42 +285,34 @@ def test_what_cannot_be_exported_is_refused_with_the_cure(
     made: us.Result,
     understudy: Callable[..., Said],
     monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
+    words: str,
     problem: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = understudy("export", *words)
+    said = understudy("export", *words.split())
     assert said.code not in (0, 70)
     assert problem in said.err
     assert not (tmp_path / "t.csv").exists()
 
 
+def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
+    said = understudy("export", str(tmp_path / "out"), "--to", "csv", "--output", str(tmp_path / "t.csv"), "--json")
+    assert json.loads(said.out) == {"to": "csv", "output": str(tmp_path / "t.csv")}
+    with pytest.raises(us.UnderstudyError, match=r"no output folder to export.*output=\.\.\."):
+        us.export(replace(made, folder=None), to="csv", output=tmp_path / "u.csv")
+
+
 def test_a_folder_without_a_table_and_a_damaged_one_are_said_to_be_such(tmp_path: Path, made: us.Result) -> None:
-    table = tmp_path / "out" / "release" / "synthetic.parquet"
+    schema, table = (tmp_path / "out" / "release" / name for name in ("schema.json", "synthetic.parquet"))
+    good = schema.read_bytes()
+    for content in ("", "{}", '{"text": 5}', "[]", "\ud800"):
+        schema.write_bytes(content.encode("utf-8", "surrogatepass"))
+        with pytest.raises(us.UnderstudyError, match=r"'schema.json'.*cannot be read"):
+            us.export(made, to="csv", output=tmp_path / "t.csv")
+    schema.write_bytes(good)
     table.write_bytes(b"PAR1")
     with pytest.raises(us.UnderstudyError, match=r"cannot be read.*understudy generate"):
         us.export(made, to="csv", output=tmp_path / "t.csv")
     table.unlink()
     with pytest.raises(us.UnderstudyError, match="holds no synthetic table"):
         us.export(made, to="csv", output=tmp_path / "t.csv")
-
-
-def test_a_result_without_a_folder_says_what_to_give(method: us.DPKPS, tmp_path: Path) -> None:
-    made = us.run(
-        rows(), method, us.Budget(3, "1e-6"), llm="none", records=2, insecure_noise_seed=1, dataset="v", **COLUMNS
-    )
-    with pytest.raises(us.UnderstudyError, match=r"no output folder to export.*output=\.\.\."):
-        us.export(made, to="csv", output=tmp_path / "t.csv")
-
-
-def test_words_of_others_make_no_headings_and_no_html_in_a_card(tmp_path: Path, method: us.DPKPS) -> None:
-    evil = "a|b <script>x</script>\n# Heading"
-    table = [{"note": row["note"], "ward": evil} for row in rows()]
-    made = us.run(
-        table, method, us.Budget(3, "1e-6"), llm="none", records=2, insecure_noise_seed=1, dataset="v",
-        output=tmp_path / "out", text="note", label="ward", labels=[evil, "b"],
-    )  # fmt: skip
-    card = (us.export(made, to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
-    assert "<script" not in card
-    assert re.findall(r"^# (.+)$", card, re.MULTILINE) == ["Synthetic stand-in for v"]
-    assert "a\\|b &lt;script" in card

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clinic import LABELS, rows, write_csv
+from clinic import LABELS, rows, settings, write_csv
 from run_fixtures import runs_charged
 
 import understudy as us
+from understudy.base.columns import declared_columns
 from understudy.corpus import read_corpus
+from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 BUDGET = us.Budget(3, "1e-6")
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
@@ -24,11 +30,9 @@ def options(tmp_path: Path) -> dict[str, Any]:
     return {"llm": "none", "records_per_label": 4, "ledger": str(tmp_path / "ledger.sqlite"), **COLUMNS}
 
 
-@pytest.fixture
-def result(method: us.DPKPS) -> us.Result:
-    return us.run(
-        rows(), method, BUDGET, llm="none", records_per_label=4, insecure_noise_seed=1, dataset="v", **COLUMNS
-    )
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> us.Result:
+    return running.run(run_config(settings(tmp_path_factory.mktemp("made"), insecure_noise_seed=1, output=None)))
 
 
 def test_a_run_takes_a_path_or_a_frame_with_its_columns_and_one_cap_holds_for_both(
@@ -44,14 +48,6 @@ def test_a_run_takes_a_path_or_a_frame_with_its_columns_and_one_cap_holds_for_bo
     assert runs_charged(options["ledger"], "notes") == 1
 
 
-def test_a_release_and_an_audit_take_a_frame_too(tmp_path: Path, method: us.DPKPS, options: dict[str, Any]) -> None:
-    frame = pytest.importorskip("polars").DataFrame(rows())
-    del options["records_per_label"]
-    made = us.release(frame, method, BUDGET, **options, dataset="visits")
-    assert made.schema.label == "department"
-    assert runs_charged(options["ledger"], "visits") == 1
-
-
 def test_bad_rows_of_a_frame_are_kept_in_the_output_folder(
     tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
 ) -> None:
@@ -59,9 +55,6 @@ def test_bad_rows_of_a_frame_are_kept_in_the_output_folder(
     with pytest.raises(us.UnderstudyError, match="empty text"):
         us.run(table, method, BUDGET, **options, dataset="v", output=tmp_path / "out")
     assert '"row": 41' in (tmp_path / "out/private/bad_rows.jsonl").read_text("utf-8")
-
-
-def test_a_frame_without_a_text_column_is_said_to_lack_one(method: us.DPKPS) -> None:
     with pytest.raises(us.UnderstudyError, match="text column"):
         us.run(rows(), method, BUDGET, llm="none", records=1, dataset="v")
 
@@ -77,15 +70,9 @@ def test_a_result_is_a_frame_of_pandas_and_polars_and_a_dataset(result: us.Resul
 
 
 def test_typed_columns_keep_their_types_beside_missing_values(method: us.DPKPS, result: us.Result) -> None:
-    from dataclasses import replace
-
-    from understudy.base.columns import declared_columns
-
     pandas = pytest.importorskip("pandas")
     declared = declared_columns("stars=1..5; urgent; paid=0.0..9.9/3; opened=2024-01-01..2024-12-31/12")
     release = replace(result.release, schema=replace(result.release.schema, columns=declared))
-    import datetime
-
     row = (3, True, 1.5, datetime.date(2024, 2, 3))
     records = [replace(result.records[0], columns=row), replace(result.records[1], columns=(None,) * 4)]
     frame = us.Result(release, records).to_pandas()
@@ -123,8 +110,6 @@ def test_what_cannot_be_saved_is_refused_with_the_cure(
 def test_a_library_that_is_not_installed_is_named_with_the_cure(
     result: us.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
     for name, convert in {
         "pandas": result.to_pandas,
         "polars": result.to_polars,
@@ -135,15 +120,17 @@ def test_a_library_that_is_not_installed_is_named_with_the_cure(
             convert()
 
 
-def test_an_evaluation_takes_frames_and_results(result: us.Result) -> None:
+def test_an_evaluation_takes_frames_and_results_and_tells_how_far_it_is(result: us.Result) -> None:
     pytest.importorskip("sklearn")
-    frame = pytest.importorskip("pandas").DataFrame(rows(60))
-    by_result = us.evaluate(frame, result, **COLUMNS, **MEASURED)
-    by_frame = us.evaluate(frame, result.to_pandas(), **COLUMNS, **MEASURED)
+    frame, told = pytest.importorskip("pandas").DataFrame(rows(60)), list[tuple[str, int, int]]()
+    listener = us.Listener(progress=lambda *each: told.append(each))
+    by_result = us.evaluate(frame, result, **COLUMNS, **MEASURED, listener=listener)
+    assert told == [("evaluation", 0, 2), ("evaluation", 1, 2), ("evaluation", 2, 2)]
     by_table = us.evaluate(pa.Table.from_pylist(rows(60)), result.to_arrow(), **COLUMNS, **MEASURED)
-    assert by_result.values == by_frame.values == by_table.values
-    told = us.evaluate(frame, result, **MEASURED)  # the columns are those of its Release
-    assert told.values == by_result.values
+    without_columns = us.evaluate(frame, result, **MEASURED)  # they are those of its Release
+    assert by_result.values == by_table.values == without_columns.values
+    with pytest.raises(us.UnderstudyError, match="the result second"):
+        us.evaluate(result, result, **MEASURED)
 
 
 def test_other_tables_of_an_evaluation_may_be_in_memory(tmp_path: Path, result: us.Result) -> None:
@@ -160,16 +147,3 @@ def test_other_tables_of_an_evaluation_may_be_in_memory(tmp_path: Path, result: 
     assert made.settings["holdout"] is True
     with pytest.raises(us.UnderstudyError, match="'real' is taken"):
         us.evaluate(real, result, beside={"real": result}, **COLUMNS, **MEASURED)
-
-
-def test_a_result_is_no_real_table(result: us.Result) -> None:
-    with pytest.raises(us.UnderstudyError, match="the result second"):
-        us.evaluate(result, result, **MEASURED)
-
-
-def test_an_evaluation_tells_how_far_it_is(result: us.Result) -> None:
-    pytest.importorskip("sklearn")
-    told: list[tuple[str, int, int]] = []
-    listener = us.Listener(progress=lambda *each: told.append(each))
-    us.evaluate(rows(60), result, **COLUMNS, **MEASURED, listener=listener)
-    assert told == [("evaluation", 0, 2), ("evaluation", 1, 2), ("evaluation", 2, 2)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags
-from evolution_fixtures import DIMENSION, WordEmbedder, evolving
+from evolution_fixtures import DIMENSION, WordEmbedder, evolving, varied
 from run_fixtures import Said, runs_charged
 
 import understudy as us
@@ -37,9 +37,12 @@ def run(values: dict[str, Any], **changes: Any) -> us.Result:
     return running.run(run_config({**values, **changes}))
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> us.Release:
-    return running.release(run_config(configured(tmp_path, records_per_label=None, epsilon="20", **SEEDED))).release
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> us.Release:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
+        values = configured(tmp_path_factory.mktemp("made"), records_per_label=None, epsilon="20", **SEEDED)
+        return running.release(run_config(values)).release
 
 
 def by_label(result: us.Result) -> Counter[int]:
@@ -83,14 +86,10 @@ def test_generating_is_free_any_number_of_times(
         assert by_label(result) == {0: count, 1: count}
         assert result.missing == 0
     options: dict[str, Any] = {"llm": "fake", "records_per_label": 3}
+    assert by_label(us.generate(made, llm="fake", records=7)) == {0: 4, 1: 3}
     first = us.generate(made, **options)
     assert us.generate(made, **options).columns == first.columns
     assert us.generate(made, **options, seed=1).columns != first.columns
-
-
-def test_counts_may_differ_between_labels(made: us.Release, varied_chat: FakeChat) -> None:
-    assert by_label(us.generate(made, llm="fake", records=7)) == {0: 4, 1: 3}
-    assert by_label(us.generate(made, llm="fake", records=1)) == {0: 1}
 
 
 def test_texts_come_to_speak_for_their_label(made: us.Release, varied_chat: FakeChat, embedder: WordEmbedder) -> None:
@@ -108,10 +107,7 @@ def test_texts_come_to_speak_for_their_label(made: us.Release, varied_chat: Fake
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"rounds": 1},
         {"rounds": 4, "population": [5, 4, 3, 2]},
-        {"records_per_label": 9},
         {"records_per_label": 9, "harvest": "variations"},
         {"records_per_label": 1},
     ],
@@ -127,7 +123,21 @@ def test_the_calls_are_those_that_were_forecast(tmp_path: Path, varied_chat: Fak
     assert len(varied_chat.asked) == calls
 
 
-def test_another_embedder_is_refused(made: us.Release, varied_chat: FakeChat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_must_be_a_language_model_and_the_embedder_of_the_release(
+    tmp_path: Path, made: us.Release, varied_chat: FakeChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="needs a language model"):
+        us.generate(made, llm="none", records=2)
+    for changes in ({"llm": "none"}, {"delta": "0"}, {"population": 10_000_000}):
+        with pytest.raises(ConfigError):
+            run(configured(tmp_path, **changes))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    tools = GenerationTools(Writer(None, load_template("note"), WritingParameters(), labels=LABELS), WordEmbedder())
+    with pytest.raises(ModelError, match="needs a language model"):
+        us.GuidedEvolution().generate(made, [1, 1], tools=tools)
+    with pytest.raises(ReleaseError, match="no guide of this embedder's vectors"):
+        us.generate(replace(made, arrays={"guide": np.ones((2, DIMENSION + 4))}), llm="fake", records=2)
+
     class Other(WordEmbedder):
         model_id, fingerprint = "fake:others", "2" * 64
 
@@ -137,35 +147,7 @@ def test_another_embedder_is_refused(made: us.Release, varied_chat: FakeChat, mo
     assert varied_chat.asked == []
 
 
-def test_sums_of_vectors_of_another_length_are_refused(made: us.Release, varied_chat: FakeChat) -> None:
-    wrong = replace(made, arrays={"guide": np.ones((2, DIMENSION + 4))})
-    with pytest.raises(ReleaseError, match="no guide of this embedder's vectors"):
-        us.generate(wrong, llm="fake", records=2)
-
-
-def test_there_must_be_a_language_model(tmp_path: Path, made: us.Release) -> None:
-    with pytest.raises(ConfigError, match="needs a language model"):
-        us.generate(made, llm="none", records=2)
-    (tmp_path / "other").mkdir()
-    with pytest.raises(ConfigError, match="needs a language model"):
-        run(configured(tmp_path / "other", llm="none"))
-    assert runs_charged(tmp_path / "other" / "ledger.sqlite") == 0
-    tools = GenerationTools(Writer(None, load_template("note"), WritingParameters(), labels=LABELS), WordEmbedder())
-    with pytest.raises(ModelError, match="needs a language model"):
-        us.GuidedEvolution().generate(made, [1, 1], tools=tools)
-
-
-def test_a_model_that_writes_nothing_is_told(
-    tmp_path: Path, made: us.Release, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
-    use_chat(FakeChat(lambda request: Completion("", "stop", 9, 9)))
-    with pytest.raises(us.UnderstudyError, match="no text"):
-        us.generate(made, llm="fake", records=2)
-
-
 def test_calls_that_fail_are_made_up_for(made: us.Release, use_chat: Callable[[FakeChat], FakeChat]) -> None:
-    from evolution_fixtures import varied
-
     def sometimes(request: ChatRequest) -> Completion:
         return varied(request) if int(request.key("x")[:8], 16) % 3 else Completion("", "stop", 9, 9)
 
@@ -173,20 +155,6 @@ def test_calls_that_fail_are_made_up_for(made: us.Release, use_chat: Callable[[F
     result = us.generate(made, llm="fake", records_per_label=5, rounds=3)
     assert sum(by_label(result).values()) + result.missing == 10
     assert len(result.records) >= 8
-
-
-@pytest.mark.parametrize("changes", [{"delta": "0"}, {"population": 10_000_000}])
-def test_what_cannot_be_planned_is_refused_before_the_charge(
-    tmp_path: Path, varied_chat: FakeChat, changes: dict[str, Any]
-) -> None:
-    with pytest.raises(ConfigError):
-        run(configured(tmp_path, **changes))
-    assert runs_charged(tmp_path / "ledger.sqlite") == 0
-
-
-def test_what_chooses_among_other_methods_texts_is_not_for_it(made: us.Release) -> None:
-    with pytest.raises(ConfigError):
-        us.generate(made, llm="fake", records=2, guide_candidates=2)
 
 
 def test_without_noise_the_guide_is_exact(tmp_path: Path, varied_chat: FakeChat, embedder: WordEmbedder) -> None:

@@ -21,11 +21,13 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.base.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
+from understudy.base.errors import ConfigError, CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
+from understudy.methods.registry import load_release
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
@@ -34,6 +36,7 @@ KEY = b"key"
 
 
 def release(values: dict[str, Any], **changes: Any) -> running.Result:
+    """A change to None takes a setting out."""
     changed = {name: value for name, value in {**values, **changes}.items() if value is not None}
     return running.release(run_config(changed))
 
@@ -51,28 +54,35 @@ def apart(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
     return settings(folder, output=str(folder / name), dataset=name, **changes)
 
 
-def test_one_file_read_by_two_columns_is_one_dataset(tmp_path: Path) -> None:
+def test_one_file_read_by_two_columns_or_packed_is_one_dataset(tmp_path: Path) -> None:
     """`a` by its notes and `c` by the same column as records: two texts, two caps."""
     release(apart(tmp_path, "a"))
     with pytest.raises(LedgerError, match=r"known as 'a'.*--dataset a"):
         release(apart(tmp_path, "c", text=None, record_columns="note"))
     with pytest.raises(LedgerError, match=r"known as 'a'"):
         release(apart(tmp_path, "c", text="clinician"))
+    (tmp_path / "again.csv.gz").write_bytes(gzip.compress((tmp_path / "notes.csv").read_bytes()))
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        release(apart(tmp_path, "c", text="clinician", data=str(tmp_path / "again.csv.gz")))
+    corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        running.release(run_config(apart(tmp_path, "c", data=None)), corpus=corpus)
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
 
 
-@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, lambda table: pa.Table.from_pylist(table[::-1])])
+@pytest.mark.parametrize("make", [list, lambda table: pa.Table.from_pylist(table[::-1])])
 def test_one_frame_read_by_two_columns_is_one_dataset(tmp_path: Path, make: Callable[[Any], Any]) -> None:
     options: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite")}
-    (tmp_path / "terms.txt").write_text("heart\nskin", "utf-8")
-    method = us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, length=2, bandwidth=0)
-    budget = us.Budget(3, "1e-6")
+    method, budget = us.DPKPS(**quick(settings(tmp_path))), us.Budget(3, "1e-6")
     us.release(rows(), method, budget, text="note", dataset="a", **options)
-    with pytest.raises(LedgerError, match="known as 'a'"):
-        us.release(make(rows()), method, budget, record_columns=["note"], dataset="c", **options)
-    with pytest.raises(LedgerError, match="known as 'a'"):
-        us.release(make(rows()), method, budget, text="clinician", dataset="c", **options)
+    for read in ({"record_columns": ["note"]}, {"text": "clinician"}):
+        with pytest.raises(LedgerError, match="known as 'a'"):
+            us.release(make(rows()), method, budget, dataset="c", **read, **options)  # type: ignore[arg-type]
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
+
+
+def quick(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in ("vocabulary", "vocabulary_is_public", "top_terms", "length")}
 
 
 CELLS: dict[str, tuple[str, Any]] = {
@@ -93,10 +103,13 @@ def test_a_table_whose_cells_were_converted_is_one_dataset(tmp_path: Path, name:
     notes = [row["note"] for row in rows()]
     write_csv(tmp_path / "base.csv", [{"note": note, name: text} for note in notes], ("note", name))
     pq.write_table(pa.table({name: [value] * 40, "note": notes}), tmp_path / "conv.parquet")
-    whole: dict[str, Any] = {"text": None, "record_columns": f"note,{name}", "label": None, "labels": None}
-    release(apart(tmp_path, "base", data=str(tmp_path / "base.csv"), **whole))
-    with pytest.raises(LedgerError, match="known as 'base'"):
-        release(apart(tmp_path, "conv", data=str(tmp_path / "conv.parquet"), **whole))
+    whole: dict[str, Any] = {"text": None, "record_columns": ["note", name]}
+    assert are_one(identity(tmp_path / "base.csv", **whole), identity(tmp_path / "conv.parquet", **whole))
+
+
+def are_one(first: Any, second: Any) -> bool:
+    """As a ledger compares them."""
+    return bool(set(first.contents) & set(second.contents))
 
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
@@ -112,14 +125,12 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_texts_spelled_otherwise_are_one_dataset_and_have_the_same_lines(tmp_path: Path, spelling: str) -> None:
     table = [{**row, "note": f"Zo\u00eb's {row['note']}"} for row in rows()]
-    other = [{**row, "note": SPELLINGS[spelling](row["note"])} for row in table]
     write_csv(tmp_path / "base.csv", table)
-    write_csv(tmp_path / "other.csv", other)
-    release(apart(tmp_path, "base", data=str(tmp_path / "base.csv")))
-    with pytest.raises(LedgerError, match="known as 'base'"):
-        release(apart(tmp_path, "other", data=str(tmp_path / "other.csv")))
+    write_csv(tmp_path / "other.csv", [{**row, "note": SPELLINGS[spelling](row["note"])} for row in table])
+    base, other = identity(tmp_path / "base.csv"), identity(tmp_path / "other.csv")
+    assert are_one(base, other)
     if spelling != "other blanks":  # which end lines
-        assert identity(tmp_path / "base.csv").lines == identity(tmp_path / "other.csv").lines
+        assert base.lines == other.lines
 
 
 @pytest.mark.parametrize("cells", [("53.13", "53.14"), ("5", "-5"), ("a1", "a-1"), ("Ann", "ANN"), ("1.2.3", "1.23")])
@@ -148,13 +159,6 @@ def test_a_ledger_of_an_earlier_version_knows_its_tables_again(tmp_path: Path) -
     pq.write_table(pa.table({"note": [row["note"] for row in table], "paid": numbers}), tmp_path / "conv.parquet")
     with pytest.raises(LedgerError, match="known as 'old'"):
         release(values, data=str(tmp_path / "conv.parquet"), output=str(tmp_path / "conv"))
-
-
-def test_a_compressed_file_has_the_bytes_of_what_is_in_it(tmp_path: Path) -> None:
-    release(apart(tmp_path, "a"))
-    (tmp_path / "again.csv.gz").write_bytes(gzip.compress((tmp_path / "notes.csv").read_bytes()))
-    with pytest.raises(LedgerError, match="known as 'a'"):
-        release(apart(tmp_path, "c", text="clinician", data=str(tmp_path / "again.csv.gz")))
 
 
 def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
@@ -187,42 +191,30 @@ def test_a_file_that_is_there_twice_is_refused_before_the_charge(tmp_path: Path,
     assert runs_charged(values["ledger"]) == 0
 
 
-def test_files_without_a_row_may_be_the_same(tmp_path: Path) -> None:
-    for name, table in (("m1", rows()), ("m2", []), ("m3", [])):
-        write_csv(tmp_path / f"{name}.csv", table)
-    release(apart(tmp_path, "months", data=str(tmp_path / "m*.csv")))
-    assert runs_charged(tmp_path / "ledger.sqlite", "months") == 1
-
-
-def test_a_table_in_memory_has_no_bytes_and_is_known_by_its_texts(tmp_path: Path) -> None:
-    release(apart(tmp_path, "a"))
-    corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
-    values = apart(tmp_path, "b", data=None)
-    with pytest.raises(LedgerError, match="known as 'a'"):
-        running.release(run_config(values), corpus=corpus)
-
-
 @pytest.mark.parametrize("share", ["grown", "half", "most"])
 def test_much_the_same_table_under_another_name_is_warned_of(
-    tmp_path: Path, understudy: Callable[..., Said], share: str
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Callable[..., Said], share: str
 ) -> None:
+    finished(tmp_path, sixty, dataset="a")
     table = rows(60)
-    write_csv(tmp_path / "notes.csv", table)
     later = {
         "grown": [*table, *({**row, "note": f"New: {row['note']} {n}"} for n, row in enumerate(rows(60)))],
         "half": table[:30],
         "most": [{**row, "note": f"Edited. {row['note']}"} if n % 3 == 0 else row for n, row in enumerate(table)],
     }[share]
     write_csv(tmp_path / "later.csv", later)
-    assert understudy("run", *flags(apart(tmp_path, "a"))).code == 0
-    second = apart(tmp_path, "b", data=str(tmp_path / "later.csv"))
-    said = understudy("run", *flags(second))
+    said = understudy("run", *flags(apart(tmp_path, "b", data=str(tmp_path / "later.csv"))))
     assert said.code == 0
     (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:") and "dataset" in line]
     assert "dataset 'a'" in line
     assert "one of the two names (--dataset)" in line
     assert not re.search(r"\d", line)
     assert not [row for row in later if row["note"] in said.err]
+
+
+def sixty(folder: Path, **changes: Any) -> dict[str, Any]:
+    write_csv(folder / "notes.csv", rows(60))
+    return settings(folder, **changes)
 
 
 def test_a_table_that_grows_under_its_own_name_is_not_warned_of(tmp_path: Path, told: None) -> None:
@@ -260,18 +252,6 @@ def test_a_strict_ledger_refuses_a_dataset_that_nobody_opened_before_anything_is
         ledger.open_dataset("clinic", cap=us.Budget(3, "1e-6"), unit=Unit("record"))
     release(values)
     assert runs_charged(values["ledger"], "clinic") == 1
-
-
-def test_a_run_that_was_charged_in_another_ledger_does_not_go_on(tmp_path: Path) -> None:
-    values = apart(tmp_path, "clinic")
-    release(values)
-    (tmp_path / "clinic" / "release" / "dp-kps.release").unlink()
-    Ledger.create(tmp_path / "other.sqlite").close()
-    with pytest.raises(ResumeError, match=r"charged in another ledger.*--ledger"):
-        release(values, ledger=str(tmp_path / "other.sqlite"))
-    with Ledger(tmp_path / "other.sqlite") as other:
-        assert other.datasets() == []
-    release(values)
 
 
 def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> None:
@@ -348,15 +328,11 @@ def numbers(first: int, last: int) -> Sketch:
 @pytest.mark.parametrize(
     ("first", "second", "near"),
     [
-        ((0, 20_000), (0, 20_000), True),
         ((0, 20_000), (0, 40_000), True),
-        ((0, 20_000), (0, 10_000), True),
         ((0, 20_000), (0, 1_000), True),  # contained
         ((0, 20_000), (8_000, 28_000), True),  # 60 % of either
         ((0, 20_000), (12_000, 32_000), False),  # 40 %
-        ((0, 20_000), (20_000, 40_000), False),
         ((0, 100), (0, 51), True),
-        ((0, 100), (60, 160), False),
         ((0, 2), (0, 2), False),  # too little to say anything
         ((0, 0), (0, 100), False),
     ],
@@ -369,3 +345,62 @@ def test_a_sketch_tells_much_the_same_from_other_tables(
     assert other.is_near(one) is near
     assert Sketch.from_text(one.to_text()) == one
     assert one.merged(other) == numbers(min(first[0], second[0]), max(first[1], second[1])) or first[1] < second[0]
+
+
+# -- units and owners --------------------------------------------------------------------------------------------------
+
+
+def test_two_datasets_without_a_good_row_are_two(tmp_path: Path) -> None:
+    for name in ("e1", "e2"):
+        write_csv(tmp_path / f"{name}.csv", [{**row, "department": "other"} for row in rows(3)])
+        values = settings(tmp_path, data=str(tmp_path / f"{name}.csv"), output=str(tmp_path / name))
+        values |= {"max_bad_rows": 1}
+        release(values)
+        assert runs_charged(values["ledger"], name) == 1
+        with Ledger(values["ledger"]) as ledger:
+            assert ledger.known_as("") is None
+        (tmp_path / name / "release" / "dp-kps.release").unlink()
+        release(values)  # resumes
+        assert runs_charged(values["ledger"], name) == 1
+
+
+def test_data_that_were_empty_when_the_run_began_are_still_compared(tmp_path: Path) -> None:
+    values = settings(tmp_path, max_bad_rows=1)
+    write_csv(tmp_path / "notes.csv", [{**row, "department": "other"} for row in rows(3)])
+    release(values)
+    (tmp_path / "out" / "release" / "dp-kps.release").unlink()
+    write_csv(tmp_path / "notes.csv", rows())
+    with pytest.raises(ResumeError, match="are not those that this run began with"):
+        release(values)
+
+
+def test_owners_by_two_columns_are_never_added(tmp_path: Path) -> None:
+    table = [{**row, "patient": f"p{number % 7}"} for number, row in enumerate(rows())]
+    write_csv(tmp_path / "notes.csv", table, (*COLUMNS, "patient"))
+    values = settings(tmp_path)
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=Budget(9, "1e-5"), unit=Unit("owner", 5, "clinician"))
+    made = release(values, owner="clinician")
+    with pytest.raises(LedgerError, match=r"\(column 'clinician'\), this run one owner \(column 'patient'\)"):
+        release(values, owner="patient", output=str(tmp_path / "second"))
+    release(values, owner="clinician", max_records_per_owner=2, output=str(tmp_path / "third"))
+    assert runs_charged(values["ledger"]) == 2
+    assert made.statement.unit == Unit("owner", 5, "clinician")
+    assert load_release(tmp_path / "out" / "release" / "dp-kps.release").statement.unit.column == "clinician"
+    assert "one owner (column 'clinician'): all" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+
+
+def test_a_corpus_with_another_owner_column_is_refused(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology", owner="clinician")
+    with pytest.raises(ConfigError, match="no owner column 'patient'"):
+        running.release(run_config({**values, "data": (), "dataset": "notes", "owner": "patient"}), corpus=corpus)
+    assert runs_charged(values["ledger"]) == 0
+
+
+def test_a_unit_with_a_column_survives_json_and_older_units_are_read() -> None:
+    unit = Unit("owner", 3, "patient")
+    assert Unit.from_json(unit.to_json()) == unit
+    assert Unit.from_json({"kind": "owner", "max_records": 3}) == Unit("owner", 3)
+    with pytest.raises(ConfigError, match="one record"):
+        Unit("record", 1, "patient")

@@ -127,6 +127,9 @@ def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Call
     assert str(release.statement.budget) == "(epsilon=3, delta=0)"
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     assert understudy("run", *flags(counting(tmp_path, word="skin", times=3))).code == 8
+    said = understudy("run", *flags(counting(tmp_path, times=0)))
+    assert said.code == 2
+    assert "Parameter 'times': input should be greater than or equal to 1, got 0." in said.err
 
 
 def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, understudy: Callable[..., Said]) -> None:
@@ -156,14 +159,8 @@ def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[
 
 
 def test_a_method_that_cannot_be_imported_is_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(counting(tmp_path, method="broken")))
+    said = understudy("run", *flags(counting(tmp_path)), "--method", "broken")
     assert said.code == 2
     assert said.err.startswith("Error: The method 'broken' cannot be loaded (ModuleNotFoundError).")
     with pytest.raises(us.UnderstudyError, match="Choose one of: broken, counting, dp-kps"):
         method_class("alchemy")
-
-
-def test_its_parameters_are_checked(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(counting(tmp_path, times=0)))
-    assert said.code == 2
-    assert "Parameter 'times': input should be greater than or equal to 1, got 0." in said.err

@@ -15,7 +15,6 @@ from clinic import LABELS, FakeChat, rows
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy.base import display
 from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models.types import ChatRequest, Completion
 from understudy.report.page import Reports
@@ -85,20 +84,6 @@ def test_a_result_a_release_and_a_statement_show_themselves_and_run_nothing(meth
     assert "**" not in page.words
 
 
-def test_every_value_of_a_statement_is_in_what_a_notebook_shows(method: us.DPKPS, tmp_path: Path) -> None:
-    made = us.run(
-        rows(), method, BUDGET, llm="none", records=1, ledger=str(tmp_path / "l.sqlite"), dataset="v", **COLUMNS
-    )
-    page = shown(made.statement)
-    plain = " ".join(page.words.split())
-    for charge in made.statement.charges:
-        assert charge.name in plain
-    for delta, epsilon in made.statement.epsilon_at.items():
-        assert f"{delta:g}" in plain
-        assert f"{epsilon:.4g}"[:4] in plain
-    assert page.tags.count("table") == 1
-
-
 def test_an_evaluation_shows_that_it_is_private() -> None:
     metric = Metric("accuracy", "Accuracy", "utility", EVIL, "nowhere", "higher")
     values = (
@@ -126,13 +111,6 @@ def test_a_report_opens_inline_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "There is no report at" in found.words
 
 
-def test_bars_say_what_is_done_of_how_much() -> None:
-    page = Page(display.bars([(EVIL, 3, 9, "0:20 left"), ("rounds", 0, 0, "")]))
-    assert page.tags.count("progress") == 2
-    assert "script" not in page.tags
-    assert "3 of 9 0:20 left" in page.words
-
-
 @pytest.mark.parametrize(
     ("done", "total", "seconds", "words"),
     [(0, 9, 5, ""), (9, 9, 5, ""), (3, 9, 0.1, ""), (3, 9, 10, "0:20 left"), (1, 101, 100, "2:46:40 left")],
@@ -156,24 +134,23 @@ class Handle:
 
 
 def test_in_a_notebook_lines_and_bars_are_one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = Handle()
-    monkeypatch.setattr(showing, "_notebook", lambda: handle)
-    with showing.shown() as told:
-        told.say(f"Beginning. {EVIL}")
-        for done in range(4):
-            told.progress("texts", done, 3)
-    assert "<progress" not in handle.shown[0]
-    assert "script>alert" not in handle.shown[0].replace("&lt;script&gt;alert", "")
-    assert "3 of 3" in handle.shown[-1]
-    assert "Beginning." in handle.shown[-1]
-
-
-def test_in_a_notebook_nothing_is_shown_of_a_call_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert showing._notebook() is None, "outside of one"
     handle = Handle()
     monkeypatch.setattr(showing, "_notebook", lambda: handle)
     with showing.shown():
         pass
-    assert not handle.shown
+    assert not handle.shown, "nothing of a call that says nothing"
+    with showing.shown() as told:
+        told.say(f"Beginning. {EVIL}")
+        for done in range(4):
+            told.progress("texts", done, 3)
+        told.progress("rounds", 0, 0)
+    assert "<progress" not in handle.shown[0]
+    assert "script>alert" not in handle.shown[0].replace("&lt;script&gt;alert", "")
+    last = Page(handle.shown[-1])
+    assert last.tags.count("progress") == 2
+    assert "3 of 3" in last.words
+    assert "Beginning." in last.words
 
 
 def test_a_listener_is_told_what_a_terminal_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,49 +210,29 @@ def interrupting(after: int) -> Callable[[ChatRequest], Completion]:
 
 
 @pytest.mark.parametrize("in_a_loop", [False, True])
-def test_an_interrupted_run_says_how_to_resume_and_the_same_call_does(
+def test_an_interrupted_run_says_how_to_resume_or_what_is_lost_and_the_same_call_does(
     tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], in_a_loop: bool
 ) -> None:
     said: list[str] = []
-    options: dict[str, Any] = {
-        **COLUMNS,
-        "records_per_label": 3,
-        "dataset": "v",
-        "ledger": str(tmp_path / "ledger.sqlite"),
-        "output": tmp_path / "out",
-    }
+    kept: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "output": tmp_path / "out"}
 
-    def call() -> us.Result:
-        if not in_a_loop:
-            return us.run(rows(), method, BUDGET, listener=us.Listener(said.append), **options)
+    def call(**options: Any) -> us.Result:
+        given = {**COLUMNS, "records_per_label": 3, "dataset": "v", "listener": us.Listener(said.append), **options}
 
         async def cell() -> us.Result:
-            return us.run(rows(), method, BUDGET, listener=us.Listener(said.append), **options)
+            return us.run(rows(), method, BUDGET, **given)
 
-        return asyncio.run(cell())
+        return asyncio.run(cell()) if in_a_loop else us.run(rows(), method, BUDGET, **given)
 
-    use_chat(FakeChat(interrupting(after=4)))
-    with pytest.raises(KeyboardInterrupt) as caught:
-        call()
-    words = f"Interrupted. The same call resumes: what was made so far is kept in {tmp_path / 'out'}."
-    assert said[-1] == words
-    assert caught.value.__notes__ == [words]
+    resumes = f"Interrupted. The same call resumes: what was made so far is kept in {tmp_path / 'out'}."
+    lost = "Interrupted. Without an output folder (output=...) nothing is kept. What was charged stays charged."
+    for words, options in ((lost, {"insecure_noise_seed": 1}), (resumes, kept)):
+        use_chat(FakeChat(interrupting(after=4)))
+        with pytest.raises(KeyboardInterrupt) as caught:
+            call(**options)
+        assert said[-1] == words
+        assert caught.value.__notes__ == [words]
     rest = use_chat(FakeChat())
-    assert len(call().records) == 6
+    assert len(call(**kept).records) == 6
     assert len(rest.asked) == 2
-    assert runs_charged(options["ledger"], "v") == 1
-
-
-def test_an_interrupted_run_without_a_folder_says_what_is_lost(
-    method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
-    use_chat(FakeChat(interrupting(after=1)))
-    with pytest.raises(KeyboardInterrupt) as caught:
-        us.run(rows(), method, BUDGET, records_per_label=3, insecure_noise_seed=1, dataset="v", **COLUMNS)
-    assert caught.value.__notes__ == [
-        "Interrupted. Without an output folder (output=...) nothing is kept. What was charged stays charged."
-    ]
-
-
-def test_no_notebook_is_taken_for_one_outside_of_it() -> None:
-    assert showing._notebook() is None
+    assert runs_charged(kept["ledger"], "v") == 1

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +10,9 @@ from threading import Lock, get_ident
 from typing import Any
 
 import pytest
-from clinic import flags
 from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
 from run_fixtures import runs_charged
+from test_copies import REFUSED, copied
 from test_crash import forgetful
 
 from understudy.base.errors import LedgerError, PrivacyError
@@ -35,8 +29,6 @@ from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
 from understudy.run.settings import run_config
-
-REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Crash(BaseException):
@@ -125,13 +117,6 @@ def stored(output: str | Path) -> dict[str, int]:
 
 def texts(made: Release) -> set[str]:
     return {text for strings in made.strings.values() for text in strings}
-
-
-def copied(values: dict[str, Any], name: str = "copy") -> dict[str, Any]:
-    """The settings of a run in a copy of the folder as it is now."""
-    output = Path(values["output"])
-    shutil.copytree(output, output.with_name(name))
-    return {**values, "output": str(output.with_name(name))}
 
 
 def test_every_part_is_stored_then_confirmed_then_used_by_several_threads(tmp_path: Path, machine: Machine) -> None:
@@ -252,18 +237,6 @@ def test_a_copy_that_lacks_a_part_is_refused_before_it_draws_it(tmp_path: Path, 
     assert not machine.drawn()
 
 
-def test_a_copy_that_has_all_parts_goes_on(tmp_path: Path, machine: Machine) -> None:
-    values = parts(tmp_path)
-    made = machine.run(values)
-    copy = copied(values)
-    (tmp_path / "copy" / "release" / "in-parts.release").unlink()
-    again = machine.run(copy)
-    assert made is not None
-    assert again is not None
-    assert again.digest == made.digest
-    assert not machine.drawn()
-
-
 def test_the_copy_tests_notice_parts_that_are_not_confirmed(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,45 +284,3 @@ def test_a_charge_with_a_slash_in_its_name_is_refused() -> None:
     charges = (Charge("tokens/0", Declared(PureEvent(0.5)), "to test"),)
     with pytest.raises(PrivacyError, match="slash"):
         Plan("test", Unit(), Budget(1, 0), charges)
-
-
-COMMAND = [sys.executable, "-c", "import parts_method; parts_method.install(); from understudy.cli import main; main()"]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
-def test_kill_9_among_the_parts_costs_one_charge_and_no_part_twice(tmp_path: Path) -> None:
-    values = parts(tmp_path, texts_per_batch=80, paid=80)
-    words = [*COMMAND, "release", *flags(values)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    kept: dict[str, int] = {}
-    used: dict[str, str] = {}
-    for parts_more in (20, 60, None):
-        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if parts_more is not None:
-            ledger = tmp_path / "ledger.sqlite"
-            while not ledger.exists() or _count(ledger) < len(used) + parts_more:
-                assert process.poll() is None, "the run ended before it was killed"
-                time.sleep(0.02)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            assert process.returncode == -signal.SIGKILL
-        else:
-            _, said = process.communicate()
-            assert process.returncode == 0, said
-        before, kept = kept, stored(values["output"])
-        assert before.items() <= kept.items()
-        earlier, used = used, confirmed(values["ledger"])
-        assert earlier.items() <= used.items()
-        assert set(used) <= set(kept)
-        assert len(kept) - len(used) <= 4, "at most one a thread is stored and not confirmed"
-        assert runs_charged(values["ledger"]) == 1
-    assert set(kept) == set(used) == names(80)
-    made = running.release(run_config(values)).release
-    assert texts(made) == {f"text {value}" for value in kept.values()}
-
-
-def _count(ledger: Path) -> int:
-    try:
-        return len(confirmed(ledger))
-    except sqlite3.OperationalError:  # it is being made
-        return 0

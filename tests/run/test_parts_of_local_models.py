@@ -1,7 +1,8 @@
-"""Several text columns of one row, owners and typed columns at once, where a local model reads private texts."""
+"""Texts that have parts where a local model reads them: several columns of one row, acts and tool calls."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,16 @@ from clinic import FakeChat, settings, write_csv
 from local_fixtures import make_llama
 from run_fixtures import files_holding, little_work_of_seq_pate, runs_charged
 from script_model import END, ScriptModel
-from test_table_runs import simple_fit
 
 import understudy as us
 from understudy.base.errors import UnderstudyWarning
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
-from understudy.run import tabling
 from understudy.run.settings import run_config
 
 pytestmark = [
+    pytest.mark.usefixtures("quick_fit"),
     pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning"),
     pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning"),
 ]
@@ -43,11 +43,6 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     little_work_of_seq_pate(monkeypatch)
 
 
-@pytest.fixture(autouse=True)
-def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_llama(tmp_path_factory.mktemp("llama"), window=1024)
@@ -57,59 +52,35 @@ def tickets(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
     """Settings of a run on 24 tickets of six customers; every third ticket has no answer."""
     made = [
         {
-            "product": ("router", "phone")[number % 2],
-            "subject": f"{PLANT} {number}",
-            "message": "The router drops the signal.",
+            **{"product": ("router", "phone")[number % 2], "subject": f"{PLANT} {number}", "ward": "AB"[number % 2]},
+            **{"message": "The router drops the signal.", "customer": f"{PLANT}{number % 6}"},
             "answer": "" if number % 3 == 0 else "We send a new one.",
-            "customer": f"{PLANT}{number % 6}",
-            "ward": "AB"[number % 2],
         }
         for number in range(24)
     ]
     write_csv(folder / "tickets.csv", made, [*made[0]])
     (folder / "prompt.yaml").write_text(PROMPT)
-    not_used = ("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label")
     own = {
-        "method": method,
-        "data": str(folder / "tickets.csv"),
-        "text": ",".join(FIELDS),
-        "label": "product",
-        "labels": "router,phone",
-        "owner": "customer",
-        "max_records_per_owner": 2,
-        "columns": "ward=A|B",
-        "epsilon": "60",
-        "prompt": str(folder / "prompt.yaml"),
-        "private_text_tokens": 120,
+        **{"method": method, "data": str(folder / "tickets.csv"), "text": ",".join(FIELDS), "columns": "ward=A|B"},
+        **{"label": "product", "labels": "router,phone", "owner": "customer", "max_records_per_owner": 2},
+        **{"epsilon": "60", "prompt": str(folder / "prompt.yaml"), "private_text_tokens": 120},
         "max_tokens": len(SAID) + 1,
     }
-    return settings(folder, **{**dict.fromkeys(not_used), **own, **changes})
+    return settings(folder, **{**dict.fromkeys(NOT_USED), **own, **changes})
+
+
+NOT_USED = ("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label")
 
 
 TUNED: dict[str, Any] = {"lora_rank": 4}
 METHODS: dict[str, dict[str, Any]] = {
     "dp-finetune": {**TUNED, "declared_records": 6, "sampling_rate": 0.5, "steps": 2},
-    "seq-pate": {
-        **TUNED,
-        "declared_records": 6,
-        "teachers": 4,
-        "queries": 4,
-        "candidates": 8,
-    },
+    "seq-pate": {**TUNED, "declared_records": 6, "teachers": 4, "queries": 4, "candidates": 8},
     "few-shot": {
-        "sampling_rate": 0.5,
-        "subsets": 2,
-        "examples_per_subset": 1,
-        "tokens": 12,
-        "exemplar_tokens": 6,
-        "exemplars": 1,
-        "candidates": 20,
+        **{"sampling_rate": 0.5, "subsets": 2, "examples_per_subset": 1, "tokens": 12},
+        **{"exemplar_tokens": 6, "exemplars": 1, "candidates": 20},
     },
-    "private-prediction": {
-        "batches": 1,
-        "batch_size": 5,
-        "tokens_per_batch": 2 * len(SAID) + 4,
-    },
+    "private-prediction": {"batches": 1, "batch_size": 5, "tokens_per_batch": 2 * len(SAID) + 4},
 }
 
 GENERATED: dict[str, dict[str, Any]] = {
@@ -170,13 +141,79 @@ def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_colu
     if method == "seq-pate":
         assert of_tickets
         assert all(text.startswith("subject: ") for text in of_tickets)
-    assert us.evaluate(
-        tmp_path / "tickets.csv",
-        tmp_path / "more",
-        text=FIELDS,
-        label="product",
-        labels=["router", "phone"],
-        columns="ward=A|B",
-        embedder="none",
-        metrics="fidelity",
-    ).values
+    if method == "private-prediction":
+        columns = {"text": FIELDS, "label": "product", "labels": ["router", "phone"], "columns": "ward=A|B"}
+        found = us.evaluate(tmp_path / "tickets.csv", tmp_path / "more", **columns, embedder="none", metrics="fidelity")
+        assert found.values
+
+
+# -- acts, and calls of tools: learnt with their turns, and written ----------------------------------------------------
+
+
+SPOKEN = 'user (ask): Open?\nassistant calls search: {"day": 3}\nsearch returns: no\nassistant: No.'
+
+
+def talks(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
+    """Settings of a run on 24 dialogues, each with an act and a call."""
+    function = {"name": "search", "arguments": {"who": PLANT}}
+    turns = [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": PLANT, "function": function}]},
+        {"role": "tool", "tool_call_id": PLANT, "content": f"{PLANT}!"},
+    ]
+    asked = [{"role": "user", "content": f"{PLANT} {number}?", "act": "ask"} for number in range(24)]
+    made = [{"product": ("router", "phone")[place % 2], "messages": [each, *turns]} for place, each in enumerate(asked)]
+    (folder / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    (folder / "prompt.yaml").write_text(PROMPT)
+    own = {
+        **{"method": method, "data": str(folder / "talks.jsonl"), "text": "messages", "roles": "user,assistant"},
+        **{"acts": "ask,thank", "tools": "search", "columns": "turns.ask=0..2; calls.search=0..2"},
+        **{"label": "product", "labels": "router,phone", "epsilon": "60", "prompt": str(folder / "prompt.yaml")},
+        **{"private_text_tokens": 200, "max_tokens": len(SPOKEN) + 1},
+    }
+    return settings(folder, **{**dict.fromkeys(NOT_USED), **own, **METHODS[method], **changes})
+
+
+def spoken(_text: bytes, drawn: bytes) -> int:
+    """The dialogue letter by letter, behind its row."""
+    _, newline, answer = drawn.lstrip().partition(b"\n")
+    if not newline:
+        return ord("!")
+    said = SPOKEN.encode()
+    return said[len(answer)] if said.startswith(answer) and len(answer) < len(said) else END
+
+
+@pytest.mark.parametrize("method", ["dp-finetune", "private-prediction"])
+def test_acts_and_calls_are_learnt_with_their_turns_and_written(
+    tmp_path: Path, llama: Path, monkeypatch: pytest.MonkeyPatch, learnt: list[str], method: str
+) -> None:
+    def says(self: TunedModel, keys: Sequence[Any], **_: Any) -> Iterator[Completion]:
+        yield from (Completion(f"\n{SPOKEN if place % 2 else SPOKEN[:-30]}", "stop") for place, _ in enumerate(keys))
+
+    model = {"private_model": f"hf:{llama}"}
+    changes: dict[str, Any] = dict(model)
+    if method == "private-prediction":
+        monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spoken))
+        changes["tokens_per_batch"] = 2 * len(SPOKEN) + 4
+    released = running.release(run_config(talks(tmp_path, method, **changes))).release
+    monkeypatch.setattr(TunedModel, "sample", says)
+    options = {} if method == "private-prediction" else {**model, "records_per_label": 4}
+    made = us.generate(released, output=str(tmp_path / "more"), **options)
+
+    assert {record.text for record in made.records} == {SPOKEN}, "what breaks off in a call is no transcript"
+    call = {"name": "search", "arguments": '{"day": 3}'}
+    answered = {"tool_calls": [{"id": "call_1", "type": "function", "function": call}]}
+    assert made.columns["messages"][0] == [
+        {"role": "user", "content": "Open?", "act": "ask"},
+        {"role": "assistant", "content": None, **answered},
+        {"role": "tool", "content": "no", "tool_call_id": "call_1", "name": "search"},
+        {"role": "assistant", "content": "No."},
+    ]
+    assert set(made.columns["turns.ask"]) == set(made.columns["calls.search"]) == {1}
+    assert runs_charged(tmp_path / "ledger.sqlite", "talks") == 1
+    assert not [*files_holding(tmp_path / "out", PLANT.encode()), *files_holding(tmp_path / "more", PLANT.encode())]
+    if method == "dp-finetune":
+        row = "turns.ask: 1; calls.search: 1\n"
+        said = f'assistant calls search: {{"who": "{PLANT}"}}\nsearch returns: {PLANT}!'
+        assert [text for text in learnt if PLANT in text]
+        assert all(text.startswith(f"{row}user (ask): {PLANT} ") for text in learnt if PLANT in text)
+        assert all(text.endswith(said) for text in learnt if PLANT in text)

@@ -1,4 +1,4 @@
-"""Runs of dp-kps on tables with typed columns: phrases that fit their rows, and Releases that hold what that takes."""
+"""Texts that go with their rows: phrases of dp-kps that fit them, and prompts that show them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from clinic import LABELS, TERMS, FakeChat, settings, write_csv
-from test_table_runs import simple_fit
+from evolution_fixtures import evolving
+from run_fixtures import simple_fit
+from test_table_runs import COLUMNS, tables
 
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError
@@ -18,19 +20,14 @@ from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config
+from understudy.text.writing.records import SyntheticRecord, shown
 
+pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
 WARDS = ("A", "B")
 SAID = {
     (label, ward): TERMS[8 * place + 4 * (ward == "B") :][:4] for place, label in enumerate(LABELS) for ward in WARDS
 }
 """Which terms the notes of a ward in a department hold."""
-SEEDED = {"insecure_noise_seed": 1}
-MODEL = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
-
-
-@pytest.fixture(autouse=True)
-def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
 
 
 def wards(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -41,7 +38,13 @@ def wards(folder: Path, **changes: Any) -> dict[str, Any]:
         words = [SAID[label, ward][(number // 4 + step) % 4] for step in range(2)]
         made.append({"note": ", ".join(words), "department": label, "ward": ward, "night": "no"})
     write_csv(folder / "notes.csv", made, [*made[0]])
-    asked = {"columns": "ward=A|B; night", "epsilon": "8", "top_terms": 16, "records_per_label": 100, **SEEDED}
+    asked = {
+        "columns": "ward=A|B; night",
+        "epsilon": "8",
+        "top_terms": 16,
+        "records_per_label": 100,
+        "insecure_noise_seed": 1,
+    }
     return settings(folder, **{**asked, **changes})
 
 
@@ -54,18 +57,29 @@ def fitting(result: us.Result) -> float:
     return sum(fits) / len(fits)
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Release:
-    return running.release(run_config(wards(tmp_path, records_per_label=None))).release
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabling, "fit", simple_fit)
+        values = wards(tmp_path_factory.mktemp("made"), records_per_label=None)
+        return running.release(run_config(values)).release
 
 
-def test_phrases_fit_the_rows_of_their_texts(tmp_path: Path) -> None:
-    result = running.run(run_config(wards(tmp_path)))
-    assert fitting(result) > 0.85
-    assert [charge.name for charge in result.statement.charges][:3] == ["vocabulary", "density", COLUMN_DENSITY]
-    told = str(result.release.noise_check["column_lifts"])
-    ward, night = (float(part.split()[1]) for part in told.split(", "))
+def test_phrases_fit_the_rows_of_their_texts_and_prompts_show_both(
+    made: Release, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    assert fitting(us.generate(made, llm="none", records_per_label=100)) > 0.85
+    assert [charge.name for charge in made.statement.charges][:3] == ["vocabulary", "density", COLUMN_DENSITY]
+    ward, night = (float(part.split()[1]) for part in str(made.noise_check["column_lifts"]).split(", "))
     assert ward > 0.5 > 0.1 > night
+    chat = use_chat(FakeChat())
+    result = us.generate(made, llm="fake", records_per_label=20)
+    assert fitting(result) > 0.8
+    prompts = [request.messages[-1].content for request in chat.asked]
+    for prompt, record in zip(prompts, result.records, strict=True):
+        assert record.columns is not None
+        assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
+        assert all(phrase in prompt for phrase in record.provenance["phrases"])
 
 
 def test_without_columns_in_the_phrases_they_fit_by_chance(tmp_path: Path) -> None:
@@ -80,33 +94,10 @@ def test_a_condition_gets_phrases_of_its_rows(made: Release) -> None:
     assert fitting(result) > 0.85
 
 
-@pytest.mark.usefixtures("embedder")
 def test_phrases_that_a_guide_chose_get_rows_that_they_fit(tmp_path: Path) -> None:
     result = running.run(run_config(wards(tmp_path, guide=True, epsilon="12")))
     assert fitting(result) > 0.8
     assert 40 <= list(result.columns["ward"]).count("A") <= 160
-
-
-def test_prompts_show_phrases_and_the_row_that_they_fit(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
-    chat = use_chat(FakeChat())
-    result = running.run(run_config(wards(tmp_path, records_per_label=20, **MODEL)))
-    assert fitting(result) > 0.8
-    prompts = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
-    assert len(prompts) == len(result.records) == 40
-    for prompt, record in zip(prompts, result.records, strict=True):
-        assert record.columns is not None
-        assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
-        assert all(phrase in prompt for phrase in record.provenance["phrases"])
-
-
-def test_the_same_seed_gives_the_same_rows_and_phrases(made: Release) -> None:
-    first, same, other = (
-        [(record.text, record.columns) for record in us.generate(made, llm="none", records=40, seed=seed).records]
-        for seed in (1, 1, 2)
-    )
-    assert first == same != other
 
 
 def test_a_release_that_lacks_what_its_parameters_name_is_refused(made: Release, tmp_path: Path) -> None:
@@ -129,3 +120,39 @@ def test_a_release_of_before_has_rows_by_their_label(made: Release, tmp_path: Pa
 def test_phrases_cannot_depend_on_what_is_no_column(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="no typed column beside the label"):
         running.run(run_config(wards(tmp_path, **changes)))
+
+
+# -- the row that is shown is the row that is written ------------------------------------------------------------------
+
+
+def evolved(folder: Path, method: str, **changes: Any) -> us.Result:
+    tables(folder)  # writes the notes
+    values = evolving(folder, method=method, columns=COLUMNS, insecure_noise_seed=1, **changes)
+    return running.run(run_config(values))
+
+
+def details(record: SyntheticRecord) -> str:
+    assert record.columns is not None
+    names = [part.split("=")[0] for part in COLUMNS.split("; ")]
+    named = zip(names, record.columns, strict=True)
+    return "; ".join(f"{name}: {shown(value)}" for name, value in named if value is not None)
+
+
+@pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
+def test_variations_are_asked_to_fit_the_row_that_they_get(tmp_path: Path, varied_chat: FakeChat, method: str) -> None:
+    result = evolved(tmp_path, method, harvest="variations", where="ward=A")
+    asked = [request.messages[-1].content for request in varied_chat.asked]
+    rows = [prompt.split("\n\n")[0] for prompt in asked if prompt.startswith("Details: ")]
+    assert len(result.records) == len(rows) > 0
+    assert rows == [f"Details: {details(record)}." for record in result.records]
+    assert all("ward: A" in row for row in rows)
+
+
+@pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
+def test_texts_that_evolved_without_rows_are_given_one_by_their_label(
+    tmp_path: Path, varied_chat: FakeChat, method: str
+) -> None:
+    result = evolved(tmp_path, method, harvest="population")
+    assert {record.provenance["source"] for record in result.records} == {"population"}
+    assert all(record.columns is not None for record in result.records)
+    assert not [request for request in varied_chat.asked if "Details:" in request.messages[-1].content]

@@ -8,16 +8,17 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from batch_server import Batches
-from clinic import TERMS, flags, prompt_file, rows, settings, write_csv
+from clinic import COLUMNS, LABELS, TERMS, flags, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
-from run_fixtures import Said
+from run_fixtures import Said, runs_charged
+from secret_fixtures import protecting, secret_rows
 from server import FakeEndpoint, answer, error
 
 from understudy.corpus.corpus import RowCheck
@@ -28,6 +29,7 @@ from understudy.text.vocabulary.words import split_words
 
 PLANT = "zqxvkjw"
 """Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance."""
+SKIP = {"max_bad_rows": 1}
 ROW = 137
 """Where the one bad row of an error test is."""
 
@@ -53,7 +55,7 @@ def plant(folder: Path) -> None:
 
 def planted_settings(folder: Path, **changes: Any) -> dict[str, Any]:
     plant(folder)
-    return settings(folder, owner="clinician", max_bad_rows=1, **changes)
+    return settings(folder, owner="clinician", **SKIP, **changes)
 
 
 def assert_clean(data: bytes | str, where: str) -> None:
@@ -80,24 +82,40 @@ def assert_clean_folder(folder: Path) -> int:
     return len(files)
 
 
+@pytest.fixture
+def nothing_leaves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
+    """Asserts that no planted string is in requests to an endpoint, in what was said or logged, or in results."""
+    caplog.set_level(logging.DEBUG)
+
+    def assert_nothing(*said: Said, seen: Sequence[Any] = (), files: int = 5) -> None:
+        for request in seen:
+            sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
+            assert_clean(sent, "a request")
+        for each in said:
+            assert_clean(each.out + each.err, "what was said")
+        assert_clean(caplog.text, "the log")
+        assert assert_clean_folder(tmp_path / "out" / "release") == files
+
+    return assert_nothing
+
+
 @pytest.mark.parametrize("method", [{}, {"noise": "laplace", "delta": "0"}], ids=["gaussian", "laplace"])
 def test_nothing_planted_leaves_a_run_without_a_language_model(
-    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture, method: dict[str, Any]
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], method: dict[str, Any]
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     said = understudy("run", *flags(planted_settings(tmp_path, **method)))
     assert said.code == 0, said.err
-    assert_clean(said.out + said.err, "what was said")
-    assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 5
-    said = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
-    assert_clean(said.out + said.err, "what was said")
+    shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
+    nothing_leaves(said, shown)
+    if os.name == "posix":
+        private = tmp_path / "out" / "private"
+        assert stat.S_IMODE(private.stat().st_mode) == 0o700
+        assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in private.iterdir())
 
 
 def test_nothing_planted_reaches_an_endpoint_or_its_results(
-    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}")) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "length": 4}
         prompt = prompt_file(tmp_path, repair=1, label_in_prompt=True)
@@ -105,12 +123,18 @@ def test_nothing_planted_reaches_an_endpoint_or_its_results(
         assert said.code == 0, said.err
         seen = endpoint.seen
     assert len(seen) > 16
-    for request in seen:
-        sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
-        assert_clean(sent, "a request")
-    assert_clean(said.out + said.err, "what was said")
-    assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 5
+    nothing_leaves(said, seen=seen)
+    template = load_template("document")
+    public = " ".join([*TERMS, "cardiology dermatology", template.model_dump_json(), "document", "a text", "say ok"])
+    assert words_of(seen) <= set(split_words(public.replace("\\n", " "))), "a prompt holds public words only"
+
+
+def words_of(seen: Sequence[Any]) -> set[str]:
+    """Of all first prompts: what answered ones ask to repair holds the model's own words."""
+    messages = [
+        message["content"] for each in seen if len(each.body["messages"]) < 5 for message in each.body["messages"]
+    ]
+    return {word for content in messages for word in split_words(content) if not word.isdigit()}
 
 
 @pytest.mark.parametrize("words", [("-v",), ("-v", "--log-json"), ("-q",)])
@@ -154,22 +178,6 @@ def test_nothing_planted_is_in_the_files_of_a_batch(
         assert_clean(f"{seen.path} {dict(seen.headers)} {seen.body}", "a request")
 
 
-def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    with FakeEndpoint(lambda number, seen: answer("A note.")) as endpoint:
-        changes = {
-            "llm": "openai:test",
-            "base_url": endpoint.base_url,
-            "prompt": prompt_file(tmp_path, label_in_prompt=True),
-        }
-        assert understudy("run", *flags(planted_settings(tmp_path, **changes))).code == 0
-        prompts = [seen.body["messages"] for seen in endpoint.seen if seen.prompt != "Say ok."]
-    template = load_template("document")
-    public = " ".join([*TERMS, "cardiology dermatology", template.model_dump_json(), "document", "a text"])
-    allowed = set(split_words(public.replace("\\n", " ")))
-    said = {word for messages in prompts for message in messages for word in split_words(message["content"])}
-    assert said <= allowed
-
-
 UNITS: dict[str, dict[str, Any]] = {
     "record": {},
     "owner": {"owner": "clinician"},
@@ -181,23 +189,15 @@ UNITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.usefixtures("embedder")
 def test_nothing_planted_leaves_a_private_evolution(
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-    caplog: pytest.LogCaptureFixture,
-    embedder: WordEmbedder,
-    unit: str,
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], unit: str
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     plant(tmp_path)
     own = {"private_keywords": True, "vocabulary_is_public": True, "top_terms": 5, "label_sizes": "noisy"}
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
-        changes = {
-            "llm": "openai:test",
-            "base_url": endpoint.base_url,
-            "max_bad_rows": 1,
-        }
-        values = evolving(tmp_path, **own, **changes, **UNITS[unit], vocabulary=str(tmp_path / "terms.txt"))
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, **SKIP, **UNITS[unit]}
+        values = evolving(tmp_path, **own, **changes, vocabulary=str(tmp_path / "terms.txt"))
         said = understudy("run", *flags({**values, "records_per_label": 6}))
         assert said.code == 0, said.err
         release = str(tmp_path / "out" / "release" / "aug-pe.release")
@@ -207,23 +207,47 @@ def test_nothing_planted_leaves_a_private_evolution(
         seen = endpoint.seen
     assert [each.code for each in again] == [0, 0]
     assert len(seen) > 24 + 16 + 12
-    for request in seen:
-        sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
-        assert_clean(sent, "a request")
-    for each in (said, *again):
-        assert_clean(each.out + each.err, "what was said")
-    assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 5
+    nothing_leaves(said, *again, seen=seen)
     assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too: vectors are gone, texts never there
     assert assert_clean_folder(tmp_path / "more" / "release") >= 3
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no file modes")
-def test_the_private_folder_is_its_owners_alone(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    assert understudy("run", *flags(planted_settings(tmp_path))).code == 0
-    private = tmp_path / "out" / "private"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in private.iterdir())
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("method", ["dp-kps", "guided-evolution"])
+def test_nothing_planted_leaves_a_run_with_a_guide(
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], method: str
+) -> None:
+    plant(tmp_path)
+    with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, **SKIP}
+        if method == "dp-kps":
+            values = settings(tmp_path, **changes, guide=True, owner="clinician")
+        else:
+            values = evolving(tmp_path, method=method, **changes)
+        said = understudy("run", *flags(values))
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) >= 24
+    nothing_leaves(said, seen=seen)
+    assert_clean_folder(tmp_path / "out")
+    assert ("The guide chose 8 of 24 texts" in said.err) == (method == "dp-kps")
+
+
+def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(WordEmbedder):
+        def embed(self, texts: Sequence[str]) -> Any:
+            if any(PLANT in text for text in texts):
+                raise ValueError(f"cannot embed {texts}")
+            return super().embed(texts)
+
+    plant(tmp_path)
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: Broken())
+    said = understudy("run", *flags(settings(tmp_path, guide=True, **SKIP)))
+    assert said.code != 0
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean_folder(tmp_path / "out" / "release")
 
 
 def csv_with(bad: bytes) -> bytes:
@@ -297,3 +321,52 @@ def test_the_planted_strings_test_notices_a_leak(tmp_path: Path) -> None:
     assert PLANT.encode() not in (tmp_path / "a.release").read_bytes()
     with pytest.raises(AssertionError, match="a planted string is in"):
         assert_clean_folder(tmp_path)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def planted(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Every cell of the table holds something private; the secrets come from a column and a file."""
+    plant(folder)
+    (folder / "secrets.txt").write_text(f"{PLANT}name7\n{PLANT}name8\n", "utf-8")
+    own = {"secrets": "secret", "secrets_file": str(folder / "secrets.txt"), "secret_detectors": "phone"}
+    return protecting(folder, **{**own, **SKIP, "max_records_per_secret": 2, **changes})
+
+
+@pytest.mark.usefixtures("embedder")
+def test_nothing_planted_leaves_a_run_that_protects_secrets(
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
+) -> None:
+    with FakeEndpoint(lambda number, seen: answer(f"Seen: {TERMS[number % 16]}, {TERMS[number % 7]}.")) as endpoint:
+        values = planted(tmp_path, llm="openai:test", base_url=endpoint.base_url, insecure_no_noise=True)
+        said = understudy("run", *flags(values))
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) > 24
+    nothing_leaves(said, understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"), "--json"), seen=seen)
+    public = json.dumps([load_template("document").model_dump(mode="json"), TERMS, LABELS], ensure_ascii=False)
+    assert words_of(seen) <= set(split_words(f"{public} document seen say ok".replace("\\n", " ")))
+
+
+@pytest.mark.usefixtures("embedder", "varied_chat")
+def test_nothing_planted_is_in_an_incidence_file_its_release_or_the_refusal_of_another_tables(
+    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
+) -> None:
+    values = planted(tmp_path)
+    names = ("data", "text", "label", "labels", "secrets", "secrets_file", "secret_detectors", "max_bad_rows")
+    given = {name: values[name] for name in names} | {"output": str(tmp_path / "shown" / "incidence.parquet")}
+    said = understudy("secrets", "incidence", *flags(given))
+    assert said.code == 0, said.err
+    write_csv(tmp_path / "other.csv", secret_rows(8), COLUMNS)
+    another = {"data": str(tmp_path / "other.csv"), "text": "note", "secret_detectors": "email"}
+    assert understudy("secrets", "incidence", *flags({**another, "output": str(tmp_path / "i.parquet")})).code == 0
+    refused = understudy(
+        "run", *flags({**values, "incidence": "public", "incidence_file": str(tmp_path / "i.parquet")})
+    )
+    assert refused.code == 3
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    ran = understudy("run", *flags({**values, "incidence": "public", "incidence_file": given["output"]}))
+    assert ran.code == 0, ran.err
+    assert assert_clean_folder(tmp_path / "shown") == 1
+    nothing_leaves(said, refused, ran)

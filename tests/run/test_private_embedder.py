@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 from clinic import settings
 from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
-from run_fixtures import Said, runs_charged
+from run_fixtures import runs_charged
+from secret_fixtures import protecting
 
 import understudy as us
 from understudy.base.errors import ModelError, ResumeError
@@ -69,37 +70,23 @@ def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
     """A run of a method that embeds private texts."""
     if method == GUIDED:
         return settings(folder, guide=True, **changes)
-    if method in ("aug-pe", "guided-evolution"):
-        return evolving(folder, method=method, **changes)
-    (folder / "public.csv").write_text(
-        "text\n" + "\n".join(f"a public note about {number} things" for number in range(40)), "utf-8"
-    )
-    own = {
-        "method": "sec-pe",
-        "public_corpus": str(folder / "public.csv"),
-        "public_corpus_is_public": True,
-        "clusters": 4,
-        "secret_detectors": ["email"],
-        "max_records_per_secret": 2,
-        "secret_prior": 0.001,
-        "secret_posterior": 0.01,
-        "epsilon": None,
-        "delta": None,
-        "variations": None,
-    }
-    return evolving(folder, **{**own, **changes})
+    return protecting(folder, **changes) if method == "sec-pe" else evolving(folder, method=method, **changes)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_embedder_whose_texts_change_one_another_is_refused_before_the_charge(
+def test_an_embedder_that_is_not_fit_for_private_texts_is_refused_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     use(monkeypatch, ByNeighbour())
     with pytest.raises(ModelError, match="change with the texts beside them"):
         running.run(run_config(configured(method, tmp_path)))
+    use(monkeypatch, Silent())
+    with pytest.raises(ModelError, match="does not say whether texts stay"):
+        running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     use(monkeypatch, WordEmbedder())
-    running.run(run_config(configured(method, tmp_path)))
+    assert running.release(run_config(configured(method, tmp_path, trust_endpoint=True))).statement.trusted == ()
+    assert "Who is trusted" not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
@@ -121,36 +108,6 @@ def test_an_embedder_that_sends_texts_away_needs_the_users_word(
     assert again.statement.trusted == result.statement.trusted
     assert f"## Who is trusted\n\n- {said}" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
     assert json.loads((tmp_path / "out" / "release" / "statement.json").read_text("utf-8"))["trusted"] == [said]
-
-
-def test_the_flag_says_so_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
-) -> None:
-    from clinic import flags
-
-    use(monkeypatch, Elsewhere())
-    said = understudy("run", *flags(evolving(tmp_path)))
-    assert said.code == ModelError.exit_code
-    said = understudy("run", *flags(evolving(tmp_path)), "--trust-endpoint")
-    assert said.code == 0, said.err
-    assert "Checking on this machine that texts do not change each other's embeddings" in said.err
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_an_embedder_that_does_not_say_where_texts_go_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    use(monkeypatch, Silent())
-    with pytest.raises(ModelError, match="does not say whether texts stay"):
-        running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
-    assert runs_charged(tmp_path / "ledger.sqlite") == 0
-
-
-def test_a_local_embedder_leaves_no_line_in_the_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, WordEmbedder())
-    result = running.run(run_config(evolving(tmp_path, trust_endpoint=True)))
-    assert result.statement.trusted == ()
-    assert "Who is trusted" not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
 
 
 def test_an_embedder_of_released_terms_may_be_anywhere_and_reads_public_texts_besides(

@@ -29,7 +29,7 @@ from understudy.run import pipeline as running
 
 DROPPED = object()
 BAD = (DROPPED, None, "x", "", -1, 0, 10**30, 1e300, True, [], {}, [None], ["a", "b"], {"a": 1}, "1e999999999")
-FIELDS, GENERATED = 250, 5
+FIELDS, GENERATED = 120, 2
 """So many changes of fields are tried of each method, and so many of what loads generates: all would take minutes."""
 
 
@@ -92,14 +92,19 @@ def outcome(file: Path) -> Release | None:
     return None
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
+    made = CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", dtype="float32")
+    made.fingerprint = "1" * 64
+    return made
+
+
 @pytest.mark.usefixtures("embedder", "varied_chat")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.endswith("guided")])
 def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release_error(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, base: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = CausalModel(make_llama(tmp_path / "llama"), name="tiny", dtype="float32")
-    base.fingerprint = "1" * 64
     monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: base)
     file, good, choice = tmp_path / "f.release", SAMPLES[name](), random.Random(7)
     good.save(file)
@@ -126,7 +131,7 @@ def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release
         refused += found is None
         if found is not None:
             arrays.append(found)
-    assert refused > 100
+    assert refused > 60
     some = [choice.sample(each, min(GENERATED, len(each))) for each in (loaded, arrays)]
     for release in (good, *some[0], *some[1]):
         with suppress(UnderstudyError):
@@ -135,27 +140,23 @@ def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release
 
 def test_settings_that_are_not_the_methods_own_do_not_come_in_with_a_release(tmp_path: Path) -> None:
     """Else a stranger's file could send its reader's prompts, and a key of his, to a server of the stranger's."""
-    good = dp_kps()
-    for name, value in [
-        ("base_url", "http://stranger.example/v1"),
-        ("api_key_env", "OPENAI_API_KEY"),
-        ("llm", "openai:theirs"),
-        ("output", "/home/somebody"),
-        ("method", "aug-pe"),
-        ("examples", "notes.txt"),
-    ]:
-        replace(good, parameters={**good.parameters, name: value}).save(tmp_path / "f.release")
+    good, file = dp_kps(), tmp_path / "f.release"
+    for name, value in {
+        "base_url": "http://stranger.example/v1",
+        "api_key_env": "OPENAI_API_KEY",
+        "llm": "openai:theirs",
+        "output": "/home/somebody",
+        "method": "aug-pe",
+        "examples": "notes.txt",
+    }.items():
+        replace(good, parameters={**good.parameters, name: value}).save(file)
         with pytest.raises(ReleaseError, match="its parameters are not those of its method"):
-            load_release(tmp_path / "f.release")
-
-
-@pytest.mark.parametrize("path", ["/etc/passwd", "../notes.txt", "folder/notes.txt"])
-def test_a_release_names_no_file_in_another_folder(tmp_path: Path, path: str) -> None:
-    good = sec_pe()
-    parameters = {**good.parameters, "keywords": path, "keywords_are_public": True}
-    replace(good, parameters=parameters).save(tmp_path / "f.release")
-    with pytest.raises(ReleaseError, match="names a file outside its folder"):
-        load_release(tmp_path / "f.release")
+            load_release(file)
+    for path in ("/etc/passwd", "../notes.txt", "folder/notes.txt"):
+        parameters = {**sec_pe().parameters, "keywords": path, "keywords_are_public": True}
+        replace(sec_pe(), parameters=parameters).save(file)
+        with pytest.raises(ReleaseError, match="names a file outside its folder"):
+            load_release(file)
 
 
 def test_a_release_of_a_method_that_is_not_installed_says_so(tmp_path: Path, understudy: Callable[..., Said]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +30,25 @@ def run(values: dict[str, Any], **changes: Any) -> running.Result:
     return running.run(run_config({**values, **changes}))
 
 
-def test_a_finished_run_is_not_charged_drawn_or_read_again(tmp_path: Path) -> None:
-    values = settings(tmp_path)
+def test_a_finished_run_is_not_charged_sampled_or_read_again(
+    tmp_path: Path, finished: Callable[..., dict[str, Any]]
+) -> None:
+    values = finished(tmp_path)
     first = run(values)
     (tmp_path / "notes.csv").unlink()
     (tmp_path / "out" / "release" / "synthetic.parquet").unlink()
-    second = run(values)
-    assert second.columns == first.columns
-    assert runs_charged(values["ledger"]) == 1
+    assert run(values).columns == first.columns
     assert (tmp_path / "out" / "release" / "synthetic.parquet").exists()
-
-
-def test_a_lost_release_file_is_made_again_from_the_stored_values(tmp_path: Path) -> None:
-    values = settings(tmp_path)
-    run(values)
+    with pytest.raises(ResumeError, match="length: 3 became 4"):
+        run(values, length=4)
+    with pytest.raises(BudgetExceeded, match="no epsilon remains"):  # before the private file is opened
+        run(values, output=str(tmp_path / "second"))
     file = tmp_path / "out" / "release" / "dp-kps.release"
     before = file.read_bytes()
     file.unlink()
+    settings(tmp_path)  # writes the table again
     run(values)
-    assert file.read_bytes() == before
+    assert file.read_bytes() == before, "made again from the stored values"
     assert runs_charged(values["ledger"]) == 1
 
 
@@ -66,47 +65,30 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_a_changed_setting_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_changed_setting_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = settings(tmp_path)
     with stops_after_the_charge(monkeypatch):
         run(values)
-    with pytest.raises(ResumeError, match=f"{name}: .* became"):
-        run(values, **{name: CHANGED[name]})
+    for name, value in CHANGED.items():
+        with pytest.raises(ResumeError, match=f"{name}: .* became"):
+            run(values, **{name: value})
     assert runs_charged(values["ledger"]) == 1
     run(values)
     assert runs_charged(values["ledger"]) == 1
-
-
-def test_a_changed_setting_is_an_error_also_when_the_run_is_finished(tmp_path: Path) -> None:
-    values = settings(tmp_path)
-    run(values)
-    with pytest.raises(ResumeError, match="length: 3 became 4"):
-        run(values, length=4)
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "stop_words"])
-def test_a_public_file_that_changed_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[[FakeChat], FakeChat], name: str
-) -> None:
-    use_chat(FakeChat())
+def test_a_public_file_that_changed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / "stop.txt").write_text("the", "utf-8")
-    (tmp_path / "prompt.yaml").write_text("document_type: note\nuser: 'Use: {phrases}'", "utf-8")
-    files = {
-        "vocabulary": tmp_path / "terms.txt",
-        **{"stop_words": tmp_path / "stop.txt", "prompt": tmp_path / "prompt.yaml"},
-    }
-    named = {key: str(path) for key, path in files.items()}
-    values = settings(tmp_path, **named, llm="fake")
+    values = settings(tmp_path, stop_words=str(tmp_path / "stop.txt"))
     with stops_after_the_charge(monkeypatch):
         run(values)
-    before = files[name].read_text("utf-8")
-    files[name].write_text(before + "\n", "utf-8")
+    file = Path(values[name])
+    before = file.read_text("utf-8")
+    file.write_text(before + "\n", "utf-8")
     with pytest.raises(ResumeError, match=rf"\(content of files: {name}\)"):
         run(values)
-    files[name].write_text(before, "utf-8")
+    file.write_text(before, "utf-8")
     run(values)
 
 
@@ -205,22 +187,6 @@ def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_two_runs_beyond_the_cap_end_before_the_private_file_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = settings(tmp_path)
-    run(values)
-
-    def opened(*arguments: object, **named: object) -> None:
-        raise AssertionError("the private file was opened")
-
-    monkeypatch.setattr(import_module("understudy.run.job"), "read_corpus", opened)
-    (tmp_path / "notes.csv").unlink()
-    with pytest.raises(BudgetExceeded, match="no epsilon remains"):
-        run(values, output=str(tmp_path / "second"))
-    assert runs_charged(values["ledger"]) == 1
-
-
 def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
@@ -266,8 +232,11 @@ def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
         return error(403) if seen.prompt in minded else answer("A note.")
 
     with FakeEndpoint(gateway) as endpoint:
+        unlike = {"top_terms": 16, "length": 16}  # no two prompts are alike
         values = settings(
-            tmp_path, llm="openai:test", base_url=endpoint.base_url, prompt=prompt_file(tmp_path, examples_per_prompt=0)
+            tmp_path,
+            **{"llm": "openai:test", "base_url": endpoint.base_url, **unlike},
+            prompt=prompt_file(tmp_path, examples_per_prompt=0),
         )
         for _ in range(2):
             result = run(values)

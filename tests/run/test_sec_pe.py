@@ -28,6 +28,7 @@ from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.SecretBudget("1e-3", "1e-2")
+SECRETS: dict[str, Any] = {"secret_detectors": "email", "max_records_per_secret": MOST}
 SEEDED = {"insecure_noise_seed": 1}
 """Where the noise is to be the same twice, or no ledger is of interest."""
 
@@ -82,66 +83,40 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
     assert said.code == 0, said.err
     by_yaml = us.load_release(tmp_path / "yaml" / "release" / "sec-pe.release")
     corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
-    method = us.SecPE(
-        public_corpus=str(tmp_path / "public.csv"),
-        public_corpus_is_public=True,
-        public_text="note",
-        clusters=3,
-        rounds=2,
-        population=4,
-        variations=3,
-    )
-    secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
-    by_python = us.run(corpus, method, BUDGET, llm="fake", records_per_label=4, **secrets, **SEEDED)
+    method = us.SecPE(**public_of(tmp_path), clusters=3, rounds=2, population=4, variations=3)
+    by_python = us.run(corpus, method, BUDGET, llm="fake", records_per_label=4, **SECRETS, **SEEDED)
     assert by_flags.columns == by_python.columns
     assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
     assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
 
 
+def public_of(folder: Path) -> dict[str, Any]:
+    return {"public_corpus": str(folder / "public.csv"), "public_corpus_is_public": True, "public_text": "note"}
+
+
 def test_release_here_and_generate_elsewhere_from_python(tmp_path: Path, varied_chat: FakeChat) -> None:
-    values = protecting(tmp_path)
+    protecting(tmp_path)
     corpus = us.read_corpus(secret_rows(), text="note", label="department", labels=LABELS)
-    method = us.SecPE(
-        public_corpus=values["public_corpus"], public_corpus_is_public=True, public_text="note", clusters=3
-    )
-    ledger = str(tmp_path / "l.sqlite")
-    secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
-    made = us.release(corpus, method, BUDGET, dataset="v", ledger=ledger, output=tmp_path / "o", **secrets)
+    method, ledger = us.SecPE(**public_of(tmp_path), clusters=3), str(tmp_path / "l.sqlite")
+    made = us.release(corpus, method, BUDGET, dataset="v", ledger=ledger, output=tmp_path / "o", **SECRETS)
     assert varied_chat.asked == [], "the release asks no language model"
     assert runs_charged(ledger, "v") == 1
     assert made.statement.budget == BUDGET
     (tmp_path / "public.csv").unlink()
     there = us.load_release(tmp_path / "o" / "release" / "sec-pe.release")
-    quick = {"llm": "fake", "rounds": 2, "population": 4, "variations": 3}
+    quick: dict[str, Any] = {"llm": "fake", "rounds": 2, "population": 4, "variations": 3}
     few = us.generate(there, records_per_label=3, **quick)
-    again = us.generate(made, records_per_label=3, **quick)
-    assert few.columns == again.columns
+    assert few.columns == us.generate(made, records_per_label=3, **quick).columns
     many = us.generate(there, records_per_label=7, **quick)
     assert [record.provenance["source"] for record in many.records if record.label == 0] == (
         ["population"] * 4 + ["variation"] * 3
     )
-    other = us.generate(there, records_per_label=3, llm="fake", rounds=1, population=2, variations=2, seed=1)
-    assert other.columns != few.columns
+    assert us.generate(there, records_per_label=3, **quick, seed=1).columns != few.columns
     assert runs_charged(ledger, "v") == 1
     with pytest.raises(ConfigError, match="was fixed when the Release was made"):
         us.generate(there, records_per_label=3, clusters=4, **quick)
-
-
-def test_generate_by_command(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    release(tmp_path)
-    file = str(tmp_path / "out" / "release" / "sec-pe.release")
-    words = ("--llm", "fake", "--records", "6", "--rounds", "1", "--output", str(tmp_path / "more"))
-    said = understudy("generate", file, *words, "--embedder", "builtin")
-    assert said.code == 0, said.err
-    assert "Wrote 6 synthetic records" in said.err
-    assert understudy("generate", file, *words, "--clusters", "4").code == 2
-
-
-def test_without_labels_there_is_one_set_of_clusters(tmp_path: Path) -> None:
-    result = run(tmp_path, label=None, labels=None, records_per_label=None, records=5, **SEEDED)
-    assert list(result.columns) == ["text", "provenance"]
-    assert len(result.records) == 5
-    assert result.release.arrays["centres"].shape == (1, 3, 16)
+    with pytest.raises(us.UnderstudyError, match="there is none"):
+        us.generate(there, llm="none", records_per_label=2)
 
 
 # -- what the Release holds -------------------------------------------------------------------------------------------
@@ -173,12 +148,6 @@ def test_the_release_holds_what_was_drawn_and_what_follows_from_it(tmp_path: Pat
     assert (loaded.terms, dict(loaded.strings)) == ([], {})
 
 
-def test_without_noise_the_sizes_are_those_of_the_corpus(tmp_path: Path) -> None:
-    made = release(tmp_path, insecure_no_noise=True)
-    assert made.arrays["sizes"].sum(axis=1) == pytest.approx([20, 20], abs=1e-4)
-    assert np.rint(made.arrays["sizes"]) == pytest.approx(made.arrays["sizes"], abs=1e-5)
-
-
 def test_the_statement_says_what_is_promised_and_what_was_public(tmp_path: Path) -> None:
     made = release(tmp_path)
     statement = made.statement.to_json()
@@ -192,20 +161,16 @@ def test_the_statement_says_what_is_promised_and_what_was_public(tmp_path: Path)
     assert "Which records hold which secret is taken as public" not in words
     assert "at most 0.01 (the posterior, r)" in words
     assert "is not differential privacy of a record" in words
+    assert "all noise" in release(tmp_path, max_records_per_secret=1000, output=None, **SEEDED).noise_check.warnings[0]
 
 
-def test_all_noise_is_a_warning_and_signal_is_none(tmp_path: Path) -> None:
-    assert "all noise" in release(tmp_path, max_records_per_secret=1000).noise_check.warnings[0]
-    (tmp_path / "many").mkdir()
-    strong = {"secret_prior": "0.01", "secret_posterior": "0.9", "clusters": 1}
-    assert not release(tmp_path / "many", table=secret_rows(), **strong).noise_check.warnings
-
-
-def test_drawing_fewer_records_is_stated_and_draws_fewer(tmp_path: Path) -> None:
-    made = release(tmp_path, inclusion=0.5, insecure_no_noise=True)
-    assert event_of(made).inclusion == (((0.5, 3),),)
-    drawn = np.rint(made.arrays["sizes"].sum())
-    assert 3 < drawn < 37  # of 40, but for once in ten million
+def test_without_noise_the_sizes_are_those_of_the_records_that_are_sampled(tmp_path: Path) -> None:
+    made = release(tmp_path, insecure_no_noise=True, output=None)
+    assert made.arrays["sizes"].sum(axis=1) == pytest.approx([20, 20], abs=1e-4)
+    assert np.rint(made.arrays["sizes"]) == pytest.approx(made.arrays["sizes"], abs=1e-5)
+    fewer = release(tmp_path, insecure_no_noise=True, inclusion=0.5)
+    assert event_of(fewer).inclusion == (((0.5, 3),),)
+    assert 3 < np.rint(fewer.arrays["sizes"].sum()) < 37  # of 40, but for once in ten million
 
 
 def test_several_releases_draw_anew_and_their_mean_is_used(tmp_path: Path) -> None:
@@ -240,30 +205,20 @@ def named(folder: Path, what: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", NAMED)
-def test_secrets_are_named_by_detectors_a_column_or_a_file(tmp_path: Path, what: str) -> None:
-    made = release(tmp_path, **named(tmp_path, what))
-    cap = NAMED[what].get("max_records_per_secret", MOST)
-    assert event_of(made).inclusion == (((1.0, cap),),)
-
-
-@pytest.mark.parametrize("what", NAMED)
 def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_and_is_not_quoted(
     tmp_path: Path, understudy: Callable[..., Said], what: str
 ) -> None:
-    values = protecting(tmp_path, **{**named(tmp_path, what), "max_records_per_secret": 2})
-    said = understudy("run", *flags(values))
+    """And the same folder goes on with a higher cap."""
+    values = protecting(tmp_path, **named(tmp_path, what))
+    said = understudy("run", *flags({**values, "max_records_per_secret": 2}))
     assert said.code == 3
     assert "A secret is in more records than was declared." in said.err
     told = said.err.replace(str(tmp_path), "")
     assert not any(private in told for private in ("pat", "clinic.example", "dr-", "Number", " 3 ", " 8 "))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     assert not (tmp_path / "out").exists()
-
-
-def test_the_same_folder_goes_on_with_a_higher_cap(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="more records than was declared"):
-        release(tmp_path, max_records_per_secret=2)
-    assert event_of(release(tmp_path)).inclusion == (((1.0, 3),),)
+    made = running.release(run_config(values)).release
+    assert event_of(made).inclusion == (((1.0, NAMED[what].get("max_records_per_secret", MOST)),),)
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
@@ -303,19 +258,8 @@ def test_with_public_incidence_records_are_drawn_by_their_weights(
 def test_records_without_secrets_are_always_drawn_and_the_others_by_their_weight(
     tmp_path: Path, incidence_file: str
 ) -> None:
-    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
-    method = us.SecPE(
-        public_corpus=str(tmp_path / "public.csv"),
-        public_corpus_is_public=True,
-        public_text="note",
-        clusters=1,
-        **public(incidence_file),
-    )
-    secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
-    counts = [
-        float(us.release(corpus, method, BUDGET, insecure_no_noise=True, **secrets).arrays["sizes"].sum())
-        for _ in range(5)
-    ]
+    values = {"clusters": 1, "insecure_no_noise": True, "output": None, **public(incidence_file)}
+    counts = [float(release(tmp_path, **values).arrays["sizes"].sum()) for _ in range(5)]
     assert len({round(count) for count in counts}) > 1
     assert all(10 <= round(count) <= 40 for count in counts)
     assert 14 < np.mean(counts) < 26  # 10 + 30 / 3, std 1.2
@@ -324,7 +268,6 @@ def test_records_without_secrets_are_always_drawn_and_the_others_by_their_weight
 OTHER_TABLES: dict[str, Callable[[list[dict[str, str]]], list[dict[str, str]]]] = {
     "other secrets": lambda table: [{**table[0], "note": "nothing"}, *table[1:]],
     "another order": lambda table: table[::-1],
-    "one record more": lambda table: [*table, table[3]],
     "one record less": lambda table: table[:-1],
 }
 
@@ -391,22 +334,12 @@ def test_stricter_promises_to_some_secrets_raise_the_noise_and_are_stated_by_num
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "number,prior,posterior\n10,1e-3,2e-3\n",
-        "number,prior,posterior\n-1,1e-3,2e-3\n",
-        "number,prior,posterior\n1,1e-3,2e-3\n1,1e-3,3e-3\n",
-        "number,prior\n1,1e-3\n",
-        "number,prior,posterior\nx,1e-3,2e-3\n",
-        "number,prior,posterior\n1,1e-3,1e-4\n",
-        "number,prior,posterior\n1,,\n",
-        "number,prior,posterior\n1\n",
-    ],
+    "line", ["10,1e-3,2e-3", "-1,1e-3,2e-3", "1,1e-3,2e-3\n1,1e-3,3e-3", "x,1e-3,2e-3", "1,1e-3,1e-4", "1,,", "1"]
 )
 def test_stricter_promises_that_make_no_sense_are_refused_before_any_charge(
-    tmp_path: Path, incidence_file: str, text: str
+    tmp_path: Path, incidence_file: str, line: str
 ) -> None:
-    (tmp_path / "stricter.csv").write_text(text, "utf-8")
+    (tmp_path / "stricter.csv").write_text(f"number,prior,posterior\n{line}\n", "utf-8")
     with pytest.raises(ConfigError):
         release(tmp_path, **public(incidence_file, secret_budgets=str(tmp_path / "stricter.csv")))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
@@ -414,6 +347,7 @@ def test_stricter_promises_that_make_no_sense_are_refused_before_any_charge(
 
 # -- before any charge ------------------------------------------------------------------------------------------------
 
+OWN = ("clusters", "public_corpus", "public_corpus_is_public", "public_text", "rounds", "population", "variations")
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "epsilon": (
         {"secret_prior": None, "secret_posterior": None, "secret_detectors": None, "max_records_per_secret": None}
@@ -449,6 +383,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "keywords that are not there": ({"keywords": "gone.txt", "keywords_are_public": True}, "cannot be read"),
     "noise that fits no grid": ({"secret_posterior": "1.0000000001e-3"}, "posterior"),
+    "a method that protects none": ({"method": "dp-kps", **dict.fromkeys(OWN)}, "dp-kps promises"),
 }
 
 
@@ -459,13 +394,6 @@ def test_what_cannot_be_run_is_refused_before_any_charge(tmp_path: Path, what: s
         release(tmp_path, **changes)
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     assert varied_chat.asked == []
-
-
-def test_a_method_without_secret_protection_refuses_a_secret_budget(tmp_path: Path) -> None:
-    own = ("clusters", "public_corpus", "public_corpus_is_public", "public_text", "rounds", "population", "variations")
-    with pytest.raises(ConfigError, match="dp-kps promises"):
-        release(tmp_path, method="dp-kps", **dict.fromkeys(own))
-    assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
 def test_public_rows_that_cannot_be_used_are_left_out_and_counted_as_missing(tmp_path: Path) -> None:
@@ -491,11 +419,6 @@ def test_another_embedder_at_generate_is_one_clear_error(tmp_path: Path, monkeyp
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: Other())
     with pytest.raises(ReleaseError, match="embeddings of fake:words, not of fake:other"):
         us.generate(made, llm="fake", records_per_label=2)
-
-
-def test_without_a_language_model_there_is_nothing_to_evolve(tmp_path: Path) -> None:
-    with pytest.raises(us.UnderstudyError, match="there is none"):
-        us.generate(release(tmp_path), llm="none", records_per_label=2)
 
 
 def test_the_text_nearest_to_a_labels_only_centre_comes_out_first(tmp_path: Path, varied_chat: FakeChat) -> None:

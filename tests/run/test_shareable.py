@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from clinic import settings
+from evolution_fixtures import evolving
+from sample_releases import SAMPLES
+from secret_fixtures import protecting
 
 import understudy as us
 from understudy.cli.options import given
 from understudy.methods.registry import load_release
+from understudy.report import write_reports
+from understudy.run import pipeline as running
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
+from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import public_name
 
 
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "home-of-somebody"
     folder.mkdir()
-    (folder / "terms.txt").write_text("fever\ncough\nrash\n", "utf-8")
-    corpus = us.read_corpus([{"note": "fever and cough"}], text="note")
-    method = us.DPKPS(vocabulary=str(folder / "terms.txt"), vocabulary_is_public=True, top_terms=3, length=2)
-    made = us.release(
-        corpus, method, us.Budget(1, "1e-6"), dataset="d", ledger=str(tmp_path / "l.sqlite"), output=tmp_path / "out"
-    )
-    assert made.parameters["vocabulary"] == "terms.txt"
+    running.release(run_config(settings(folder, output=str(tmp_path / "out"), records_per_label=None)))
     loaded = load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert loaded.parameters["vocabulary"] == "terms.txt"
     assert "home-of-somebody" not in json.dumps([dict(loaded.parameters), loaded.statement.to_json()])
     assert len(us.generate(loaded, llm="none", records=4).records) == 4
 
@@ -45,3 +50,27 @@ def test_a_flag_for_the_number_of_records_replaces_the_other_way_to_say_it(tmp_p
     config = tmp_path / "c.yaml"
     config.write_text("records_per_label: 5\n", "utf-8")
     assert given({"records": 3, "records_per_label": None}, str(config)) == {"records": 3}
+
+
+# -- reports of every method, whatever its statement says of its public inputs -----------------------------------------
+
+
+@pytest.mark.parametrize("method", SAMPLES)
+def test_every_method_has_a_report(tmp_path: Path, method: str) -> None:
+    release, folder = SAMPLES[method](), OutputFolder(tmp_path / "out")
+    folder.make()
+    folder.write_release(release)
+    folder.write_records([SyntheticRecord("a text", label, {}) for label in (0, 1)], release.schema, "parquet")
+    text = write_reports(folder, embedder=None).shareable.read_text("utf-8")
+    assert "<dt>model</dt><dd>fake</dd>" in text, "without a SHA-256"
+    assert f"SHA-256 <code>{'1' * 64}</code>" in text
+
+
+@pytest.mark.usefixtures("embedder", "varied_chat")
+@pytest.mark.parametrize("make", [evolving, protecting])
+def test_a_run_that_evolves_texts_has_a_report(tmp_path: Path, make: Any) -> None:
+    values = make(tmp_path)
+    running.run(run_config(values))
+    text = write_reports(OutputFolder(Path(values["output"])), embedder=None).shareable.read_text("utf-8")
+    assert f"made by {values['method']}" in text
+    assert "8 synthetic texts" in text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from clinic import in_format, write_csv
-from test_table_runs import COLUMNS, NAMES, simple_fit, tables
+from test_table_runs import COLUMNS, NAMES, tables
 
 import understudy as us
 from understudy.base.errors import ConfigError, UnderstudyError
@@ -20,8 +22,6 @@ from understudy.evaluate.metrics.results import load_evaluation
 from understudy.evaluate.synthetic import read_synthetic, table_sha256
 from understudy.report import write_reports
 from understudy.report.recipe import recipe
-from understudy.run import pipeline as running
-from understudy.run import tabling
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 
@@ -29,16 +29,18 @@ FEW: dict[str, Any] = {"embedder": "none", "metrics": "fidelity"}
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+def _quick(quick_fit: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "place_texts", lambda *_, **__: ())  # the map takes most of the time
 
 
-def run(folder: Path, **changes: Any) -> OutputFolder:
-    values = tables(folder, 120, **{"records_per_label": 40, "insecure_noise_seed": 1, **changes})
-    made = running.run(run_config({**values, "epsilon": "60"})).folder
-    assert made is not None
-    return made
+def measured(folder: Path, **changes: Any) -> dict[str, Any]:
+    own = {"records_per_label": 40, "insecure_noise_seed": 1, "epsilon": "60"}
+    return tables(folder, 120, **{**own, **changes})
+
+
+@pytest.fixture
+def run(finished: Callable[..., dict[str, Any]], tmp_path: Path) -> Callable[..., OutputFolder]:
+    return lambda **changes: OutputFolder(Path(finished(tmp_path, measured, **changes)["output"]))
 
 
 def distances(evaluation: us.Evaluation, of: str = "synthetic") -> dict[str, float | None]:
@@ -57,12 +59,17 @@ def rewritten(folder: Path, name: str, **changes: str | None) -> Path:
     return write_csv(folder / name, rows, [*rows[0]])
 
 
-def test_every_format_is_measured_alike_with_the_columns_of_the_release(tmp_path: Path) -> None:
-    found = []
+def test_every_format_is_the_same_table_and_measured_alike_with_the_columns_of_the_release(
+    tmp_path: Path, run: Callable[..., OutputFolder]
+) -> None:
+    found, hashes = [], set()
     for output_format in ("parquet", "csv", "jsonl"):
-        made = run(tmp_path, output=str(tmp_path / output_format))
+        made = run()
         in_format({"output": made.root}, output_format)
+        hashes.add(table_sha256(made.synthetic_file(output_format)))
         found.append(us.evaluate(tmp_path / "notes.csv", made.root, **FEW))
+        shutil.rmtree(made.root)
+    assert len(hashes) == 1
     first = distances(found[0])
     assert first.keys() == {"label", *NAMES}
     assert first["ward"] < 0.3  # type: ignore[operator]
@@ -72,8 +79,8 @@ def test_every_format_is_measured_alike_with_the_columns_of_the_release(tmp_path
     assert counts["fee"] == {"0 to 30": 54, "30 to 60": 27, "60 to 90": 27, "missing": 12}
 
 
-def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path) -> None:
-    in_format({"output": run(tmp_path).root}, "csv")
+def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path, run: Callable[..., OutputFolder]) -> None:
+    in_format({"output": run().root}, "csv")
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
     real, mine = tmp_path / "notes.csv", rewritten(tmp_path, "mine.csv", night="", beds=None)
     assert not distances(us.evaluate(real, mine, **words, **FEW))
@@ -82,18 +89,13 @@ def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path) -> None:
     assert found["night"] == 1  # all are missing
     with pytest.raises(UnderstudyError, match=r"mine.csv' has no column 'beds'.*\(--columns\)"):
         us.evaluate(real, mine, columns=COLUMNS, **words, **FEW)
-
-
-def test_values_that_are_not_declared_are_one_error(tmp_path: Path) -> None:
-    in_format({"output": run(tmp_path).root}, "csv")
     other = rewritten(tmp_path, "other.csv", ward="C")
-    words = {"text": "note", "label": "department", "labels": "cardiology,dermatology", "columns": COLUMNS}
     with pytest.raises(ConfigError, match="its typed column 'ward' does not declare"):
-        us.evaluate(tmp_path / "notes.csv", other, **words, **FEW)
+        us.evaluate(real, other, columns=COLUMNS, **words, **FEW)
 
 
-def test_open_tables_need_the_same_columns(tmp_path: Path) -> None:
-    made = run(tmp_path)
+def test_open_tables_need_the_same_columns(tmp_path: Path, run: Callable[..., OutputFolder]) -> None:
+    made = run()
     options = {"text": "note", "label": "department", "labels": ["cardiology", "dermatology"]}
     real = us.read_corpus(tmp_path / "notes.csv", columns="ward=A|B", **options)  # type: ignore[arg-type]
     assert distances(us.evaluate(real, made.root, **FEW)).keys() == {"label", "ward"}
@@ -103,8 +105,10 @@ def test_open_tables_need_the_same_columns(tmp_path: Path) -> None:
         us.evaluate(real, bare, **FEW)
 
 
-def test_all_questions_are_asked_of_columns_and_another_table_may_have_none(tmp_path: Path) -> None:
-    made = run(tmp_path)
+def test_all_questions_are_asked_of_columns_and_another_table_may_have_none(
+    tmp_path: Path, run: Callable[..., OutputFolder]
+) -> None:
+    made = run()
     beside = tmp_path / "floor.csv"
     rows = [{"text": "heart", "label": "cardiology"}, {"text": "rash", "label": "dermatology"}]
     write_csv(beside, rows, ["text", "label"])
@@ -132,9 +136,9 @@ def section(page: Path) -> str:
 
 
 def test_the_shareable_report_shows_released_shares_and_the_internal_one_real_ones(
-    tmp_path: Path,
+    tmp_path: Path, run: Callable[..., OutputFolder]
 ) -> None:
-    made = run(tmp_path, where="ward=A")
+    made = run(where="ward=A")
     before = section(write_reports(made, embedder=None).shareable)
     us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
     pages = write_reports(made, embedder=None)
@@ -155,8 +159,10 @@ def test_the_shareable_report_shows_released_shares_and_the_internal_one_real_on
     assert re.findall(r"[\d.]+ %", row)[:2] == ["50.0 %", shares[0]]  # real, synthetic
 
 
-def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(tmp_path: Path) -> None:
-    made = run(tmp_path)
+def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(
+    tmp_path: Path, run: Callable[..., OutputFolder]
+) -> None:
+    made = run()
     made.synthetic_file("parquet").unlink()
     found = section(write_reports(made, embedder=None).shareable)
     assert "real, with noise" in found
@@ -165,8 +171,8 @@ def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(tmp_pat
     assert np.isfinite(counts).all()
 
 
-def test_a_table_with_other_cells_is_another_table(tmp_path: Path) -> None:
-    made = run(tmp_path)
+def test_a_table_with_other_cells_is_another_table(tmp_path: Path, run: Callable[..., OutputFolder]) -> None:
+    made = run()
     in_format({"output": made.root}, "csv")
     us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
     same = rewritten(tmp_path, "same.csv")
@@ -178,17 +184,8 @@ def test_a_table_with_other_cells_is_another_table(tmp_path: Path) -> None:
         write_reports(made, embedder=None)
 
 
-def test_a_table_is_the_same_in_every_format(tmp_path: Path) -> None:
-    found = set()
-    for output_format in ("parquet", "csv", "jsonl"):
-        made = run(tmp_path, output=str(tmp_path / output_format))
-        in_format({"output": made.root}, output_format)
-        found.add(table_sha256(made.synthetic_file(output_format)))
-    assert len(found) == 1
-
-
-def test_classifiers_of_columns_can_be_left_out(tmp_path: Path) -> None:
-    made = run(tmp_path)
+def test_classifiers_of_columns_can_be_left_out(tmp_path: Path, run: Callable[..., OutputFolder]) -> None:
+    made = run()
     found = us.evaluate(
         tmp_path / "notes.csv", made.root, embedder="none", metrics="utility", classifiers="tf-idf", seeds=1,
         column_classifiers=False,
@@ -197,9 +194,9 @@ def test_classifiers_of_columns_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["department", "ward*night"])
-def test_the_recipe_declares_the_columns(tmp_path: Path, label: str) -> None:
+def test_the_recipe_declares_the_columns(run: Callable[..., OutputFolder], label: str) -> None:
     crossed = {} if label == "department" else {"label": label, "labels": None, "records_per_label": 10}
-    made = run(tmp_path, **crossed)
+    made = run(**crossed)
     release = us.load_release(made.release_file("dp-kps"))
     written = yaml.safe_load(recipe(release, read_synthetic(made.shareable, release.schema.columns)))
     assert run_config(written).all_columns == release.schema.columns

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, in_format, prompt_file, rows, settings, write_csv
 from numpy.typing import NDArray
-from run_fixtures import Said, files_holding, runs_charged, stops_after_the_charge
+from run_fixtures import Said, files_holding, runs_charged, simple_fit, stops_after_the_charge
 
 import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
@@ -34,30 +34,9 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
+pytestmark = pytest.mark.usefixtures("quick_fit")
 NAMES = ("ward", "beds", "fee", "night", "seen")
 SEEDED = {"insecure_noise_seed": 1}
-
-
-def simple_fit(
-    sizes: Sequence[int],
-    singles: Sequence[NDArray[np.float64]],
-    pairs: Sequence[tuple[int, int]],
-    histograms: Sequence[NDArray[np.float64]],
-    **_std: Any,
-) -> Distribution:
-    """Without the extra: each pair's ratio to independence, of pairs that make no circle."""
-    known, reached = [np.maximum(each, 0.5) for each in singles], set[int]()
-    factors = [((place,), np.log(each / each.max())) for place, each in enumerate(known)]
-    for (a, b), table in zip(pairs, histograms, strict=True):
-        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b])) * (b not in reached)
-        reached.add(b)
-        factors.append(((a, b), np.maximum(ratio - ratio.max(), -60)))
-    return Distribution(tuple(sizes), tuple(factors))
-
-
-@pytest.fixture(autouse=True)
-def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
 
 
 def tables(folder: Path, count: int = 400, **changes: Any) -> dict[str, Any]:
@@ -82,9 +61,12 @@ def run(values: dict[str, Any], **changes: Any) -> us.Result:
     return running.run(run_config({**values, **changes}))
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Release:
-    return running.release(run_config(tables(tmp_path, records_per_label=None, **SEEDED))).release
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabling, "fit", simple_fit)
+        values = tables(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
+        return running.release(run_config(values)).release
 
 
 # -- what is released and written -------------------------------------------------------------------------------------
@@ -134,68 +116,40 @@ def test_columns_keep_their_types_where_all_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
-def test_other_formats_hold_the_same_rows(tmp_path: Path, output_format: str) -> None:
-    run(values := tables(tmp_path))
-    file = in_format(values, output_format)
-    if output_format == "csv":
-        with file.open(newline="") as stream:
-            written: list[dict[str, Any]] = list(csv.DictReader(stream))
-    else:
-        written = [json.loads(line) for line in file.read_text().splitlines()]
-    assert all(datetime.date.fromisoformat(row["seen"]) for row in written if row["seen"])
-    assert {row["ward"] for row in written} <= {"A", "B", "", None}
+def test_other_formats_hold_the_same_rows(tmp_path: Path, made: Release, output_format: str) -> None:
+    written = us.generate(made, llm="none", records=8, output=tmp_path / "out").columns
+    file = in_format({"output": tmp_path / "out"}, output_format)
+    again = us.read_corpus(file, text="text", columns=COLUMNS, formulas_escaped=True)
+    (batch,) = again.batches()
+    (expected,) = us.read_corpus(made_table(written), text="text", columns=COLUMNS).batches()
+    assert (batch.texts, batch.cells.tolist()) == (expected.texts, expected.cells.tolist())
 
 
-def test_prompts_show_the_row_that_the_text_gets(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
-    chat = use_chat(FakeChat())
-    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
-    result = run(tables(tmp_path, where="ward=A|B", **model))
-    asked = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
-    assert len(asked) == len(result.records) == 8
-    for prompt, record in zip(asked, result.records, strict=True):
-        assert record.columns is not None
-        assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
+def made_table(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@pytest.mark.parametrize("asked", ["ward, beds", ["beds", "ward"], "none"])
-def test_prompts_show_the_columns_that_are_named(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], asked: str | list[str]
+@pytest.mark.parametrize("asked", [None, ["beds", "ward"], "none"])
+def test_prompts_show_the_row_that_the_text_gets_or_the_columns_of_it_that_are_named(
+    tmp_path: Path, made: Release, use_chat: Callable[[FakeChat], FakeChat], asked: str | list[str] | None
 ) -> None:
     chat = use_chat(FakeChat())
-    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1}
-    result = run(
-        tables(tmp_path, where="ward=A|B,beds=1..4", prompt=prompt_file(tmp_path, prompt_columns=asked), **model)
-    )
+    options: dict[str, Any] = {} if asked is None else {"prompt": prompt_file(tmp_path, prompt_columns=asked)}
+    result = us.generate(made, llm="fake", records=8, where="ward=A|B,beds=1..4", **options)
     prompts = [request.messages[-1].content for request in chat.asked]
     if asked == "none":
         assert not [prompt for prompt in prompts if "Details" in prompt]
     else:
-        rows = [f"Details: ward: {record.columns[0]}; beds: {record.columns[1]}." for record in result.records]  # type: ignore[index]
-        assert [prompt.split("\n\n")[0] for prompt in prompts if "Details" in prompt] == rows
+        rows = [f"Details: ward: {record.columns[0]}; beds: {record.columns[1]}" for record in result.records]  # type: ignore[index]
+        shown = [prompt.split("\n\n")[0] for prompt in prompts if "Details" in prompt]
+        assert [row.startswith(said) for row, said in zip(shown, rows, strict=True)] == [True] * 8
+        assert ("night" in shown[0]) == (asked is None)
 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
 def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
     with pytest.raises(ConfigError, match="rows have none of that name"):
         us.generate(made, llm="none", records=5, prompt=prompt_file(tmp_path, prompt_columns=asked))
-
-
-def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
-    use_chat(FakeChat())
-    values = tables(tmp_path, llm="fake", prompt=prompt_file(tmp_path, prompt_columns="wing"))
-    with pytest.raises(ConfigError, match="rows have none of that name"):
-        run(values)
-    assert not runs_charged(values["ledger"])
-
-
-def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> None:
-    first, same, other = (
-        [record.columns for record in us.generate(made, llm="none", records=30, seed=seed).records]
-        for seed in (1, 1, 2)
-    )
-    assert first == same != other
 
 
 def test_python_takes_columns_from_the_corpus(tmp_path: Path) -> None:
@@ -215,11 +169,6 @@ def test_python_takes_columns_from_the_corpus(tmp_path: Path) -> None:
     assert set(result.columns) == {"text", "department", "label", "ward", "provenance"}
 
 
-def test_a_table_without_labels_has_rows_too(tmp_path: Path) -> None:
-    values = tables(tmp_path, label=None, labels=None, records_per_label=None, records=20)
-    assert {record.columns is None for record in run(values).records} == {False}
-
-
 def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
     values = tables(tmp_path, owner="clinician", max_records_per_owner=3, insecure_no_noise=True, ledger=None)
     release = running.release(run_config(values)).release
@@ -227,14 +176,12 @@ def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
     assert release.arrays["columns"].sum() == pytest.approx(5 * 6, rel=1e-4)  # five owners of weight 1, six histograms
 
 
-@pytest.mark.parametrize("engine", ["processes"])
-@pytest.mark.parametrize("owner", [None, "clinician"])
-def test_an_engine_gives_the_same_histograms(tmp_path: Path, engine: str, owner: str | None) -> None:
-    values = tables(tmp_path, owner=owner, insecure_no_noise=True, ledger=None)
+def test_an_engine_gives_the_same_histograms(tmp_path: Path) -> None:
+    values = tables(tmp_path, owner="clinician", insecure_no_noise=True, ledger=None)
     here = running.release(run_config({**values, "output": str(tmp_path / "here")})).release
-    there = running.release(run_config({**values, "output": str(tmp_path / "there"), "engine": engine, "workers": 2}))
+    there = running.release(run_config({**values, "engine": "processes", "workers": 2})).release
     for name in ("columns", "column-scores", "column-pairs"):
-        np.testing.assert_array_equal(here.arrays[name], there.release.arrays[name])
+        np.testing.assert_array_equal(here.arrays[name], there.arrays[name])
 
 
 def test_identifiers_are_made_up_and_never_read(tmp_path: Path) -> None:
@@ -256,6 +203,17 @@ def test_rows_meet_a_condition_and_labels_follow_from_it(made: Release) -> None:
     months = {record.columns[4].month for record in records if record.columns}  # type: ignore[union-attr]
     assert months <= {3, 4}
     assert sum(record.label == 1 for record in records) > 45
+    records = us.generate(made, llm="none", records=20, where={"department": "dermatology", "beds": [1, 3]}).records
+    assert {record.label for record in records} == {1}
+    assert {record.columns[1] for record in records if record.columns} <= {1, 3}
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> None:
+    first, same, other = (
+        [record.columns for record in us.generate(made, llm="none", records=30, seed=seed).records]
+        for seed in (1, 1, 2)
+    )
+    assert first == same != other
 
 
 def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, understudy: Callable[..., Said]) -> None:
@@ -280,28 +238,22 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
     assert "of rows with" not in page
 
 
-def test_a_condition_may_name_labels_or_come_as_a_mapping(made: Release) -> None:
-    records = us.generate(made, llm="none", records=20, where={"department": "dermatology", "beds": [1, 3]}).records
-    assert {record.label for record in records} == {1}
-    assert {record.columns[1] for record in records if record.columns} <= {1, 3}
-
-
 @pytest.mark.parametrize(
     ("where", "problem"),
     [
         ("ward=C", "has no 'C'"),
         ("wing=A", "does not have"),
-        ("ward", "cannot be read"),
         ("ward=", "cannot be read"),
         ("department=surgery", "a label that there is not"),
         ("ward=A,ward=B", "names a column twice"),
         ("beds=4..1", "ends before it begins"),
         ("beds=9", "has no values in"),
+        ("department=dermatology", "No row with the label 'cardiology'"),
     ],
 )
 def test_an_impossible_condition_says_so(made: Release, where: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        us.generate(made, llm="none", records=5, where=where)
+        us.generate(made, llm="none", records_per_label=5, where=where)
 
 
 def test_a_condition_on_a_name_that_the_flag_cannot_write_says_where_it_can(tmp_path: Path) -> None:
@@ -316,25 +268,14 @@ def test_a_condition_on_a_name_that_the_flag_cannot_write_says_where_it_can(tmp_
     assert made.columns["pay, €"] == [2] * 5
 
 
-def test_records_per_label_need_rows_of_every_label(made: Release) -> None:
-    with pytest.raises(ConfigError, match="No row with the label 'cardiology'"):
-        us.generate(made, llm="none", records_per_label=5, where="department=dermatology")
-
-
-def test_a_condition_without_columns_is_refused(tmp_path: Path) -> None:
-    values = settings(tmp_path, where="ward=A")
-    with pytest.raises(ConfigError, match="no typed columns"):
-        run(values)
-    assert not runs_charged(values["ledger"])
-
-
 # -- labels that are made of columns ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("label", "names"), [("ward", ("A", "B")), ("night*ward", 4), ("beds", ("1", "2", "3", "4"))])
-def test_a_label_may_be_made_of_columns(tmp_path: Path, label: str, names: Any) -> None:
-    values = tables(tmp_path, label=label, labels=None, records_per_label=None, records=80)
-    result = run(values)
+@pytest.mark.parametrize(("label", "names"), [("night*ward", 4), ("beds", ("1", "2", "3", "4"))])
+def test_a_label_may_be_made_of_columns_and_rows_meet_conditions_on_them(
+    tmp_path: Path, label: str, names: Any
+) -> None:
+    result = run(tables(tmp_path, label=label, labels=None, records_per_label=None, records=80))
     if label == "night*ward":
         names = ("false / A", "false / B", "true / A", "true / B")
     assert result.release.schema.labels == names
@@ -343,7 +284,12 @@ def test_a_label_may_be_made_of_columns(tmp_path: Path, label: str, names: Any) 
     assert list(columns) == ["text", "label", *NAMES, "provenance"]
     for place, name in enumerate(columns["label"]):
         assert " / ".join(canonical(columns[each][place]) for each in parts) == name  # type: ignore[arg-type]
-    assert Counter(columns["ward"]).keys() <= {"A", "B", None}
+    if label == "night*ward":
+        columns = us.generate(result.release, llm="none", records=20, where="ward=B,beds=3..4").columns
+        assert set(columns["ward"]) == {"B"}
+        assert set(columns["label"]) <= {"false / B", "true / B"}
+        with pytest.raises(ConfigError, match="has no 'C'"):
+            us.generate(result.release, llm="none", records=20, where="ward=C")
 
 
 def test_all_columns_may_be_in_the_label(tmp_path: Path) -> None:
@@ -354,39 +300,15 @@ def test_all_columns_may_be_in_the_label(tmp_path: Path) -> None:
     assert set(result.columns["ward"]) <= {"A", "B"}
 
 
-def test_rows_of_a_crossed_label_meet_conditions_on_its_columns(tmp_path: Path) -> None:
-    values = tables(tmp_path, label="night*ward", labels=None, records_per_label=None)
-    made = running.release(run_config(values)).release
-    columns = us.generate(made, llm="none", records=20, where="ward=B,beds=3..4").columns
-    assert set(columns["ward"]) == {"B"}
-    assert set(columns["label"]) <= {"false / B", "true / B"}
-    with pytest.raises(ConfigError, match="has no 'C'"):
-        us.generate(made, llm="none", records=20, where="ward=C")
-
-
-def test_a_missing_value_in_a_label_s_column_is_a_row_without_a_label(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no label"):
-        run(tables(tmp_path, label="fee", labels=None))
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"label": "ward", "labels": "A,B"}, "declared a second time"),
-        ({"label": "ward*ward", "labels": None}, "names a column twice"),
-        ({"label": "ward*wing", "labels": None}, "names a column that --columns does not declare"),
-        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
-    ],
-    ids=str,
-)
-def test_labels_of_columns_that_cannot_be_are_told(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
-    values = tables(tmp_path, **changes)
-    with pytest.raises((ConfigError, CorpusError), match=problem):
-        run(values)
-    assert not runs_charged(values["ledger"])
-
-
 # -- bad rows and bad settings, before anything is charged ------------------------------------------------------------
+
+
+def with_cell(folder: Path, column: str, cell: str) -> None:
+    """The table of ``folder`` with another cell in one row."""
+    with (folder / "notes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    table[17][column] = cell
+    write_csv(folder / "notes.csv", table, list(table[0]))
 
 
 @pytest.mark.parametrize(
@@ -399,21 +321,14 @@ def test_labels_of_columns_that_cannot_be_are_told(tmp_path: Path, changes: dict
 def test_a_value_outside_its_domain_is_a_bad_row_that_names_the_column_and_its_form(
     tmp_path: Path, cell: str, column: str, form: str
 ) -> None:
-    values = tables(tmp_path)
-    with (tmp_path / "notes.csv").open(newline="") as stream:
-        table = list(csv.DictReader(stream))
-    table[17][column] = cell
-    write_csv(tmp_path / "notes.csv", table, list(table[0]))
+    tables(tmp_path, 20)
+    with_cell(tmp_path, column, cell)
     with pytest.raises(CorpusError, match=f"the typed column '{column}' does not declare") as caught:
-        run(values)
+        list(us.read_corpus(tmp_path / "notes.csv", text="note", columns=COLUMNS, private_dir=tmp_path).batches())
     assert form in caught.value.cure
     assert cell not in str(caught.value).replace(f"declares {form}", "")
-    (line,) = (tmp_path / "out" / "private" / "bad_rows.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(line)["kind"] == f"value outside a column's domain: {column}"
-    assert not runs_charged(values["ledger"])
-    run(values, max_bad_rows=1)
-    skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())
-    assert skipped == {"skipped": 1, "kinds": {f"value outside a column's domain: {column}": 1}}
 
 
 def test_a_required_column_is_never_missing_and_a_row_without_it_is_a_bad_row(tmp_path: Path) -> None:
@@ -479,30 +394,39 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"columns": "provenance=A|B"}, "also the text"),
         ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
         ({"column_pairs": "ward*wing"}, "no pair"),
+        ({"columns": None, "where": "ward=A"}, "no typed columns"),
+        ({"label": "fee", "labels": None}, "no label"),
+        ({"label": "ward", "labels": "A,B"}, "declared a second time"),
+        ({"label": "ward*ward", "labels": None}, "names a column twice"),
+        ({"label": "ward*wing", "labels": None}, "names a column that --columns does not declare"),
+        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
     ],
     ids=lambda each: str(each)[:40],
 )
 def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
-    values = tables(tmp_path, **changes)
+    values = tables(tmp_path, 20, **changes)
     with pytest.raises((ConfigError, CorpusError), match=problem):
         run(values)
     assert not runs_charged(values["ledger"])
 
 
-@pytest.mark.parametrize("label", ["department", "night*ward"])
-def test_canaries_are_planted_among_rows_that_keep_their_cells(tmp_path: Path, label: str) -> None:
-    labels = {} if label == "department" else {"labels": None, "records_per_label": None, "records": 8}
-    (tmp_path / "rare.txt").write_text(
-        "\n".join([*TERMS, *(f"rare{chr(97 + a)}{chr(97 + b)}" for a in range(20) for b in range(26))])
-    )
-    values = tables(tmp_path, label=label, vocabulary=str(tmp_path / "rare.txt"), vocabulary_is_public=True, **labels)
-    audit = audit_run(run_config(values), AuditParameters(canaries=50))
-    assert audit.canaries == 50
+def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(tmp_path: Path) -> None:
+    values = tables(tmp_path, 20, prompt=prompt_file(tmp_path, prompt_columns="wing"))
+    with pytest.raises(ConfigError, match="rows have none of that name"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
+@pytest.mark.usefixtures("embedder")
+def test_canaries_are_planted_among_rows_that_keep_their_cells(tmp_path: Path) -> None:
+    rare = [f"rare{chr(97 + a)}{chr(97 + b)}" for a in range(20) for b in range(26)]
+    (tmp_path / "rare.txt").write_text("\n".join([*TERMS, *rare]))
+    crossed = {"label": "night*ward", "labels": None, "records_per_label": None, "records": 8, "guide": True}
+    values = tables(tmp_path, 60, vocabulary=str(tmp_path / "rare.txt"), vocabulary_is_public=True, **crossed)
+    assert audit_run(run_config(values), AuditParameters(canaries=50)).canaries == 50
     assert not runs_charged(values["ledger"]), "the copy has a ledger of its own"
-    options = {name: values[name] for name in ("text", "columns")}
-    declared = {"label": label} | ({"labels": values["labels"]} if label == "department" else {})
     before, after = (
-        us.read_corpus(file, **options, **declared)
+        us.read_corpus(file, text="note", columns=COLUMNS, label="night*ward")
         for file in (tmp_path / "notes.csv", tmp_path / "out" / "private" / "audit" / "corpus.jsonl")
     )
     first, second = (
@@ -599,16 +523,13 @@ def test_a_file_whose_columns_do_not_fit_is_refused(tmp_path: Path, made: Releas
         us.generate(us.load_release(file), llm="none", records=3)
 
 
-def test_no_value_of_a_row_is_in_what_may_be_shared(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_value_of_a_row_is_in_what_may_be_shared(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     """A declared value that no row has is public; one that is not declared is in no file and no message."""
-    values = tables(tmp_path)
-    with (tmp_path / "notes.csv").open(newline="") as stream:
-        table = list(csv.DictReader(stream))
-    table[3]["ward"] = "zanzibar-wing"
-    write_csv(tmp_path / "notes.csv", table, list(table[0]))
+    values = tables(tmp_path, 60)
+    with_cell(tmp_path, "ward", "zanzibar-wing")
     said = understudy("run", *flags({**values, "max_bad_rows": 1}))
     assert said.code == 0, said.err
     assert "zanzibar" not in said.out + said.err
     assert not files_holding(tmp_path / "out", b"zanzibar")
+    skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())
+    assert skipped == {"skipped": 1, "kinds": {"value outside a column's domain: ward": 1}}

@@ -22,9 +22,8 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, rows, settings, write_csv
 from evolution_fixtures import evolving
 from numpy.typing import NDArray
-from run_fixtures import Said
+from run_fixtures import Said, simple_fit
 from test_planted_strings import PLANT
-from test_table_runs import simple_fit
 
 from understudy.methods.base import Released
 from understudy.models.types import ChatRequest, Completion

@@ -46,10 +46,6 @@ def test_every_prompt_names_its_label(varied_chat: FakeChat) -> None:
     assert sum("zebras" in prompt for prompt in prompts) == sum("lions" in prompt for prompt in prompts) == 2
 
 
-def test_texts_without_labels_can_be_had(varied_chat: FakeChat) -> None:
-    assert [record.label for record in us.baseline(records=3)] == [0, 0, 0]
-
-
 def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: FakeChat) -> None:
     result = running.run(run_config(settings(tmp_path)))
     assert result.folder is not None

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from private_runs import predicting
+from run_fixtures import simple_fit
 from script_model import END, ScriptModel
-from test_table_runs import COLUMNS, simple_fit, tables
+from test_table_runs import COLUMNS, tables
 from tiny_corpora import Row, bounded
 
 import understudy as us
