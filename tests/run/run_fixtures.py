@@ -139,8 +139,8 @@ def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("plan", "method", "release"):
         monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
     monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing.TEACHER_STEPS", 2)
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing._GROUP", {"cpu": 4})
+    monkeypatch.setattr("understudy.methods.seq_pate.release.TEACHER_STEPS", 2)
+    monkeypatch.setattr("understudy.methods.seq_pate.release._GROUP", {"cpu": 4})
 
 
 @pytest.fixture(scope="session")

@@ -320,7 +320,7 @@ def test_the_texts_and_the_statement_of_another_run_are_refused(tmp_path: Path, 
     with pytest.raises(ConfigError, match="another run"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, output=str(other.root)))
     shutil.copy(other.synthetic_file("parquet"), made.synthetic_file("parquet"))
-    with pytest.raises(ConfigError, match="Not every text"):
+    with pytest.raises(ConfigError, match="Some texts in"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
 
 

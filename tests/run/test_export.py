@@ -275,8 +275,8 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
         ("out --to huggingface --output out", "Name a new folder"),
         ("out --to huggingface --output terms.txt", "Name a new folder"),
         ("out --to csv --output t.csv --document-type note", "belong to chats"),
-        ("nothing --to csv --output t.csv", "is no folder of a run"),
-        ("terms.txt --to csv --output t.csv", "is no folder of a run"),
+        ("nothing --to csv --output t.csv", "is not the folder of a run"),
+        ("terms.txt --to csv --output t.csv", "is not the folder of a run"),
         ("out --to excel --output t.csv", "excel"),
     ],
 )

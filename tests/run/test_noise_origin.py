@@ -22,7 +22,7 @@ from secret_fixtures import protecting
 
 import understudy as us
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError
-from understudy.evaluate.counting import NAME
+from understudy.evaluate.charged import NAME
 from understudy.evaluate.metrics.results import load_released
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
