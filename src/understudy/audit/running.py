@@ -200,7 +200,7 @@ def _prepare(
     job: Job, parameters: AuditParameters, corpus: Corpus | None, folder: Path, attacks: tuple[str, ...]
 ) -> Canaries:
     """The canaries, and the corpus with them in ``folder``; both are made once."""
-    lasting = {**job.lasting, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
+    lasting = {**job.lasting.settings, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
     settings = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
     if job.place.fresh:
         for path in folder.iterdir():

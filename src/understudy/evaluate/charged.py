@@ -37,7 +37,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.outputs import OutputFolder
-from understudy.run.session import Listener, Session
+from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedding_on, require_same_vectors
 
@@ -325,7 +325,7 @@ def release_metrics(
         store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
         folder.make()
         folder.require_writable()
-        session = Session(folder, store, lasting, folder, noise)
+        session = Session(folder, store, Lasting(lasting), folder, noise)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
         counts = _counts(query, plan, wanted, corpus, session, settings, listener)

@@ -29,6 +29,7 @@ from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.run.session import Lasting
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
 
@@ -69,10 +70,8 @@ class FreeJob:
         self.private_model = config.part(settings.PrivateModelParameters)
         self.place = config.part(settings.OutputParameters)
         self.dataset = config.dataset
-        self.lasting: Mapping[str, Any] = config.lasting
-        self.changeable = config.changeable
-        self.stored = config.without_gone
-        _require_utf8({**self.lasting, "dataset": self.dataset})
+        self.lasting = Lasting(config.lasting, config.changeable, config.without_gone)
+        _require_utf8({**self.lasting.settings, "dataset": self.dataset})
 
 
 class Job(FreeJob):

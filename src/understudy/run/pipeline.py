@@ -38,9 +38,7 @@ def release(
     if resume:
         require_continuable(job.method, fresh=job.place.fresh)
     with (
-        open_session(
-            job.place, job.lasting, job.promise.noise_source, changeable=job.changeable, stored=job.stored
-        ) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "release") as listener,
     ):
         writing = None
@@ -58,9 +56,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     """
     job = Job(config, charges=True, generates=True)
     with (
-        open_session(
-            job.place, job.lasting, job.promise.noise_source, changeable=job.changeable, stored=job.stored
-        ) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
@@ -95,9 +91,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
     with (
-        open_session(
-            job.place, {**job.lasting, "release": made.digest}, noise, stored=job.stored, free=True
-        ) as session,
+        open_session(job.place, job.lasting.free(release=made.digest), noise, free=True) as session,
         _recorded(session, job, listener, "generate") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)

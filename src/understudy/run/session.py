@@ -42,6 +42,25 @@ BEGUN, RELEASED, GENERATED = "begun", "released", "generated"
 
 
 @dataclass(frozen=True)
+class Lasting:
+    """What a resumed run must share with the first.
+
+    Args:
+        settings: what the run store holds; they are the same, but for the changeable.
+        changeable: names of settings on which no stored value rests.
+        counted: which of the stored settings count today, since some are gone.
+    """
+
+    settings: Mapping[str, Any]
+    changeable: Collection[str] = ()
+    counted: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+
+    def free(self, **settings: Any) -> Lasting:
+        """For a folder of what costs nothing: with further settings, and none that may change."""
+        return replace(self, settings={**self.settings, **settings}, changeable=())
+
+
+@dataclass(frozen=True)
 class Session:
     """An output folder in use, its store, and where the noise of what is kept there comes from.
 
@@ -50,12 +69,9 @@ class Session:
 
     folder: OutputFolder
     store: RunStore
-    lasting: Mapping[str, Any]
+    lasting: Lasting
     visible_folder: OutputFolder | None
     noise: NoiseSource
-    changeable: Collection[str] = ()
-    stored: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
-    """What of stored settings counts today."""
 
     @property
     def begun(self) -> bool:
@@ -98,10 +114,13 @@ class Session:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:
         nothing that can fail for public reasons comes later. Returns which changeable ones are others, in words.
         """
-        digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
-        planned = {"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]}
+        lasting = self.lasting
         changed = self.store.begin(
-            config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable, stored=self.stored
+            config_digest=hashlib.sha256(json.dumps(lasting.settings, sort_keys=True).encode()).hexdigest(),
+            config=lasting.settings,
+            plan={"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]},
+            changeable=lasting.changeable,
+            stored=lasting.counted,
         )
         self.store.mark(BEGUN)
         return changed
@@ -114,22 +133,14 @@ def in_texts(count: int) -> str:
 
 @contextmanager
 def open_session(
-    place: OutputParameters,
-    lasting: Mapping[str, Any],
-    noise: NoiseSource,
-    *,
-    changeable: Collection[str] = (),
-    stored: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
-    free: bool = False,
+    place: OutputParameters, lasting: Lasting, noise: NoiseSource, *, free: bool = False
 ) -> Iterator[Session]:
     """The run's folder, locked; a run that began there with other settings is an error.
 
     A command that is refused before it begins leaves no folder behind that was not there before.
 
     Args:
-        lasting: the settings that a resumed run must share with the first, but for the changeable.
         noise: of all that is kept in the folder.
-        stored: what of the stored settings counts today.
         free: nothing will be charged, so that no run that was charged can be resumed.
 
     Raises:
@@ -150,7 +161,7 @@ def open_session(
         remove_leftovers(folder.private)
         folder.make()
         visible = None if place.output is None else folder
-        session = Session(folder, store, lasting, visible, noise, changeable, stored)
+        session = Session(folder, store, lasting, visible, noise)
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:
