@@ -60,7 +60,7 @@ def test_every_method_has_a_report(tmp_path: Path, method: str) -> None:
     release, folder = SAMPLES[method](), OutputFolder(tmp_path / "out")
     folder.make()
     folder.write_release(release)
-    folder.write_records([SyntheticRecord("a text", label, {}) for label in (0, 1)], release.schema, "parquet")
+    folder.write_records([SyntheticRecord("a text", label, {}) for label in (0, 1)], release.schema)
     text = write_reports(folder, embedder=None).shareable.read_text("utf-8")
     assert "<dt>model</dt><dd>fake</dd>" in text, "without a SHA-256"
     assert f"SHA-256 <code>{'1' * 64}</code>" in text
