@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from script_model import ScriptModel, echo
 from tiny_corpora import LABELS, Row
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.private_prediction.generate import available, generate
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement
+from understudy.text.writing.records import SyntheticRecord
 
 
 def release(labels: bool = True, **options: Any) -> Release:
@@ -30,6 +31,14 @@ def release(labels: bool = True, **options: Any) -> Release:
         arrays={name: np.asarray(array) for name, array in made.arrays.items()},
         strings=made.strings,
     )
+
+
+def available(made: Release) -> Sequence[int] | None:
+    return method().available(made)
+
+
+def generate(made: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
+    return method().generate(made, counts, tools=None)  # type: ignore[arg-type]  # it samples nothing
 
 
 def test_as_many_as_are_asked_for_batches_in_turn() -> None:
