@@ -217,7 +217,7 @@ def test_without_a_language_model_there_is_what_exists_and_the_rest_is_named(
     out = ("--output", str(tmp_path / "more"))
     said = understudy("generate", file, "--llm", "none", "--records-per-label", "6", *out)
     assert said.code == 0, said.err
-    assert "4 texts could not be had" in said.err
+    assert "4 texts could not be generated" in said.err
     said = understudy("generate", file, "--rounds", "3", "--llm", "none", "--records", "6", *out)
     assert said.code == 2
     assert "No such option" in said.err

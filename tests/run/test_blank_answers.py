@@ -70,7 +70,7 @@ def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stay
         assert said.code == 0
         withheld = first[: settings(tmp_path)["records_per_label"] * 2].count(first[0])  # two seeds may be alike
         assert (
-            f"{withheld} text{'s' * (withheld > 1)} could not be had. The same command asks again, 3 times in all"
+            f"{withheld} text{'s' * (withheld > 1)} could not be generated. The same command asks again, 3 times in all"
             in said.err
         )
         asked.append(len(chat.asked) - before)

@@ -180,7 +180,7 @@ def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
     values = parts(tmp_path, texts_per_batch=1)
     first = release(values)
     files = store_files(values)
-    with pytest.raises(ConfigError, match="both go on and start anew"):
+    with pytest.raises(ConfigError, match="both continue and start over"):
         release(values, resume=True, fresh=True)
     said = understudy("release", "--continue", *flags({**values, "fresh": True}))
     assert said.code == 2
@@ -277,7 +277,7 @@ def test_texts_that_are_empty_in_the_release_are_counted_and_no_model_is_recomme
     told: list[str] = []
     result = running.run(run_config(parts(tmp_path, texts_per_batch=2)), listener=running.Listener(told.append))
     assert (len(result.records), result.missing) == (4, 4)
-    assert "4 texts could not be had. They are empty in the Release." in told
+    assert "4 texts could not be generated. They are empty in the Release." in told
 
 
 # A model that reads private text

@@ -73,7 +73,7 @@ def test_a_result_a_release_and_a_statement_show_themselves_and_run_nothing(meth
     assert "<script>alert('x')</script>" in words
     assert "xxx..." in words
     assert "and 5 more" in words
-    assert "2 texts could not be had" in words
+    assert "2 texts could not be generated" in words
     words = shown(result.release).words
     assert "Release of dp-kps" in words
     assert "nobody: NOT PRIVATE" in words

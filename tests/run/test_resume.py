@@ -213,7 +213,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
     listener = running.Listener(told.append)
     result = running.run(run_config(values), listener=listener)
     assert (len(result.records), result.missing) == (6, 2)
-    assert any(line.startswith("2 texts could not be had. The same command asks again") for line in told)
+    assert any(line.startswith("2 texts could not be generated. The same command asks again") for line in told)
     assert pq.read_metadata(tmp_path / "out" / "release" / "synthetic.parquet").num_rows == 6
     use_chat(FakeChat()).asked = chat.asked = []
     result = running.run(run_config(values))

@@ -22,7 +22,7 @@ _DIGITS = 300  # a float holds a number of so many
 
 
 class Form(BaseModel):
-    """What a part of such a file holds: every field of exactly its type. Fields that are not named are let be."""
+    """What a part of such a file holds: every field of exactly its type. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 

@@ -179,7 +179,7 @@ def _audit_groups(_args: Sequence[str]) -> Groups:
     is_flag=True,
     default=None,
     cls=TypedOption,
-    help="Start anew in a used folder, with other canaries and coins.",
+    help="Start over in a used folder, with other canaries and coins.",
 )
 @json_option
 def audit_run(

@@ -37,7 +37,7 @@ class DPSGD:
     Guarantee:
         Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one record is then taken.
         Neighbours add or remove one; n is never used otherwise: the divisor of a step is declared.
-        Sampling: each unit is included with probability ``rate``, independently of all others and anew in every step.
+        Sampling: each unit is included with probability ``rate``, independently of all others and of every other step.
         Sensitivity: of an *included* unit: it adds one vector of integers, of L2 norm ``grid`` at most after clipping
         to ``clipping_norm`` and rounding towards zero. Integers are summed exactly, so the sum with the unit is the sum
         without it plus that vector, bit for bit, if its gradient and those of others do not depend on one another
@@ -49,7 +49,7 @@ class DPSGD:
         has noise like any other.
         Event: ``steps`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate``; what was
         released before may steer each of them in any way (adaptive composition).
-        Crash: steps whose outcome was not stored are sampled anew, since nobody saw them.
+        Crash: steps whose outcome was not stored are sampled again, since nobody saw them.
         Source: Abadi et al. 2016, Algorithm 1; Zhu, Dong and Wang 2022 (Poisson sampling, both directions).
 
     Args:

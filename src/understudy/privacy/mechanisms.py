@@ -179,7 +179,7 @@ class SampledSum:
         Poisson-binomial with the rates of ``inclusion``. The vectors of sampled records add up to at most K in norm,
         and a mixture of shifted Gaussians is dominated by the one whose shifts all point one way.
         Noise: discrete Gaussian, sigma = noise_multiplier * L2 sensitivity, at least SMALLEST_SIGMA grid units.
-        Event: :class:`~understudy.privacy.events.MixtureEvent`; every run samples records and noise anew.
+        Event: :class:`~understudy.privacy.events.MixtureEvent`; every run samples records and noise again.
         Source: SecPE (Wang et al. 2025); Choquette-Choo et al. 2024 for the domination of mixtures.
 
     Args:

@@ -80,7 +80,7 @@ class Result:
         more = count - len(rows)
         lines = [
             *([f"and {more} more"] if more > 0 else []),
-            *([f"{self.missing} texts could not be had"] if self.missing else []),
+            *([f"{self.missing} texts could not be generated"] if self.missing else []),
             *([] if self.folder is None else [f"in {self.folder.root}"]),
         ]
         promise = str(self.statement.budget) if self.statement.private else NOT_PRIVATE
@@ -395,7 +395,7 @@ def write_texts(
             cure = "Name a language model (--llm)."
         else:
             cure = f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
-        listener.say(f"{in_texts(missing)} could not be had. {cure}")
+        listener.say(f"{in_texts(missing)} could not be generated. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder, condition)
 

@@ -125,7 +125,7 @@ class GuidedChooser:
         if len(there) > sum(counts):
             told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
             if len(counts) > 1:
-                told += f", {choice.confirmed} of which speak for the label that they were made for"
+                told += f", {choice.confirmed} of which match the label that they were made for"
             self.say(f"{told}.")
         return kept
 

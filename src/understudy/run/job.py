@@ -125,9 +125,7 @@ class Wanted(
         Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
         """
         if (self.records is None) == (self.records_per_label is None):
-            raise ConfigError(
-                "It is not clear how many records to write.", "Give one of --records-per-label N and --records N."
-            )
+            raise ConfigError("Number of records missing.", "Give one of --records-per-label N and --records N.")
         if self.records_per_label is not None:
             if (asked := self.records_per_label * labels) > MOST_RECORDS:
                 raise ConfigError(
@@ -280,7 +278,7 @@ class Promise(
             )
         if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
             raise ConfigError(
-                "It is not said what the secrets are.",
+                "No way to recognise secrets given.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
         if charges and name is None:

@@ -169,7 +169,7 @@ def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
         ledger.close()
         raise ResumeError(
             f"The run in this folder was charged in another ledger than {ledger.location}.",
-            "Name that one (--ledger), or use --fresh to start anew (which charges the budget again).",
+            "Name that one (--ledger), or use --fresh to start over (which charges the budget again).",
         )
     return ledger
 
@@ -222,7 +222,7 @@ def pay(
     if kept is not None and bytes(kept["sha"]).decode() != found.digest:
         raise ResumeError(
             "The private data, or the ledger, are not those that this run began with.",
-            "Use those it began with, or --fresh to start anew (which charges the budget again).",
+            "Use those it began with, or --fresh to start over (which charges the budget again).",
         )
     if known_only and not _is_known(ledger, known):
         raise ConfigError(

@@ -323,7 +323,7 @@ def _without_folders(method: Method) -> dict[str, Any]:
 def require_continuable(method: Method, *, fresh: bool) -> None:
     """That a run of these settings can be continued, before its folder is touched.
 
-    Raises ConfigError if the method's releases do not stop before their charges are used up, or all is to start anew.
+    Raises ConfigError if the method's releases do not stop before their charges are used up, or a fresh start is asked for.
     """
     if not method.stopping_parameters:
         raise ConfigError(
@@ -332,7 +332,8 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
         )
     if fresh:
         raise ConfigError(
-            "A release cannot both go on and start anew.", "Give one of --continue and --fresh (which charges again)."
+            "A release cannot both continue and start over.",
+            "Give one of --continue and --fresh (which charges again).",
         )
 
 
@@ -374,5 +375,5 @@ def require_same_model(session: Session, model: CausalModel | Embedder, *, what:
     if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
         raise ResumeError(
             f"The {what} is not the one that this run began with: its weights or its tokenizer changed.",
-            "Use the model it began with, or --fresh to start anew (which charges the budget again).",
+            "Use the model it began with, or --fresh to start over (which charges the budget again).",
         )

@@ -394,7 +394,7 @@ class OutputParameters(Parameters):
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
     fresh: Operational[bool] = False
-    """Start anew in a used output folder; charges again."""
+    """Start over in a used output folder; charges again."""
 
     gone: ClassVar[GoneOnes] = {
         "keep_formulas": Gone(False, "cells that a spreadsheet would run are escaped; Result.save can leave them"),

@@ -92,7 +92,7 @@ class _Html:
 
 
 class _Picture:
-    """Lines and bars in one place of a notebook, painted anew a few times per second at most.
+    """Lines and bars in one place of a notebook, painted again a few times per second at most.
 
     Answers of a language model come in on another thread, so nothing here waits for anything.
     """

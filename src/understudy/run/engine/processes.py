@@ -15,7 +15,7 @@ from understudy.run.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outc
 
 T = TypeVar("T")
 R = TypeVar("R")
-_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would begin a worker anew
+_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would start a worker again
 
 
 @dataclass
