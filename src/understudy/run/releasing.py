@@ -323,7 +323,7 @@ def _without_folders(method: Method) -> dict[str, Any]:
 def require_continuable(method: Method, *, fresh: bool) -> None:
     """That a run of these settings can be continued, before its folder is touched.
 
-    Raises ConfigError if the method's releases do not stop before their charges are used up, or a fresh start is asked for.
+    Raises ConfigError if the method's releases do not stop before their charges are used up, or with --fresh.
     """
     if not method.stopping_parameters:
         raise ConfigError(
