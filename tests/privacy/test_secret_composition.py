@@ -80,6 +80,7 @@ def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
     assert exact <= found <= exact * (1 + 1e-4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 20)), min_size=1, max_size=3).map(tuple),

@@ -124,6 +124,7 @@ def test_a_private_text_is_shown_behind_its_own_cells_alone() -> None:
     assert seen == ["a note", "another"]
 
 
+@pytest.mark.slow
 def test_a_real_model_has_room_for_rows_in_front_of_its_texts(tmp_path: Path, llama: Path) -> None:
     changes = {"private_model": f"hf:{llama}", "max_tokens": 10, "tokens_per_batch": 20}
     result = run(settings(tmp_path, **changes))
