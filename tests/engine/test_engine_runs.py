@@ -224,7 +224,7 @@ def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
 
     loser = threading.Thread(target=lose_a_node, daemon=True)
     loser.start()
-    monkeypatch.setenv("RAY_ADDRESS", two_nodes.address)
+    monkeypatch.setenv("UNDERSTUDY_RAY_ADDRESS", two_nodes.address)
     made = released(values, "ray", workers=None)
     loser.join()
     assert same(here, made)

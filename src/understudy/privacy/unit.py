@@ -64,8 +64,8 @@ class Unit:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Unit:
         """What :meth:`to_json` made; ValueError or ConfigError if it is something else."""
-        if "max_records" not in fields:
-            raise ValueError("a unit has no bound")
+        if not {"kind", "max_records"} <= fields.keys():
+            raise ValueError("a unit has no kind or no bound")
         return read_form(cls, fields)
 
 

@@ -87,7 +87,19 @@ def read_budget(fields: Any) -> Budget | SecretBudget:
 
 
 def _pairs(first: str, second: str) -> BeforeValidator:
-    return BeforeValidator(lambda entries: {entry[first]: entry[second] for entry in entries})
+    def read(entries: Any) -> dict[Any, Any]:
+        if not isinstance(entries, list):
+            raise ValueError("no list of pairs")
+        return {entry[first]: entry[second] for entry in entries}
+
+    return BeforeValidator(read)
+
+
+def _whole(unit: Any) -> Any:
+    """The fields of a unit, none of which may be left to a default."""
+    if not (isinstance(unit, dict) and {"kind", "max_records"} <= unit.keys() <= Unit.__dataclass_fields__.keys()):
+        raise ValueError("a unit has no kind or no bound, or a field that is none")
+    return unit
 
 
 FALSE_ALARMS = 0.01
@@ -262,7 +274,7 @@ class Statement:
     """
 
     method: MethodName
-    unit: Unit
+    unit: Annotated[Unit, BeforeValidator(_whole)]
     budget: Annotated[Budget | SecretBudget, PlainValidator(read_budget)]
     charges: Annotated[tuple[Annotated[Charge, PlainValidator(read_charge)], ...], Field(min_length=1)]
     public_inputs: Mapping[str, Mapping[str, str | None]]

@@ -368,7 +368,7 @@ class EngineParameters(Parameters):
 
     engine: Operational[Literal["in-process", "processes", "ray"]] = "in-process"
     """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
-    cluster (the extra ``ray``): that of Ray's own variable RAY_ADDRESS, else one of this machine."""
+    cluster (the extra ``ray``): that of UNDERSTUDY_RAY_ADDRESS, else one of this machine."""
     workers: Operational[int | None] = Field(None, ge=1, le=100_000)
     """How many cores the engine uses. Default: all there are."""
     scratch: Operational[str | None] = None
@@ -376,7 +376,7 @@ class EngineParameters(Parameters):
     output's private folder."""
 
     gone: ClassVar[GoneOnes] = {
-        "engine_address": Gone(None, "Ray's own variable RAY_ADDRESS has the address of the cluster"),
+        "engine_address": Gone(None, "the variable UNDERSTUDY_RAY_ADDRESS has the address of the cluster"),
         "worker_gpus": Gone(0.0, "the workers share the GPUs of a Ray cluster equally"),
     }
 

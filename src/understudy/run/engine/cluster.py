@@ -1,4 +1,4 @@
-"""A Ray cluster: the one that Ray's own variable RAY_ADDRESS names, or one of this machine alone."""
+"""A Ray cluster: the one that UNDERSTUDY_RAY_ADDRESS names, or one of this machine alone, whatever RAY_ADDRESS says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RayCluster:
 
     def __init__(self, *, workers: int | None = None, scratch: Path) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        address = os.environ.get("RAY_ADDRESS") or "local"
+        address = os.environ.get("UNDERSTUDY_RAY_ADDRESS") or "local"
         local = address == "local"
         try:
             import ray
@@ -59,7 +59,7 @@ class RayCluster:
                 ) from None
             raise EngineError(
                 f"No Ray cluster could be reached at {address} ({type(error).__name__}).",
-                "Check the address (RAY_ADDRESS), and that the cluster's version of Ray and Python is this one's.",
+                "Check UNDERSTUDY_RAY_ADDRESS, and that the cluster's version of Ray and Python is this one's.",
             ) from None
         resources = ray.cluster_resources()
         self.workers = workers or max(1, int(resources.get("CPU", 1)))
