@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import BadRow
@@ -68,14 +69,15 @@ def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterat
         if quotes == "multiline":
             rows = _records(stream, delimiter, limit)
         else:
-            rows = _one_by_one(lines(stream, limit), delimiter, quoted=quotes == "line")
+            rows = _lines(stream, delimiter, limit, quoted=quotes == "line")
         rows = filter(None, rows)
         header = _header(rows, file)
-        if not isinstance(header, CorpusError):
-            header = [clean(name) for name in header]
-            header = header_error(header, columns, file.shown, encoding=reading.encoding) or header
         if isinstance(header, CorpusError):
             yield 0, header
+            return
+        header = [clean(name) for name in header]
+        if error := header_error(header, columns, file.shown, encoding=reading.encoding):
+            yield 0, error
             return
         width = len(header)
         positions = [header.index(column) for column in columns]
@@ -116,99 +118,156 @@ def lift_cell_limit() -> None:
     csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))
 
 
+def _lines(stream: io.TextIOBase, delimiter: str, limit: int, *, quoted: bool) -> Iterator[_Record]:
+    for line in lines(stream, limit):
+        yield line if isinstance(line, BadRow) else _cells(_without_end(line), delimiter, quoted)
+
+
 def _without_end(line: str) -> str:
     """A line without LF or CRLF; a carriage return at the end of a file ends no line."""
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
-def _one_by_one(rows: Iterator[str | BadRow], delimiter: str, *, quoted: bool) -> Iterator[_Record]:
-    """Every line as a row; where it is ``quoted``, quotes end on it."""
-    cells = _parser(delimiter)
-    for line in rows:
-        if isinstance(line, BadRow):
-            yield line
-        elif not quoted:
-            row = _without_end(line)
-            yield row.split(delimiter) if row else []
-        else:
-            row = _without_end(line)
-            try:
-                in_quotes, bare_return = _scan(row, delimiter)
-                yield BadRow.BARE_RETURN if bare_return else BadRow.QUOTES if in_quotes else cells(row)
-            except csv.Error:
-                yield BadRow.QUOTES
-
-
-def _parser(delimiter: str) -> Callable[[str], list[str]]:
-    """What gives the cells of a row that :func:`_scan` finds whole. One reader for all rows: each costs some time."""
-    rows: list[str] = []
-    reader = csv.reader(iter(rows.pop, None), delimiter=delimiter, strict=True)
-
-    def cells(row: str) -> list[str]:
-        if '"' not in row:
-            return row.split(delimiter) if row else []
-        rows.append(row)
-        return next(reader)
-
-    return cells
+def _cells(line: str, delimiter: str, quoted: bool) -> _Record:
+    if not quoted:
+        return line.split(delimiter) if line else []
+    try:
+        if "\r" in line and _scan(line, delimiter).bare_return:
+            return BadRow.BARE_RETURN
+        if '"' not in line:
+            return line.split(delimiter) if line else []
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    except csv.Error:
+        return BadRow.QUOTES
 
 
 def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Record]:
-    """The records of RFC 4180. One of ``limit`` characters or more is bad, and is read through without being kept.
+    """The records of RFC 4180. One of more than ``limit`` characters is bad, and is read through without being kept.
 
-    Raises csv.Error where a quoted cell is not closed, or is followed by text.
+    Raises:
+        csv.Error: a quoted cell is not closed, or text stands behind its closing quote.
     """
-    cells, kept = _parser(delimiter), list[str]()
-    size, too_long, bare_return, in_quotes, in_cell = 0, False, False, False, False
-    while piece := stream.readline(limit):
-        while len(piece) >= limit and piece.endswith(('"', "\r")) and (more := stream.read(1)):
-            piece += more  # cut where it cannot be misread
-        in_quotes, bare = _scan(_without_end(piece), delimiter, in_quotes=in_quotes, in_cell=in_cell)
-        cut = len(piece) >= limit and not piece.endswith("\n")
-        in_cell = cut and not in_quotes and not piece.endswith(delimiter)
-        too_long, bare_return = too_long or cut or size >= limit, bare_return or bare
-        size += len(piece)
-        kept.append(piece)
-        if too_long:
-            kept.clear()
-        if cut or in_quotes:
+    pieces = _Pieces(stream, limit, delimiter)
+    open_reader = partial(csv.reader, pieces, delimiter=delimiter, strict=True)
+    reader = open_reader()
+    too_long = False
+    while True:
+        pieces.given = 0
+        if not too_long:
+            pieces.bare_return = False
+        try:
+            record = next(reader, None)
+        except _InQuotes:
+            too_long, pieces.before, reader = True, '"', open_reader()
             continue
-        if too_long or bare_return:
-            yield BadRow.LONG_CELL if too_long else BadRow.BARE_RETURN
-        else:
-            yield cells(_without_end("".join(kept)))
-        kept.clear()
-        size, too_long, bare_return = 0, False, False
-    if in_quotes:
-        raise csv.Error
-    if size:
-        yield BadRow.LONG_CELL
+        if record is not None and pieces.cut:  # outside quotes, so the reader took the piece for a whole record
+            too_long, pieces.before = True, "" if pieces.last == delimiter else pieces.letter
+            continue
+        if too_long:
+            yield BadRow.LONG_CELL
+        elif pieces.bare_return:
+            yield BadRow.BARE_RETURN
+        elif record is not None:
+            yield record
+        if record is None:
+            return
+        too_long = False
 
 
-def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> tuple[bool, bool]:
-    """Whether a part of a row (without a line end) ends within quotes, and whether it has a carriage return outside of
-    them: RFC 4180, with a carriage return as a character like others.
+class _InQuotes(Exception):
+    """The reader asks for more of a record that is too long already: the last piece ended within quotes."""
 
-    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes. Raises csv.Error
-    where text other than a carriage return follows a closing quote.
+
+class _Pieces:
+    """Lines for ``csv.reader``, those that are too long in pieces, so that it can resume where a piece was cut.
+
+    A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
+    leaves the reader in the same state: of that row only its end matters.
+
+    Attributes:
+        given: characters of the present record handed out; set to 0 before each record.
+        before: what puts the next reader into the state in which the last one ended: a quote within quotes, a letter
+            within a cell without quotes, nothing behind a delimiter.
+        cut: whether the last piece's line goes on.
+        last: the last piece's last character; neither a quote nor a carriage return where it was cut.
+        letter: one that is no delimiter.
+        bare_return: whether a carriage return stood outside quotes; set to False before each record.
     """
-    if '"' not in part:
-        return in_quotes, "\r" in part and not in_quotes
-    whole, quoted, followed = _patterns(delimiter)
-    if not in_quotes and not in_cell and whole.fullmatch(part):
-        return False, False
-    start = '"' if in_quotes else "\n" if in_cell else ""  # a line end is the beginning of any cell without quotes
-    bare = quoted.sub(r'"\1', start + part)  # two quotes for a closed cell, one for an open one
-    if followed.search(bare):
-        raise csv.Error
-    return bare.rpartition(delimiter)[2] == '"', "\r" in bare
+
+    def __init__(self, stream: io.TextIOBase, limit: int, delimiter: str) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._delimiter = delimiter
+        self.letter = "y" if delimiter == "x" else "x"
+        self.given = 0
+        self.before = ""
+        self.cut = False
+        self.last = ""
+        self.bare_return = False
+
+    def __iter__(self) -> _Pieces:
+        return self
+
+    def __next__(self) -> str:
+        if self.given >= self._limit:
+            raise _InQuotes
+        piece = self._stream.readline(self._limit)
+        while len(piece) >= self._limit and piece.endswith(('"', "\r")) and (more := self._stream.read(1)):
+            piece += more
+        if not piece:
+            self.cut = False
+            if self.before == '"':
+                raise csv.Error
+            raise StopIteration
+        self.cut = len(piece) >= self._limit and not piece.endswith("\n")
+        self.last = piece[-1]
+        in_quotes = self.given > 0 or self.before == '"'
+        self.given += len(piece)
+        if "\r" in piece:
+            piece = self._checked(piece, in_quotes)
+        before, self.before = self.before, ""
+        return before + piece
+
+    def _checked(self, piece: str, in_quotes: bool) -> str:
+        state = _scan(_without_end(piece), self._delimiter, in_quotes=in_quotes, in_cell=self.before == self.letter)
+        if not state.bare_return:
+            return piece
+        self.bare_return = True
+        closing, opening, end = '"' * in_quotes, '"' * state.in_quotes, "\n" * (not self.cut)
+        return f"{closing}{self._delimiter}{opening}{self.letter}{end}"
 
 
-@cache
-def _patterns(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Of RFC 4180: most rows; a quoted cell, whether or not it is closed; and a closed one that :func:`_scan` replaced,
-    with text behind it."""
-    mark, closed = re.escape(delimiter), r'"[^"]*+(?:""[^"]*+)*+"'
-    cell = rf'(?:{closed}|[^"{mark}\r][^{mark}\r]*+)?+'
-    quoted = re.compile(rf'"(?:(?<=\A")|(?<={mark}"))[^"]*+(?:""[^"]*+)*+("|\Z)')
-    return re.compile(rf"{cell}(?:{mark}{cell})*+"), quoted, re.compile(rf'""(?:(?<=\A"")|(?<={mark}""))[^{mark}\r]')
+class _State(NamedTuple):
+    """Behind a part of a row: is it within quotes, and was there a carriage return outside of them?"""
+
+    in_quotes: bool
+    bare_return: bool
+
+
+def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
+    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others.
+
+    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
+
+    Raises:
+        csv.Error: text other than a carriage return stands behind a closing quote.
+    """
+    place, bare_return = 0, False
+    while True:
+        if not in_quotes and not in_cell and part.startswith('"', place):
+            in_quotes, place = True, place + 1
+        if in_quotes:
+            quote = _CLOSING_QUOTE.match(part, place)
+            if quote is None:
+                return _State(True, bare_return)
+            in_quotes, place = False, quote.end()
+            if part[place : place + 1] not in ("", delimiter, "\r"):
+                raise csv.Error
+        end = part.find(delimiter, place)
+        bare_return = bare_return or "\r" in part[place : end if end >= 0 else len(part)]
+        if end < 0:
+            return _State(False, bare_return)
+        place, in_cell = end + 1, False
+
+
+_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
