@@ -125,7 +125,10 @@ class Wanted(
         Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
         """
         if (self.records is None) == (self.records_per_label is None):
-            raise ConfigError("Number of records missing.", "Give one of --records-per-label N and --records N.")
+            raise ConfigError(
+                "Not exactly one option says how many records to write.",
+                "Give one of --records-per-label N and --records N.",
+            )
         if self.records_per_label is not None:
             if (asked := self.records_per_label * labels) > MOST_RECORDS:
                 raise ConfigError(
