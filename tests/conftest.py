@@ -23,7 +23,7 @@ from pyarrow.fs import FileSystem
 
 from understudy.privacy import events, guarantee
 
-for folder in ("models", "methods/private_prediction"):  # models made in a test
+for folder in ("models", "methods/private_prediction", "methods", "run"):  # what several rooms share
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 IN_MEMORY = Path("/dev/shm")
@@ -43,6 +43,14 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests of ledgers themselves, and of the documentation, have them as users do.
     """
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny causal model, to be read only."""
+    from local_fixtures import make_llama
+
+    return make_llama(tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="session")

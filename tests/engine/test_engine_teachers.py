@@ -22,7 +22,7 @@ from working import PLANTED, Pickling
 
 import understudy as us
 from understudy.base.errors import EngineError, PrivacyError, UnderstudyWarning
-from understudy.methods.seq_pate import release as preparing
+from understudy.methods.seq_pate import release as seq_pate_release
 from understudy.methods.seq_pate import teachers
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.teachers import (
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     little_work_of_seq_pate(monkeypatch)
-    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 2})
+    monkeypatch.setattr(seq_pate_release, "_GROUP", {"cpu": 2})
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_resumes_on_another_engine_whether_or_not_a_worker_
 ) -> None:
     whole = released(tmp_path, llama, "in-process", "whole")
     monkeypatch.setenv("TESTED_IN", str(tmp_path))
-    monkeypatch.setattr(preparing, "Faculty", Mortal)
+    monkeypatch.setattr(seq_pate_release, "Faculty", Mortal)
     with monkeypatch.context() as patch:
         original, calls = teachers._train, list[int]()
 

@@ -173,12 +173,6 @@ def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
     )
 
 
-def test_without_a_declared_size_the_forecast_names_none() -> None:
-    made = make_plan(parameters_of(), BUDGET, PublicFacts(Unit()), vocabulary_size=50_000)
-    names = [entry.name for entry in made.forecast.entries]
-    assert names == ["vocabulary_count_noise", "vocabulary_noise_floor", "density_score_noise"]
-
-
 @pytest.mark.parametrize(
     ("parameters", "score"),
     [
@@ -200,20 +194,6 @@ def test_the_noise_of_a_count_is_as_derived() -> None:
     made = plan(terms_per_record=100).mechanism("vocabulary")
     assert made.noise_std == plan().mechanism("vocabulary").noise_std
     assert plan().forecast["vocabulary_count_noise"] == made.noise_std
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"mode": "iterative", "bandwidth": 0},
-        {"bandwidth": 1e-4},
-        {"bandwidth": math.nan},
-        {"mystery": 1},
-    ],
-)
-def test_impossible_parameters_are_one_clear_error(parameters: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        DPKPS(**parameters)
 
 
 def test_a_vocabulary_or_stop_words_of_your_own_need_your_word_that_they_are_public(tmp_path) -> None:

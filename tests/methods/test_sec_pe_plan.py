@@ -143,10 +143,6 @@ def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
     assert made[GAIN] == pytest.approx(math.sqrt(10 * 0.8), rel=1e-5)
 
 
-def test_without_a_declared_size_there_is_noise_and_no_signal() -> None:
-    assert [entry.name for entry in plan().forecast.entries] == [OURS, THEIRS]
-
-
 def test_with_public_incidence_the_size_is_that_of_the_file() -> None:
     """Where most records hold no secret, secret protection helps most."""
     found = drawing(*[(0,)] * 5, *[()] * 95, secrets=1)

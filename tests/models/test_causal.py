@@ -31,13 +31,8 @@ from understudy.models.types import Message
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("llama"))
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> CausalModel:
-    return load_causal(f"hf:{folder}", device="cpu", dtype="float32")
+def model(llama: Path) -> CausalModel:
+    return load_causal(f"hf:{llama}", device="cpu", dtype="float32")
 
 
 ROWS = [[5, 9, 30, 8], [40], [7, 7, 100, 41, 60, 33, 20], [200, 201], [3]]
@@ -91,7 +86,7 @@ OTHERS = {
 @pytest.mark.parametrize("suffix", [[], SUFFIX], ids=["no cue", "cue"])
 @pytest.mark.parametrize("prefix", [[], PREFIX], ids=["no prefix", "prefix"])
 def test_a_batch_gives_the_logits_of_each_row_alone(
-    folder: Path, model: CausalModel, prefix: list[int], suffix: list[int]
+    llama: Path, model: CausalModel, prefix: list[int], suffix: list[int]
 ) -> None:
     contexts = model.contexts(ROWS, prefix=prefix, width=9, suffix=suffix, tokens=40, rows_at_once=3)
     given: list[int] = []
@@ -102,7 +97,7 @@ def test_a_batch_gives_the_logits_of_each_row_alone(
         if token is None or token in (77, 30, 135):
             found = logits(contexts)
             for number, row in enumerate(ROWS):
-                expected = plainly(folder, [*prefix, *row, *suffix, *given])
+                expected = plainly(llama, [*prefix, *row, *suffix, *given])
                 assert torch.allclose(found[number], expected, atol=2e-4 * float(expected.abs().max()))
 
 
@@ -120,7 +115,7 @@ def test_other_architectures_give_their_own_logits(name: str, tmp_path: Path) ->
 
 
 def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
-    folder: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
+    llama: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward = LlamaForCausalLM.forward
 
@@ -132,7 +127,7 @@ def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
     rows = {"prefix": PREFIX, "width": 9, "suffix": SUFFIX, "tokens": 3, "rows_at_once": 2}
     known = model.contexts(ROWS, **rows)  # type: ignore[arg-type]
     monkeypatch.setattr(LlamaForCausalLM, "forward", squared)
-    unknown = load_causal(f"hf:{folder}", device="cpu", dtype="float32")
+    unknown = load_causal(f"hf:{llama}", device="cpu", dtype="float32")
     assert unknown.head is None
     contexts = unknown.contexts(ROWS, **rows)  # type: ignore[arg-type]
     for token in (None, 4, 5):
@@ -245,11 +240,11 @@ def test_blocks_hold_the_expected_rows_with_a_little_room(model: CausalModel, si
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_there_is_one_clear_error(folder: Path) -> None:
+def test_a_device_that_is_not_there_is_one_clear_error(llama: Path) -> None:
     with pytest.raises(ModelError, match="sees no CUDA device"):
-        load_causal(f"hf:{folder}", device="cuda")
+        load_causal(f"hf:{llama}", device="cuda")
 
 
-def test_a_model_computes_in_the_precision_that_is_asked_for(folder: Path, model: CausalModel) -> None:
+def test_a_model_computes_in_the_precision_that_is_asked_for(llama: Path, model: CausalModel) -> None:
     assert model.network.dtype == torch.float32
-    assert load_causal(f"hf:{folder}", device="cpu", dtype="bfloat16").network.dtype == torch.bfloat16
+    assert load_causal(f"hf:{llama}", device="cpu", dtype="bfloat16").network.dtype == torch.bfloat16

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from local_fixtures import make_llama
 
 from understudy.base.errors import ModelError
 from understudy.models.catalog import load_causal
@@ -23,14 +22,9 @@ def load(spec: str, dtype: str) -> CausalModel:
     return load_causal(spec, device="cpu", dtype=dtype)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("llama"))
-
-
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def model(request: pytest.FixtureRequest, folder: Path) -> CausalModel:
-    return load(f"hf:{folder}", request.param)
+def model(request: pytest.FixtureRequest, llama: Path) -> CausalModel:
+    return load(f"hf:{llama}", request.param)
 
 
 def rows_of(lengths: Sequence[int], vocabulary: int, seed: int) -> list[list[int]]:
@@ -101,8 +95,8 @@ def test_going_back_gives_the_prompts_logits_and_the_same_way_again(model: Causa
         assert all(torch.equal(one, two) for one, two in zip(seen[0], again, strict=True))
 
 
-def test_candidates_are_columns_of_the_whole(folder: Path) -> None:
-    model = load(f"hf:{folder}", "float32")
+def test_candidates_are_columns_of_the_whole(llama: Path) -> None:
+    model = load(f"hf:{llama}", "float32")
     contexts = contexts_of(model, rows_of([3, 5, 12], model.vocabulary, 3))
     chosen = torch.tensor([7, 3, 200, 258])
     assert torch.allclose(logits(contexts, chosen), logits(contexts)[:, chosen], atol=1e-4)
@@ -145,31 +139,31 @@ def test_room_ends_where_it_was_said_to(model: CausalModel) -> None:
     contexts.step(4)
 
 
-def test_public_logits_that_are_not_finite_are_one_clear_error(folder: Path) -> None:
-    model = load(f"hf:{folder}", "float32")
+def test_public_logits_that_are_not_finite_are_one_clear_error(llama: Path) -> None:
+    model = load(f"hf:{llama}", "float32")
     contexts = contexts_of(model, [[5, 6], [7]])
     contexts._blocks[0].hidden = contexts._blocks[0].hidden * float("nan")
     with pytest.raises(ModelError, match="not finite"):
         contexts.public_logits()
 
 
-def test_rows_are_tried_once_a_shape(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_tried_once_a_shape(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
     monkeypatch.setattr(
         "understudy.models.causal.require_row_invariance", lambda model, shape, **_: tried.append(shape.rows_at_once)
     )
-    model = load(f"hf:{folder}", "float32")
+    model = load(f"hf:{llama}", "float32")
     for rows_at_once in (4, 4, 3, 4):
         contexts_of(model, [[5, 6], [7]], rows_at_once=rows_at_once)
     assert tried == [4, 3]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_gpu_gives_the_cpus_logits(folder: Path) -> None:
+def test_the_gpu_gives_the_cpus_logits(llama: Path) -> None:
     rows = rows_of([3, 5, 12, 7, 1], 250, 3)
     found = []
     for device in ("cpu", "cuda"):
-        contexts = contexts_of(load_causal(f"hf:{folder}", device=device, dtype="float32"), rows)
+        contexts = contexts_of(load_causal(f"hf:{llama}", device=device, dtype="float32"), rows)
         contexts.step(4)
         found.append(logits(contexts).cpu())
     assert torch.allclose(found[0], found[1], atol=1e-2)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_fixtures import make_llama
 
 from understudy.models.catalog import load_causal
 
@@ -17,9 +16,8 @@ from benchmarks.gradients import NAMES, ROWS, Ways
 
 
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
-    folder = make_llama(tmp_path_factory.mktemp("llama"))
-    return Ways(load_causal(f"hf:{folder}", device="cpu", dtype="float32"))
+def ways(llama: Path) -> Ways:
+    return Ways(load_causal(f"hf:{llama}", device="cpu", dtype="float32"))
 
 
 @pytest.mark.parametrize("name", NAMES)

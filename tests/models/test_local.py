@@ -23,13 +23,8 @@ SYSTEM = "You write short notes about invented patients."
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("llama"))
-
-
-@pytest.fixture(scope="module")
-def chat(folder: Path) -> LocalChat:
-    return LocalChat(folder, name="tiny", device="cpu", dtype="float32")
+def chat(llama: Path) -> LocalChat:
+    return LocalChat(llama, name="tiny", device="cpu", dtype="float32")
 
 
 def ask(text: str, *, system: str | None = None, **options: Any) -> ChatRequest:
@@ -68,12 +63,12 @@ def test_a_batch_of_many_answers_like_batches_of_one(chat: LocalChat) -> None:
     assert len({completion.text for completion in answers(chat, requests)}) == len(PROMPTS)
 
 
-def test_greedy_answers_are_those_of_generate(chat: LocalChat, folder: Path) -> None:
+def test_greedy_answers_are_those_of_generate(chat: LocalChat, llama: Path) -> None:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(llama)
     for prompt, completion in zip(PROMPTS, answers(chat, [ask(prompt) for prompt in PROMPTS]), strict=True):
-        assert completion.text == tokenizer.decode(greedy_tokens(folder, prompt), skip_special_tokens=True)
+        assert completion.text == tokenizer.decode(greedy_tokens(llama, prompt), skip_special_tokens=True)
 
 
 def test_a_prefix_that_all_prompts_share_is_computed_once_and_changes_nothing(
@@ -95,8 +90,8 @@ def test_draws_belong_to_the_request_whatever_the_batch(chat: LocalChat) -> None
     assert [answers(chat, [request])[0] for request in requests] == together
 
 
-def test_another_seed_and_another_sample_give_other_answers(folder: Path, chat: LocalChat) -> None:
-    other = LocalChat(folder, name="tiny", seed=1, device="cpu", dtype="float32")
+def test_another_seed_and_another_sample_give_other_answers(llama: Path, chat: LocalChat) -> None:
+    other = LocalChat(llama, name="tiny", seed=1, device="cpu", dtype="float32")
     assert other.model_id == chat.model_id
     requests = [ask("hi", temperature=1.0, sample=sample) for sample in range(3)]
     assert len({each.text for model in (chat, other) for each in answers(model, requests)}) == 6
@@ -118,8 +113,8 @@ def test_a_stop_string_ends_the_answer_and_is_cut(chat: LocalChat) -> None:
     assert cut.completion_tokens < 40
 
 
-def test_the_end_token_ends_the_answer(folder: Path, tmp_path: Path) -> None:
-    tokens = greedy_tokens(folder, "knee")
+def test_the_end_token_ends_the_answer(llama: Path, tmp_path: Path) -> None:
+    tokens = greedy_tokens(llama, "knee")
     place = next(n for n in range(3, len(tokens)) if tokens[n] not in tokens[:n])
     ended = LocalChat(make_llama(tmp_path, eos=tokens[place]), name="tiny", device="cpu", dtype="float32")
     completion = answers(ended, [ask("knee")])[0]
@@ -171,10 +166,10 @@ def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: p
 
 
 def test_batches_hold_prompts_of_like_length_within_the_token_budget(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 400)
-    chat = LocalChat(folder, name="tiny", device="cpu", dtype="float32")
+    chat = LocalChat(llama, name="tiny", device="cpu", dtype="float32")
     batches: list[list[int]] = []
 
     def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
@@ -273,12 +268,12 @@ def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None
     assert other.model_id != chat.model_id
 
 
-def test_grouped_attention_gives_what_torchs_own_gives(folder: Path) -> None:
+def test_grouped_attention_gives_what_torchs_own_gives(llama: Path) -> None:
     from transformers import AutoModelForCausalLM, DynamicCache
 
     from understudy.models.weights import use_grouped_attention
 
-    models = [AutoModelForCausalLM.from_pretrained(folder).eval() for _ in range(2)]
+    models = [AutoModelForCausalLM.from_pretrained(llama).eval() for _ in range(2)]
     use_grouped_attention(models[1])
     assert models[0].config._attn_implementation == "sdpa"
     assert models[1].config._attn_implementation != "sdpa"

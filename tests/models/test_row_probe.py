@@ -27,8 +27,8 @@ TINY = 1e-5
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
-    return CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", device="cpu", dtype="float32")
+def model(llama: Path) -> CausalModel:
+    return CausalModel(llama, name="tiny", device="cpu", dtype="float32")
 
 
 def before(model: CausalModel, shape: Shape) -> bool:

@@ -12,7 +12,7 @@ from understudy.base.labels import LabelSet
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.plan import TRAINING, checkpoint_ends, work
 from understudy.methods.public import PublicFacts
-from understudy.models.training import Cost, LearningRate
+from understudy.models.training import Cost
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.guarantee import Budget
@@ -69,21 +69,6 @@ def test_what_cannot_be_planned_is_refused(given: dict[str, Any], problem: str) 
         planned(**given)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"sampling_rate": 0},
-        {"sampling_rate": 1.5},
-        {"steps": 0},
-        {"lora_rank": 0},
-        {"learning_rate": 0},
-    ],
-)
-def test_parameters_out_of_their_range_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(given))):
-        DPFinetune(declared_records=100, **given)
-
-
 def test_pure_privacy_cannot_be_had() -> None:
     with pytest.raises(ConfigError, match="needs a delta"):
         planned(Budget("3", 0))
@@ -121,11 +106,6 @@ def test_noise_that_outweighs_the_largest_signal_is_warned_of() -> None:
 def test_checkpoints_are_even_and_end_with_the_last_step() -> None:
     assert checkpoint_ends(12) == [2, 4, 7, 9, 12]
     assert checkpoint_ends(3) == [1, 2, 3]
-
-
-def test_the_learning_rate_rises_and_falls() -> None:
-    rate = LearningRate(1.0, 10, warmup=2)
-    assert [rate.at(step) for step in (0, 1, 5, 9)] == [0.5, 0.9, 0.5, pytest.approx(0.1)]
 
 
 def test_rows_that_fill_the_tokens_of_their_texts_are_warned_of() -> None:

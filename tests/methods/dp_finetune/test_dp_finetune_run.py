@@ -4,68 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
+from local_runs import PLANT, local_run
 from run_fixtures import files_holding, runs_charged
 
 from understudy.base.errors import ConfigError, ReleaseError, UnderstudyWarning
 from understudy.methods.dp_finetune import release as releasing
-from understudy.methods.registry import GROUP, load_release
+from understudy.methods.registry import load_release
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
 from understudy.text.writing.writer import NoText
 
-PLANT = "zqxvplanted"
-
 pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning")
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    where = "understudy.methods.dp_finetune.method"
-    points = EntryPoints(
-        [
-            EntryPoint("dp-finetune", f"{where}:DPFinetune", GROUP),
-            EntryPoint("nonprivate-finetune", f"{where}:NonPrivateFinetune", GROUP),
-        ]
-    )
-    monkeypatch.setattr("understudy.methods.registry.entry_points", lambda group: points.select(group=group))
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("llama"))
+SMALL: dict[str, Any] = {
+    **{"method": "dp-finetune", "declared_records": 24, "sampling_rate": 0.3, "steps": 4, "lora_rank": 2},
+    "unfinished": "keep",
+}
 
 
 @pytest.fixture
 def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
-    def make(**changes: Any) -> RunConfig:
-        if not (tmp_path / "notes.csv").exists():
-            write_csv(tmp_path / "notes.csv", [{**row, "note": f"{PLANT} {row['note']}"} for row in rows(24)])
-        own = {"vocabulary": None, "vocabulary_is_public": None, "top_terms": None, "length": None, "bandwidth": None}
-        made = {
-            "method": "dp-finetune",
-            "private_model": f"hf:{llama}",
-            "document_type": "note",
-            "max_tokens": 12,
-            "declared_records": 24,
-            "sampling_rate": 0.3,
-            "steps": 4,
-            "private_text_tokens": 24,
-            "lora_rank": 2,
-            "unfinished": "keep",
-            **changes,
-        }
-        return run_config(settings(tmp_path, **{**own, **made}))
-
-    return make
+    return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
 def test_a_run_is_charged_once_and_its_texts_come_of_the_release(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from doors import MemoryStore, door_of
 from echo_model import EchoModel
-from tiny_corpora import LABELS, RECORD, Row, bounded
+from predictions import NAMES, ROWS, TEMPLATE
+from tiny_corpora import RECORD, Row, bounded
 
-from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.public import PublicFacts
@@ -19,20 +19,9 @@ from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
-from understudy.text.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
-from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
+from understudy.text.prompts.template import Prompts, WritingParameters
 
 BUDGET = Budget(6, "1e-6")
-TEMPLATE = PromptTemplate(
-    document_type="note",
-    user="-",
-    prediction=PredictionPrompts(
-        completion=CompletionForm(before="Notes.", block="T:{text}", cue="T:"),
-        completion_records=CompletionRecordsForm(before="", block="T:{text}", cue="T:"),
-    ),
-)
-NAMES = LabelSet(tuple("abc"[:LABELS]))
-ROWS = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(30)]
 
 
 def method(**parameters: Any) -> FewShot:

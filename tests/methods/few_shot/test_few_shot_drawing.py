@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 from echo_model import EchoModel
 from few_shots import BUDGET, method
-from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
@@ -141,8 +141,8 @@ def test_sums_over_chunks_of_an_ordered_sample_move_too_far(noise: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
-    return CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", device="cpu", dtype="float32")
+def model(llama: Path) -> CausalModel:
+    return CausalModel(llama, name="tiny", device="cpu", dtype="float32")
 
 
 def small_prompt(model: CausalModel) -> PromptTokens:
@@ -158,12 +158,12 @@ def in_a_worker(test: Callable[[], None]) -> None:
         pool.submit(test).result()
 
 
-def test_a_real_models_sums_move_by_one_row_bit_for_bit(llama: CausalModel) -> None:
-    in_a_worker(lambda: _moves_by_one_row(llama))
+def test_a_real_models_sums_move_by_one_row_bit_for_bit(model: CausalModel) -> None:
+    in_a_worker(lambda: _moves_by_one_row(model))
 
 
-def _moves_by_one_row(llama: CausalModel) -> None:
-    found = sampler(llama, prompt=small_prompt(llama))
+def _moves_by_one_row(model: CausalModel) -> None:
+    found = sampler(model, prompt=small_prompt(model))
     grid = found.mechanism.grid
     for seed in range(12):
         _, (without, with_it) = neighbours(seed, deal)
@@ -176,12 +176,12 @@ def _moves_by_one_row(llama: CausalModel) -> None:
         assert sum(int(step) ** 2 for step in moved) <= 2 * grid**2
 
 
-def test_an_empty_subset_says_what_the_model_says_without_private_text(llama: CausalModel) -> None:
-    in_a_worker(lambda: _says_what_is_public(llama))
+def test_an_empty_subset_says_what_the_model_says_without_private_text(model: CausalModel) -> None:
+    in_a_worker(lambda: _says_what_is_public(model))
 
 
-def _says_what_is_public(llama: CausalModel) -> None:
-    found = sampler(llama, prompt=small_prompt(llama))
+def _says_what_is_public(model: CausalModel) -> None:
+    found = sampler(model, prompt=small_prompt(model))
     contexts = found.contexts([[]] * SUBSETS, [65])
     candidates = public_candidates(contexts.public_logits(), count=found.parameters.candidates)
     public = floor_softmax(candidates.logits, found.mechanism.grid)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from echo_model import EchoModel
 from few_shots import ROWS, Store, method, plan_of, release
-from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
+from tiny_corpora import LABELS, OWNER, Row, bounded
 
-from understudy.base.errors import ConfigError, ModelError, PrivacyError
+from understudy.base.errors import ModelError, PrivacyError
 from understudy.methods.private_texts import sort_into_batches
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
@@ -160,14 +160,6 @@ def test_stored_tokens_beyond_the_charge_are_refused() -> None:
     assert len(made.strings["exemplars"]) == LABELS
 
 
-def test_the_charge_pays_once() -> None:
-    chosen = method()
-    receipt = Receipt("run", plan_of(chosen))
-    release(chosen, receipt=receipt)
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        release(chosen, receipt=receipt)
-
-
 def test_a_receipt_for_fewer_tokens_gives_no_more() -> None:
     store = Store()
     release(method(exemplars=50), receipt=Receipt("run", plan_of(method(tokens=20))), store=store)
@@ -277,24 +269,6 @@ def test_an_exemplar_that_is_no_record_is_counted_and_not_used() -> None:
     made = release(method(exemplar_tokens=40, tokens=40), [], model=EchoModel(length=5), columns=("title", "year"))
     assert not made.arrays["usable"].any()
     assert "not JSON" in made.noise_check["exemplars_no_records"]
-
-
-def test_a_schema_without_records_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "film.json").write_text("{}")
-    with pytest.raises(ConfigError, match="not records"):
-        release(method(json_schema=str(tmp_path / "film.json")))
-
-
-def test_a_window_without_room_for_private_texts_is_refused_before_anything_is_paid() -> None:
-    model = EchoModel()
-    model.window = 26  # type: ignore[misc]
-    with pytest.raises(ConfigError, match="window"):
-        release(method(), model=model)
-    assert model.steps == 0
-
-
-def test_the_unit_of_records_is_a_record() -> None:
-    assert plan_of(method(), unit=RECORD).unit == RECORD
 
 
 class Overflowing(EchoModel):

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from predictions import BUDGET, ROWS, Died, Scripted, Store, method, plan_of, release
+from predictions import Died, Scripted, Store, method, release
 from script_model import ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, Row
 
-from understudy.base.errors import PrivacyError
-from understudy.privacy.noise import SystemNoise
-from understudy.privacy.plan import Receipt
 from understudy.privacy.tokens import BatchTokens
 
 TOKENS = 12
@@ -79,15 +76,6 @@ def test_a_death_around_any_text_ends_in_the_texts_of_a_run_without_one(call: in
     assert {name: array.tolist() for name, array in made.arrays.items()} == {
         name: array.tolist() for name, array in whole.arrays.items()
     }
-
-
-def test_what_is_stored_needs_no_charge_and_no_draw() -> None:
-    store = Store()
-    first = release(method(), store=store)
-    noise = Scripted()
-    again = release(method(), store=store, noise=noise)
-    assert again.strings == first.strings
-    assert noise.choices == 0
 
 
 def deaths_after_each_text(store: Store, times: int) -> int:
@@ -202,43 +190,6 @@ def test_a_release_stops_where_it_is_told_and_goes_on_with_the_rest() -> None:
     assert third.strings == release(method()).strings, "as in one go"
 
 
-def test_the_charge_pays_once() -> None:
-    receipt = Receipt("run", plan_of(method()))
-    release(method(), receipt=receipt)
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        release(method(), receipt=receipt)
-
-
-def test_a_receipt_for_fewer_tokens_gives_no_more() -> None:
-    fixed, store = {"clip": "recenter", "clip_range": 1.0}, Store()
-    release(method(**fixed), receipt=Receipt("run", plan_of(method(**fixed, tokens_per_batch=11))), store=store)
-    assert [store.spent(batch) for batch in BATCHES] == [(11, 0)] * len(BATCHES)
-
-
-def test_every_text_has_a_seal_of_its_charge() -> None:
-    store = Store()
-    release(method(), store=store)
-    (charge,) = plan_of(method()).charges
-    assert set(store.seals) == set(store.kept)
-    assert {(seal.event, seal.noise, seal.private) for seal in store.seals.values()} == {(charge.event, "none", False)}
-    assert all(seal.name == name for name, seal in store.seals.items())
-
-
-def test_a_text_that_is_sealed_for_another_run_is_refused() -> None:
-    store = Store()
-    release(method(), store=store)
-    with pytest.raises(PrivacyError, match="sealed for another run"):
-        release(method(), store=store, receipt=Receipt("another", plan_of(method())))
-
-
-def test_stored_texts_of_more_tests_than_are_paid_for_are_refused() -> None:
-    store = Store()
-    release(method(texts_per_batch=1, **VECTOR), store=store, model=ScriptModel(alike(2)))
-    store.kept["tokens/0/0/0"] = {**store.kept["tokens/0/0/0"], "runs": np.asarray(99)}
-    with pytest.raises(PrivacyError, match="than were charged"):
-        release(method(**VECTOR), store=store, model=ScriptModel(alike(2)))
-
-
 RECORD = '{"title": "Rain", "year": 1954}'
 
 
@@ -262,10 +213,3 @@ def test_several_batches_at_once_draw_the_same_texts_as_one_at_a_time() -> None:
     assert {name: array.tolist() for name, array in several.arrays.items()} == {
         name: array.tolist() for name, array in one.arrays.items()
     }
-
-
-def test_the_operating_systems_noise_draws_other_texts_each_time() -> None:
-    flat = ScriptModel(lambda text, drawn: ord("x"))
-    options = {"budget": BUDGET, "model": flat, "noise": SystemNoise()}
-    twice = [release(method(clip="recenter", clip_range=1.0, unfinished="keep"), ROWS, **options) for _ in range(2)]
-    assert twice[0].strings != twice[1].strings

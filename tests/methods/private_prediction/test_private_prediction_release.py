@@ -18,7 +18,6 @@ from tiny_corpora import LABELS, OWNER, Row
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
-from understudy.privacy.sealed import Arrays
 
 DATA: dict[str, Sequence[Row]] = {
     "none": [],
@@ -135,10 +134,6 @@ def test_what_is_no_record_is_kept_apart_and_counted(tmp_path: Path, text: str, 
         assert made.noise_check["texts_left_out"] == f"{fault} {LABELS}"
     assert len(made.arrays["label"]) == len(made.strings["texts"])
     assert made.public_inputs["JSON schema"]["source"] == "film.json"
-
-
-def test_texts_that_are_no_records_have_no_such_list() -> None:
-    assert set(release(method()).strings) == {"texts"}
 
 
 # What is refused before anything is charged
@@ -300,16 +295,6 @@ def test_no_more_contexts_are_held_than_batches_in_flight() -> None:
         release(method(), model=model)
         assert model.most_open <= in_flight
         assert model.open_contexts == 0
-
-
-def test_a_store_that_fails_ends_the_run_with_its_error() -> None:
-    class Full(Store):
-        def keep(self, name: str, arrays: Arrays, **_: Any) -> None:
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        release(method(), store=Full())
-    assert not running_workers()
 
 
 # What leaves

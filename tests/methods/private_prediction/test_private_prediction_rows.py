@@ -122,11 +122,3 @@ def test_a_private_text_is_shown_behind_its_own_cells_alone() -> None:
     seen.clear()
     sort_into_batches(corpus, tokenise, labels=2, batches=1)
     assert seen == ["a note", "another"]
-
-
-@pytest.mark.slow
-def test_a_real_model_has_room_for_rows_in_front_of_its_texts(tmp_path: Path, llama: Path) -> None:
-    changes = {"private_model": f"hf:{llama}", "max_tokens": 10, "tokens_per_batch": 20}
-    result = run(settings(tmp_path, **changes))
-    assert result.release.arrays["rows"].shape == (len(result.records), 5)
-    assert all(record.columns is not None for record in result.records)

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from clinic import LABELS, flags, write_csv
+from clinic import flags, write_csv
 from private_runs import predicting
 from run_fixtures import Said, runs_charged
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
 import understudy as us
-from understudy.base.errors import ConfigError, ResumeError
 from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
@@ -67,81 +65,13 @@ def test_a_run_writes_all_texts_of_its_release_and_charges_once(
     assert said.code == 0, said.err
 
 
-def test_a_seeded_release_is_neither_taken_up_nor_continued_by_a_run_with_a_promise(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
-    values = predicting(tmp_path, llama, texts_per_batch=1)
-    assert understudy("release", *flags({**values, "insecure_noise_seed": 0})).code == 0
-    seeded = release_of(tmp_path)
-    assert seeded.statement.private is False
-    said = understudy("release", *flags(predicting(tmp_path, llama, texts_per_batch=2)), "--continue")
-    assert said.code == ConfigError.exit_code
-    assert "No run began" in said.err
-    assert understudy("release", *flags(values)).code == 0
-    assert release_of(tmp_path).statement.private is True
-    assert release_of(tmp_path).digest != seeded.digest
-    assert charged(tmp_path) == 1
-    for more in ([], ["--continue"]):
-        said = understudy("release", *flags({**values, "insecure_noise_seed": 0}), *more)
-        assert said.code == ResumeError.exit_code
-        assert "NOT PRIVATE must not replace" in said.err
-
-
-def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, understudy: Command) -> None:
-    values = predicting(tmp_path, llama, texts_per_batch=1)
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(values), "utf-8")
-    assert understudy("plan", *flags(plannable(values))).out == understudy("plan", "--config", *plan_file(tmp_path)).out
-    assert understudy("release", "--config", str(tmp_path / "run.yaml")).code == 0
-    by_yaml = release_of(tmp_path)
-    own = ("batches", "batch_size", "tokens_per_batch", "private_text_tokens", "unfinished", "texts_per_batch")
-    method = us.PrivatePrediction(**{name: values[name] for name in own})
-    corpus = us.read_corpus(values["data"], text="note", label="department", labels=LABELS)
-    by_python = us.release(
-        corpus,
-        method,
-        us.Budget(30, "1e-6"),
-        output=tmp_path / "python",
-        ledger=str(tmp_path / "another.sqlite"),
-        **{name: values[name] for name in ("private_model", "prompt", "max_tokens")},
-    )
-    assert by_python.parameters == by_yaml.parameters
-    assert by_python.statement.public_inputs == by_yaml.statement.public_inputs
-    public = {"label": "department", "labels": LABELS, "document_type": "note"}
-    forecast = us.plan(method, us.Budget(30, "1e-6"), **public)
-    assert forecast.plan.charges == us.plan(method, us.Budget(30, "1e-6"), **public, expected_records=99).plan.charges
-
-
-def plannable(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in ("data", "text", "output", "ledger")}
-
-
-def plan_file(folder: Path) -> list[str]:
-    values = yaml.safe_load((folder / "run.yaml").read_text("utf-8"))
-    (folder / "plan.yaml").write_text(yaml.safe_dump(plannable(values)), "utf-8")
-    return [str(folder / "plan.yaml")]
-
-
-def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Command) -> None:
-    found = json.loads(understudy("config", "schema", "--method", "private-prediction").out)
-    assert {"batches", "batch_size", "clip", "sparse_vector", "prompt_form", "private_model"} <= set(
-        found["properties"]
-    )
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"batches": None}, "The number of batches is missing"),
         ({"private_model": "openai:gpt"}, "must run on this machine"),
-        ({"private_model": "hf:/no/such/folder"}, "folder"),
         ({"max_tokens": 250}, "leave no room for a private text"),
-        ({"delta": "0"}, "needs a delta"),
-        ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
-        ({"json_schema": "film.json"}, "the texts are not records"),
-        ({"json_schema": "none.json", "text": None, "record_columns": "note,clinician"}, "cannot be read"),
         ({"json_schema": "named.json", "text": None, "record_columns": "note,clinician"}, "requires name"),
-        ({"prompt_form": "other"}, "--prompt-form"),
-        ({"threshold": 3}, "threshold"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value,
 )
@@ -154,7 +84,6 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "film.json").write_text("{}")
     (tmp_path / "named.json").write_text('{"required": ["name"]}')
     said = understudy("run", *flags(predicting(tmp_path, llama, **changes)))
     assert said.code != 0
@@ -192,30 +121,6 @@ def test_a_window_that_cuts_private_texts_shorter_than_asked_for_says_so(
     said = understudy("release", *flags(predicting(tmp_path, llama, max_tokens=220, texts_per_batch=1)))
     assert said.code == 0, said.err
     assert "Private texts are cut to 21 tokens, not 24: no more fit the model's window of 256." in said.err
-
-
-def test_more_texts_than_the_release_holds_are_an_error_that_says_so(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
-    assert understudy("release", *flags(predicting(tmp_path, llama, texts_per_batch=1))).code == 0
-    file = str(tmp_path / "out" / "release" / "private-prediction.release")
-    said = understudy("generate", file, "--records-per-label", "99", "--output", str(tmp_path / "more"))
-    assert said.code != 0
-    assert "More texts are asked for than the Release holds (cardiology" in said.err
-
-
-def test_records_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
-    (tmp_path / "note.json").write_text(json.dumps({"properties": {"note": {"type": "string"}}}))
-    schema = {"json_schema": str(tmp_path / "note.json")}
-    values = predicting(tmp_path, llama, text=None, record_columns="note,clinician", **schema)
-    said = understudy("run", *flags(values))
-    assert said.code == 0, said.err
-    made = release_of(tmp_path)
-    assert made.schema.record_columns == ("note", "clinician")
-    drawn = len(made.strings["texts"]) + len(made.strings["no records"])
-    assert drawn > 0
-    assert len(made.arrays["label"]) == len(made.strings["texts"])
-    assert all(set(json.loads(text)) == {"note", "clinician"} for text in made.strings["texts"])
 
 
 def test_transcripts_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
@@ -304,16 +209,6 @@ def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
     with pytest.raises(AssertionError, match="planted"):
         assert_clean_folder(tmp_path / "out" / "release")
     assert "it is not protected" in said.err
-
-
-def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, understudy: Command) -> None:
-    for number, noise in enumerate(({"insecure_no_noise": True}, {"insecure_noise_seed": 3})):
-        values = predicting(tmp_path, llama, output=str(tmp_path / f"out{number}"), **noise)
-        said = understudy("release", *flags(values))
-        assert said.code == 0, said.err
-        assert "NOT PRIVATE" in said.err
-        assert not load_release(tmp_path / f"out{number}" / "release" / "private-prediction.release").statement.private
-    assert charged(tmp_path) == 0
 
 
 @pytest.mark.slow

@@ -118,11 +118,6 @@ def test_the_promise_for_phrases_is_for_their_cap(shards: int, epsilon: float) -
     assert phrase_epsilon(given, BUDGET) <= stated <= phrase_epsilon(given, BUDGET) * 1.001
 
 
-def test_pure_noise_promises_phrases_a_multiple() -> None:
-    given = parameters(phrases="phrases.txt", phrase_shards=4, noise="laplace")
-    assert phrase_epsilon(given, PURE) == 12
-
-
 def test_the_promise_for_phrases_is_no_smaller_than_what_its_rounds_give() -> None:
     """Each round's noise multiplier divided by the number of shards, composed."""
     from understudy.privacy.accountant import Composition
@@ -179,19 +174,3 @@ def test_owners_are_counted_in_place_of_records() -> None:
 def test_what_cannot_be_planned_is_refused(budget: Budget, given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         planned(budget, **given)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"teachers": 1},
-        {"queries": 0},
-        {"rounds": 0},
-        {"candidates": 0},
-        {"student_loss": "none"},
-        {"phrase_shards": 0},
-    ],
-)
-def test_parameters_out_of_their_range_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(given))):
-        parameters(**given)

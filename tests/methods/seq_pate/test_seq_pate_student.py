@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 from understudy.methods.seq_pate.answers import Questions
@@ -22,8 +22,8 @@ TEXTS = ["angina, seen on Monday", "a mole on the left arm", "no pain", "sent ho
 
 
 @pytest.fixture(scope="module")
-def causal(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
-    return CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", dtype="float32")
+def causal(llama: Path) -> CausalModel:
+    return CausalModel(llama, name="tiny", dtype="float32")
 
 
 def student(causal: CausalModel, **changes: object) -> Student:

@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from test_training import make_gpt2
 from tiny_corpora import OWNER, RECORD, Row, bounded, movement, random_neighbours, random_rows
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma2Config,
-    GPTNeoXConfig,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-)
+from transformers import AutoModelForCausalLM, Gemma2Config, GPTNeoXConfig, PreTrainedTokenizerFast, Qwen2Config
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
@@ -41,27 +35,11 @@ from understudy.privacy.unit import Unit
 
 PROMPTS = ((5, 6, 7), (5, 9), (8,))
 TOKENS, SIZE = 12, 4
+SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
 CONFIGS: dict[str, Any] = {
-    "gpt-neox": lambda words: GPTNeoXConfig(
-        vocab_size=words, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=64
-    ),
-    "qwen2": lambda words: Qwen2Config(
-        vocab_size=words,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-    ),
-    "gemma2": lambda words: Gemma2Config(
-        vocab_size=words,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-        head_dim=8,
-    ),
+    "gpt-neox": lambda words: GPTNeoXConfig(vocab_size=words, **SMALL),
+    "qwen2": lambda words: Qwen2Config(vocab_size=words, num_key_value_heads=2, **SMALL),
+    "gemma2": lambda words: Gemma2Config(vocab_size=words, num_key_value_heads=2, head_dim=8, **SMALL),
 }
 
 

@@ -58,24 +58,15 @@ def test_a_record_is_kept_as_the_corpus_writes_it(text: str, kept: str) -> None:
     [
         ("", Fault.NOT_JSON),
         ('{"title": "Rain", "year": 1954', Fault.NOT_JSON),
-        ('{"title": "Rain", "year": 1954} {}', Fault.NOT_JSON),
         ('{"title": "Rain", "year": NaN}', Fault.NOT_JSON),
-        ('{"title": "Rain", "year": -Infinity}', Fault.NOT_JSON),
         ('{"title": "Rain", "year": 1e999}', Fault.NOT_JSON),
         ('{"title": "Rain", "year": %s}' % ("9" * 5000), Fault.NOT_JSON),
         ('{"title": "\\ud83d", "year": 1}', Fault.NOT_JSON),
-        ('{"\\ud83d": "", "year": 1}', Fault.NOT_JSON),
-        ('{"title": "a\nb", "year": 1}', Fault.NOT_JSON),
         ('{"title": ' + "[" * 100_000, Fault.NOT_JSON),
-        ('{"title": "", "year": ' + "[" * 70 + "]" * 70 + "}", Fault.NOT_JSON),
         ('{"title": "", "year": ' + '{"a":' * 900 + "1" + "}" * 900 + "}", Fault.NOT_JSON),
         ("[1]", Fault.NOT_AN_OBJECT),
-        ("3", Fault.NOT_AN_OBJECT),
-        ('"{}"', Fault.NOT_AN_OBJECT),
-        ("{}", Fault.COLUMNS),
         ('{"title": "Rain"}', Fault.COLUMNS),
         ('{"title": "Rain", "year": 1, "more": 2}', Fault.COLUMNS),
-        ('{"title": "Rain", "Year": 1}', Fault.COLUMNS),
         ('{"title": "Rain", "year": 1, "year": 2}', Fault.COLUMNS),
         ('{"title": {"a": 1, "a": 2}, "year": 1}', Fault.COLUMNS),
     ],
@@ -93,37 +84,16 @@ def test_the_schema_decides_where_the_columns_are_right(tmp_path: Path) -> None:
     assert check('{"title": 3}') is Fault.COLUMNS
 
 
-def test_records_are_told_apart_from_what_is_none(tmp_path: Path) -> None:
-    texts = [
-        "{",
-        '{"title": "Rain", "year": 1954}',
-        "[]",
-        '{"title": "", "year": 0}',
-        "{",
-        '{"title": "B", "year": 1901}',
-    ]
-    found = list(map(RecordCheck(COLUMNS, schema(tmp_path, SCHEMA)), texts))
-    assert [found[1], found[5]] == [texts[1], texts[5]]
-    assert [found[0], found[2], found[3], found[4]] == [
-        *(Fault.NOT_JSON, Fault.NOT_AN_OBJECT),
-        *(Fault.SCHEMA, Fault.NOT_JSON),
-    ]
-    assert CHECK(texts[3]) == texts[3]
-
-
 @pytest.mark.parametrize(
     "content",
     [
         "{",
         "[1]",
-        "3",
-        '{"type": "thing"}',
         '{"$schema": {}}',
         '{"properties": 3}',
         '{"$ref": "#"}',
         '{"properties": {"title": {"$ref": "#/$defs/none"}}}',
         '{"properties": {"title": {"$ref": "http://127.0.0.1:9/other.json"}}}',
-        '{"properties": {"title": {"$ref": "other.json#/a"}}}',
         '{"$dynamicRef": "file:///etc/passwd"}',
         "[" * 100_000,
     ],

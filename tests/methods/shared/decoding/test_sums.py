@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -244,11 +244,6 @@ def test_a_difference_falls_back_to_the_public_distribution() -> None:
 def test_rows_without_their_divisor_are_refused(divisors: list[int]) -> None:
     with pytest.raises(PrivacyError, match="divi"):
         over(some(5, 6), both("recenter"), divisors=divisors)
-
-
-def test_sums_without_a_distance_have_none() -> None:
-    with pytest.raises(ValueError, match="without the softmax distance"):
-        over(some(3, 6), replace(both("recenter"), distance_grid=None)).distance(2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from understudy.methods.shared.guide.plan import (
     GUIDE,
     GUIDE_SHARE,
     VECTOR_WEIGHT,
-    guide_charge,
     plan_with_guide,
     recommendation,
 )
@@ -250,9 +249,3 @@ def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
     assert calls("dp-kps gaussian", guide_candidates=7) == (30, 210)
     assert calls("dp-kps gaussian", guide_candidates=0) == (30, 30)
     assert calls("dp-kps gaussian", llm="none") == (30, 0)
-
-
-def test_the_charge_is_in_words_and_of_every_label() -> None:
-    charge = guide_charge(2.0, 3)
-    assert charge.why == "noisy sums of the texts' embeddings for each of 3 label(s)"
-    assert charge.mechanism.shape == (3, None)  # type: ignore[attr-defined]

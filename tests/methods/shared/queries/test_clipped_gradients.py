@@ -24,8 +24,8 @@ LENGTHS = (3, 20, 7, 1, 25, 12, 9)
 
 
 @pytest.fixture(scope="module")
-def lora(tmp_path_factory: pytest.TempPathFactory) -> LoRA:
-    causal = CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", device="cpu", dtype="float32")
+def lora(llama: Path) -> LoRA:
+    causal = CausalModel(llama, name="tiny", device="cpu", dtype="float32")
     made = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None)
     generator = np.random.default_rng(0)
     made.load(generator.normal(0, 0.1, made.size).astype(np.float32))

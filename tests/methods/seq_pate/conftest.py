@@ -1,9 +1,0 @@
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-_TESTS = Path(__file__).parents[2]
-sys.path[:0] = [str(_TESTS / "methods"), str(_TESTS / "run"), str(_TESTS / "models")]
-
-from run_fixtures import own_ledger, use_chat  # noqa: E402, F401
