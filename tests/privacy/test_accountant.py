@@ -7,6 +7,7 @@ import itertools
 import math
 from fractions import Fraction
 from statistics import NormalDist
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from understudy.privacy.events import (
     ZCDPEvent,
     event_from_json,
     event_to_json,
+    gaussian_loss,
 )
 from understudy.privacy.guarantee import ZCDP, Budget
 
@@ -211,3 +213,18 @@ def test_a_pure_epsilon_of_any_size_is_accounted_for(epsilon: float) -> None:
         assert 0 < Composition((event,)).epsilon(1e-6) <= epsilon * (1 + 1e-12)
         assert composed.epsilon(1e-6) >= epsilon * 0.99
         assert 0 < composed.power(0.01) <= 1
+
+
+def test_the_losses_of_the_same_events_are_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan, its statement and its ledger entry each ask for them."""
+    asked = []
+
+    def to_pld(self: SubsampledGaussianEvent) -> Any:
+        asked.append(self)
+        return gaussian_loss(self.noise_multiplier, rate=self.rate, interval=1e-2)
+
+    monkeypatch.setattr(SubsampledGaussianEvent, "to_pld", to_pld)
+    found = {Composition((SubsampledGaussianEvent(2.625, 0.125, 1),)).epsilon(1e-5) for _ in range(3)}
+    assert (len(found), len(asked)) == (1, 1)
+    assert Composition((SubsampledGaussianEvent(2.625, 0.125, 1),)).epsilon(1e-6) > found.pop()
+    assert len(asked) == 1

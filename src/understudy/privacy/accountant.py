@@ -81,7 +81,7 @@ class Composition:
         delta /= 1 + DISCRETE_EXCESS * sum(map(_gaussian_releases, self.events))
         if self.mu is not None:
             return GDP(self.mu).epsilon(delta)
-        return min(pure, self._numerical_epsilon(delta))
+        return min(pure, _numerical_epsilon(self.events, delta))
 
     def power(self, false_alarms: float) -> float:
         """Largest true-positive rate of any test for one unit's presence at this false-positive rate.
@@ -103,17 +103,23 @@ class Composition:
         """(epsilon, delta) at several deltas: one numerical composition each, kept for every rate that is asked for."""
         return tuple((self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS))
 
-    def _numerical_epsilon(self, delta: float) -> float:
-        """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP."""
-        if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in self.events):
-            return ZCDP(math.fsum(event.rho for event in self.events)).epsilon(delta)
-        return float(self._losses.get_epsilon_for_delta(delta))
 
-    @functools.cached_property
-    def _losses(self) -> Any:
-        """The composed privacy loss distribution, kept for every delta that is asked for."""
-        losses: list[Any] = [event.to_pld() for event in self.events]
-        return functools.reduce(lambda a, b: a.compose(b), losses)
+@functools.lru_cache(maxsize=32)
+def _numerical_epsilon(events: tuple[Event, ...], delta: float) -> float:
+    """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP.
+
+    A plan, its statement and its ledger entry ask for the same one, which takes most of a second.
+    """
+    if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in events):
+        return ZCDP(math.fsum(event.rho for event in events)).epsilon(delta)
+    return float(_losses(events).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=2)
+def _losses(events: tuple[Event, ...]) -> Any:
+    """The composed privacy loss distribution, kept for every delta that is asked for."""
+    losses: list[Any] = [event.to_pld() for event in events]
+    return functools.reduce(lambda a, b: a.compose(b), losses)
 
 
 _LARGEST = 300.0

@@ -168,7 +168,8 @@ class SubsampledGaussianEvent(_Event):
         Args:
             interval: of the grid of losses. A coarser one is faster, and says a little more: never less than is lost.
         """
-        return _subsampled_gaussian_loss(self.noise_multiplier, self.rate, self.count, interval)
+        one = gaussian_loss(self.noise_multiplier, rate=self.rate, interval=interval)
+        return one.self_compose(self.count)
 
     def __str__(self) -> str:
         return (
@@ -225,10 +226,6 @@ _EXPONENT = 700.0
 
 
 @lru_cache(maxsize=4)
-def _subsampled_gaussian_loss(noise_multiplier: float, rate: float, count: int, interval: float) -> Any:
-    return gaussian_loss(noise_multiplier, rate=rate, interval=interval).self_compose(count)
-
-
 def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float = 1e-4) -> Any:
     """The privacy loss distribution of one release, by the dots of ``dp_accounting``'s Gaussian mechanism.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from statistics import NormalDist
 from typing import ClassVar, Literal
 
@@ -112,8 +111,7 @@ def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTok
     return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)
 
 
-_least_noise = {"gaussian": lru_cache(16)(subsampled_multiplier), "votes": lru_cache(16)(votes_epsilon)}
-"""Some seconds of work, which a run needs more than once."""
+_least_noise = {"gaussian": subsampled_multiplier, "votes": votes_epsilon}
 
 
 def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: int) -> float:
