@@ -235,6 +235,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         lambda manifest: manifest["schema"].update(labels=[1, 1.0]),
         lambda manifest: manifest["schema"].update(label=None),
         lambda manifest: manifest["schema"].update(text="\ud800"),
+        lambda manifest: manifest["schema"].update(form=False),
+        lambda manifest: manifest["schema"].update(form=""),
+        lambda manifest: manifest["schema"].update(form=[]),
+        lambda manifest: manifest["schema"].update(form={}),
+        lambda manifest: manifest["schema"].update(form={"fields": []}),
         lambda manifest: manifest.update(noise_check=[]),
     ],
 )

@@ -219,6 +219,7 @@ def test_parts_of_a_charge_are_its_values() -> None:
         {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "", "charge_number": 1}},
         {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 0}},
         {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": -1}},
+        {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 1, "x": 1}},
         {"sealed": {"noise": "dice", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 1}},
         {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "<b>", "charge_number": 1}},
     ],
@@ -236,6 +237,26 @@ def test_a_statement_that_says_it_is_private_where_its_seal_does_not_is_refused(
         load_statement(path)
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [None, "record", [], ["kind", "max_records"], {"kind": "record"}, {"kind": "record", "max_records": 1, "x": 1}],
+)
+def test_a_unit_is_read_with_its_kind_and_bound_and_no_other_field(unit: Any) -> None:
+    with pytest.raises(ValueError, match="no kind or no bound"):
+        Unit.from_json(unit)
+    with pytest.raises(ValueError, match="no kind or no bound"):
+        Statement.from_json({**gaussian().to_json(), "unit": unit})
+
+
+def test_a_public_input_has_a_source_and_may_say_more() -> None:
+    fields = gaussian().to_json()
+    entry = {"source": "", "sha256": None, "pages": 7}
+    assert Statement.from_json({**fields, "public_inputs": {"a": entry}}).public_inputs == {"a": entry}
+    for wrong in ({}, {"source": None}, {"source": 1}, {"source": "a", "sha256": 1}):
+        with pytest.raises(ValueError, match="no source"):
+            Statement.from_json({**fields, "public_inputs": {"a": wrong}})
+
+
 def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> None:
     made = gaussian()
     charge = Charge("sums", NoisySum("gaussian", 50.0, Sensitivity.of_counts(3), (3,)), "noisy counts")
@@ -244,6 +265,7 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
     for mechanism in (
         {**fields["charges"][0]["mechanism"], "noise_multiplier": 60.0},
         {**fields["charges"][0]["mechanism"], "noise": "laplace"},
+        {**fields["charges"][0]["mechanism"], "shape": [True]},
         {"kind": "noisy-sum"},
         {"kind": "other"},
         {},

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
-from understudy.base.untrusted import read_form
+from understudy.base.untrusted import members, read_form
 from understudy.privacy.accountant import Composition, Spending, gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, event_from_json, event_to_json
 from understudy.privacy.facts import Facts
@@ -175,6 +175,8 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
     """
     named = dict(fields)
     kind = named.pop("kind", None)
+    if _any_boolean(fields):  # true is not 1
+        raise ValueError("a mechanism has no booleans")
     if kind == Declared.kind:
         if named:
             raise ValueError("a declared mechanism has no numbers")
@@ -187,6 +189,12 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
     if made.event != event:
         raise ValueError("a charge's event is not that of its mechanism")
     return made
+
+
+def _any_boolean(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_any_boolean, members(value)))
+    return isinstance(value, bool)
 
 
 def _plain(fields: dict[str, Any]) -> Any:

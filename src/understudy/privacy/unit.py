@@ -62,10 +62,14 @@ class Unit:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Unit:
-        """What :meth:`to_json` made; ValueError or ConfigError if it is something else."""
-        if not {"kind", "max_records"} <= fields.keys():
-            raise ValueError("a unit has no kind or no bound")
+    def from_json(cls, fields: Any) -> Unit:
+        """What :meth:`to_json` made; ValueError or ConfigError if it is something else.
+
+        Neither kind nor bound may be left to a default.
+        """
+        known = cls.__dataclass_fields__.keys()
+        if not (isinstance(fields, dict) and {"kind", "max_records"} <= fields.keys() <= known):
+            raise ValueError("a unit has no kind or no bound, or a field that is none")
         return read_form(cls, fields)
 
 

@@ -35,6 +35,14 @@ MANIFEST = "release.json"
 ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 
 
+def _read_text_form(form: Any) -> TextForm:
+    if form is None:
+        return PLAIN
+    if not (isinstance(form, dict) and {"fields", "roles"} <= form.keys()):
+        raise ValueError("a form of texts has no fields or no roles")
+    return read_form(TextForm, form)
+
+
 @dataclass(frozen=True)
 class PublicSchema:
     """The names and the label set of the synthetic table: public facts about the private one."""
@@ -45,7 +53,7 @@ class PublicSchema:
     labels: tuple[str | bool | int | float, ...] = ()
     record_columns: tuple[str, ...] = ()
     columns: Annotated[tuple[Annotated[Column, PlainValidator(Column.from_json)], ...], Field(max_length=64)] = ()
-    form: Annotated[TextForm, PlainValidator(lambda form: read_form(TextForm, form or {}))] = PLAIN
+    form: Annotated[TextForm, PlainValidator(_read_text_form)] = PLAIN
     """The parts that a text has, if any: several columns, or a dialogue's turns."""
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter
 
 from understudy.base.display import from_markdown
 from understudy.base.errors import ConfigError, UnderstudyError
@@ -95,13 +95,6 @@ def _pairs(first: str, second: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _whole(unit: Any) -> Any:
-    """The fields of a unit, none of which may be left to a default."""
-    if not (isinstance(unit, dict) and {"kind", "max_records"} <= unit.keys() <= Unit.__dataclass_fields__.keys()):
-        raise ValueError("a unit has no kind or no bound, or a field that is none")
-    return unit
-
-
 FALSE_ALARMS = 0.01
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 PRIORS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -137,6 +130,7 @@ class Sealed:
     run_id: _RunId
     ledger_id: _RunId
     charge_number: Count
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     @classmethod
     def of(cls, seal: Seal) -> Sealed:
@@ -274,10 +268,10 @@ class Statement:
     """
 
     method: MethodName
-    unit: Annotated[Unit, BeforeValidator(_whole)]
+    unit: Annotated[Unit, PlainValidator(Unit.from_json)]
     budget: Annotated[Budget | SecretBudget, PlainValidator(read_budget)]
     charges: Annotated[tuple[Annotated[Charge, PlainValidator(read_charge)], ...], Field(min_length=1)]
-    public_inputs: Mapping[str, Mapping[str, str | None]]
+    public_inputs: Mapping[str, Mapping[str, Any]]
     labels_declared: bool
     dataset: str
     sealed: Sealed | None
@@ -382,8 +376,9 @@ class Statement:
         if found.unit.max_records >= 1 << 63:
             raise ValueError("a unit has too many records")
         require_budget_of(found.unit, found.budget)
-        if not all(entry.get("source") for entry in found.public_inputs.values()):
-            raise ValueError("a public input has no source")
+        for entry in found.public_inputs.values():
+            if not (isinstance(entry.get("source"), str) and isinstance(entry.get("sha256"), str | None)):
+                raise ValueError("a public input has no source, or a hash that is none")
         if fields["private"] is not found.private:
             raise ValueError("whether it is private is not what its seal says")
         return found
@@ -410,7 +405,7 @@ class Statement:
             "## Public inputs, fixed before any private record was read",
             "",
             *(
-                f"- {_line(name)}: {_line(entry['source'] or '')}"
+                f"- {_line(name)}: {_line(entry['source'])}"
                 + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
                 for name, entry in self.public_inputs.items()
             ),
