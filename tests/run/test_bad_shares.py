@@ -16,7 +16,8 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.ledger import Ledger
 from understudy.run import pipeline as running
-from understudy.run.settings import run_config
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import RunConfig, run_config
 
 REFUSED = "More of the rows cannot be used than --max-bad-rows allows"
 BUDGET = us.Budget(3, "1e-6")
@@ -105,6 +106,32 @@ def test_a_run_that_was_charged_resumes_whatever_share_is_declared_now(tmp_path:
         (tmp_path / "out" / "release" / "dp-kps.release").unlink()
         running.release(run_config({**values, "max_bad_rows": share}))
         assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_run_that_an_earlier_version_began_goes_on_without_its_bad_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    """It stored ``on_bad_row``; without that, whoever resumes says again what may be skipped."""
+    values, today = with_bad_rows(tmp_path, 2), RunConfig.lasting.fget
+    assert today is not None
+    with monkeypatch.context() as patch:
+        stored = {"on_bad_row": "skip"} if older else {}
+        patch.setattr(RunConfig, "lasting", property(lambda config: {**today(config), **stored}))
+        patch.setattr(OutputFolder, "write_release", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.release(run_config(values))
+    del values["max_bad_rows"]
+    if older:
+        running.release(run_config(values))
+    else:
+        with pytest.raises(CorpusError, match="A row"):
+            running.release(run_config(values))
+    assert runs_charged(values["ledger"]) == 1
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_with_error_the_first_bad_row_ends_the_run_as_ever(tmp_path: Path) -> None:

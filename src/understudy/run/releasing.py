@@ -23,6 +23,7 @@ from understudy.base.labels import LabelSet
 from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.sources import MAX_BAD_ROWS
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
@@ -74,7 +75,8 @@ def make_release(
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method, promise, table, skips = job.method, job.promise, job.table, job.table.skips_bad_rows
+    method, promise, table = job.method, job.promise, _as_begun(job.table, session)
+    skips = table.skips_bad_rows
     own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
     file = session.folder.release_file(method.name)
     if resume:
@@ -186,6 +188,13 @@ def make_release(
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made
+
+
+def _as_begun(table: Table, session: Session) -> Table:
+    """The table, without its bad rows where a run of an earlier version began so, which had another option for it."""
+    if table.skips_bad_rows or session.store.settings.get("on_bad_row") != "skip":
+        return table
+    return table.part(Table, max_bad_rows=MAX_BAD_ROWS)
 
 
 def _require_own(session: Session, made: Release) -> None:

@@ -148,6 +148,11 @@ class RunStore:
         return [] if self._began is None else list(self._began["plan"].get("charges", ()))
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Those that the run began with; none before."""
+        return {} if self._began is None else dict(self._began["config"])
+
+    @property
     def _began(self) -> dict[str, Any] | None:
         with self._database.reading() as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
