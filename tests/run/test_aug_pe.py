@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import LABELS, TERMS, FakeChat, flags, rows
+from clinic import LABELS, TERMS, FakeChat, flags, prompt_file, rows
 from evolution_fixtures import evolving
 from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
@@ -29,6 +29,7 @@ from understudy.run.settings import run_config
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 SEEDED = {"insecure_noise_seed": 1}
 """Where the noise is to be the same twice, or no ledger is of interest."""
+OWN: dict[str, Any] = {"examples": [{"text": "A slow gait.", "phrases": ["gait"]}]}
 PROMPT = "document_type: note\nuser: 'Use: {phrases}'\nevolution: {fill: 'On {keyword}: {text}'}"
 
 
@@ -73,6 +74,14 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
     assert by_flags.columns == by_python.columns
     assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
     assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
+
+
+@pytest.mark.parametrize(
+    ("own", "source"), [({}, "for a document"), (OWN, "for a document, with examples of your own")]
+)
+def test_the_statement_names_examples_of_the_users_own(tmp_path: Path, own: dict[str, Any], source: str) -> None:
+    made = run(tmp_path, rounds=1, prompt=prompt_file(tmp_path, examples_per_prompt=1, **own)).release
+    assert made.statement.public_inputs["prompts"]["source"] == source
 
 
 # -- what the Release holds -------------------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\n"
-        "prediction: {system: '', chat: {after: 'One more[ on {label}].'}, examples: [{text: Snow.}]}",
+        "prediction: {system: '', chat: {after: 'One more[ on {label}].'}, examples: [{text: Snow.}]}\n"
+        "examples_are_public: true",
         "utf-8",
     )
     template = load_template("", file=path)

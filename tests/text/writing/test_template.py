@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+import yaml
 
 from understudy.base.errors import ConfigError
 from understudy.text.prompts.evolving import EvolutionPrompts, fill_in
@@ -21,7 +22,8 @@ PLACEHOLDERS = ("{document_type}", "{phrases}", "{count}", "{label}", "{missing}
 
 
 def load_shipped(name: str) -> PromptTemplate:
-    return load_template("", file=str(resources.files("understudy.text.prompts").joinpath("templates", f"{name}.yaml")))
+    file = resources.files("understudy.text.prompts").joinpath("templates", f"{name}.yaml")
+    return PromptTemplate(**yaml.safe_load(file.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -155,11 +157,32 @@ def test_a_file_that_asks_for_nothing_changes_the_template_that_there_is(tmp_pat
     assert [each.text for each in changed.prediction_examples()] == ["Chest pain, no fever.", "Nothing known."]
 
 
-def test_examples_without_phrases_must_be_said_to_be_public(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "examples: [A note.]",
+        "examples: [{text: A note., phrases: [note]}]",
+        "rows: [{parts: [A note., b], phrases: [note]}]",
+        "dialogues: [{parts: [A note., b], phrases: [note]}]",
+        "evolution: {examples: [{text: A note.}]}",
+        "prediction: {examples: [{text: A note.}]}",
+        "prediction: {records: [{fields: {a: A note.}}]}",
+    ],
+)
+def test_examples_of_a_users_own_must_be_said_to_be_public(tmp_path: Path, shown: str) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("examples: [A note.]", "utf-8")
-    with pytest.raises(ConfigError, match="say so with `examples_are_public: true`"):
-        load_template("news", file=path)
+    for more in ("", "\nuser: '{phrases}'\ndocument_type: note"):
+        path.write_text(shown + more, "utf-8")
+        with pytest.raises(ConfigError, match="`examples_are_public: true`"):
+            load_template("news", file=path)
+        path.write_text(f"{shown}{more}\nexamples_are_public: true", "utf-8")
+        assert load_template("news", file=path).examples_are_public
+
+
+def test_a_file_that_shows_nothing_of_its_own_need_not_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("examples: []\nevolution: {system: A poet.}\nsettings: {repair: 1}", "utf-8")
+    assert load_template("news", file=path).evolution.system == "A poet."
 
 
 VALUES = {"label": "sport", "keyword": "a comeback", "style": "briefly", "words": "40", "text": "An [old] {text}."}
@@ -202,7 +225,8 @@ def test_a_part_in_brackets_is_left_out_where_it_would_be_empty() -> None:
 def test_a_template_without_evolution_has_the_general_prompts_and_its_own_examples(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\nexamples: [{phrases: [snow, cold], text: Snow.}]",
+        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\n"
+        "examples: [{phrases: [snow, cold], text: Snow.}]\nexamples_are_public: true",
         "utf-8",
     )
     template = load_template("", file=path)

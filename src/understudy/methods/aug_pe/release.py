@@ -164,9 +164,11 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedder) -> dict[str, dict[str, str]]:
     """What was fixed before a private record was read, for the statement."""
+    template = writer.template
+    shown = ", with examples of your own" if template.examples_are_public else ""
     found = {
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
+        "prompts": {"source": f"for a {template.document_type}{shown}", "sha256": template.sha256},
     }
     if parameters.keywords is not None:
         found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}

@@ -12,9 +12,9 @@ from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
@@ -131,15 +131,6 @@ class PromptTemplate(Parameters):
         if not isinstance(value, list | tuple):
             return value
         return [{"text": each} if isinstance(each, str) else each for each in value]
-
-    @model_validator(mode="after")
-    def _public_examples(self) -> Self:
-        if not self.examples_are_public and not all("phrases" in each.model_fields_set for each in self.examples):
-            raise ValueError(
-                "examples without phrases must not come from the private data: if they are public, say so with "
-                "`examples_are_public: true`"
-            )
-        return self
 
     def messages(
         self,
@@ -298,6 +289,7 @@ def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTe
         fields = _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
     except (UnreadableText, UnicodeDecodeError) as error:
         raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
+    own = fields
     if "user" not in fields:
         named = fields.get("document_type", document_type)
         base = load_template(named if isinstance(named, str) else document_type, general=general)
@@ -308,10 +300,22 @@ def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTe
                 others[block] = {n: each for n, each in others[block].items() if n not in ("examples", "records")}
         fields = {**others, **fields}
     try:
-        return PromptTemplate(**fields)
+        template = PromptTemplate(**fields)
     except (ConfigError, TypeError) as error:
         problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
         raise ConfigError(f"{path.name} is no prompt template{problem}.", _FORM) from None
+    if _shows_texts(own) and not template.examples_are_public:
+        raise ConfigError(
+            f"The examples in {path.name} must not come from the private data: prompts show them.",
+            "If they are public, say so in the file with `examples_are_public: true` (docs/prompts.md).",
+        )
+    return template
+
+
+def _shows_texts(fields: Mapping[str, Any]) -> bool:
+    """Whether a prompt file, which is well formed, has examples of its own."""
+    blocks = (fields, fields.get("evolution") or {}, fields.get("prediction") or {})
+    return any(block.get(name) for block in blocks for name in ("examples", "rows", "dialogues", "records"))
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:
