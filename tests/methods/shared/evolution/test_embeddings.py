@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +237,20 @@ def test_the_file_of_other_records_or_of_another_embedder_is_replaced(tmp_path: 
     again = built(tmp_path, Records(TEXTS[:5]), **change)
     assert len(whole(again).labels) == 5
     assert list(again.folder.iterdir()) == [file_of(again)]
+
+
+class Elsewhere(FakeEmbedder):
+    """The same model on another device, where vectors differ in their last bits."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.nextafter(super().embed(texts), np.float32(2))
+
+
+def test_the_file_of_another_device_is_replaced(tmp_path: Path) -> None:
+    whole(built(tmp_path))
+    whole(built(tmp_path, Untouchable()))
+    again = replace(built(tmp_path, Records(TEXTS[:5])), embedder=Elsewhere())
+    assert len(whole(again).labels) == 5
 
 
 @pytest.mark.parametrize("left", [0, 10, 60, -1])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ModelError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
 from understudy.models.types import Embedder
+from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Batches, Divided, Engine
 
 R = TypeVar("R")
@@ -106,7 +107,7 @@ class PrivateEmbeddings:
 
     Args:
         records: read once, and not at all if a whole file of the same key is there. Memory: a batch.
-        embedder: its fingerprint is added to the key.
+        embedder: its fingerprint and what decides its vectors' bits here are added to the key.
         folder: private; made with mode 0700 if it is not there. The file has mode 0600.
         key: names the records (a keyed fingerprint).
         rows: of a block, about.
@@ -170,7 +171,9 @@ class PrivateEmbeddings:
 
     @cached_property
     def _file(self) -> _File:
-        digest = hashlib.sha256(json.dumps([_FORMAT, self.key, self.embedder.fingerprint]).encode()).digest()
+        bits = conditions(uncached(self.embedder))  # of one device, processor and version: others' are not mixed in
+        told = [_FORMAT, self.key, self.embedder.fingerprint, None if bits is None else bits[0].hex()]
+        digest = hashlib.sha256(json.dumps(told).encode()).digest()
         folder = self.folder / self.part
         path = folder / _FILE
         try:
