@@ -58,7 +58,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             "The output folder holds texts with a privacy statement, which does not hold for these.",
             "Use another --output.",
         )
-    with open_session(place, job.lasting.free(**{"zero-shot": True}), SystemNoise(), free=True) as session:
+    with open_session(place, job.lasting.free({"zero-shot": True}), SystemNoise(), free=True) as session:
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         evolution = _evolution(job.method)
         template = writing.prompts.template

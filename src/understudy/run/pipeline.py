@@ -91,7 +91,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
     with (
-        open_session(job.place, job.lasting.free(release=made.digest), noise, free=True) as session,
+        open_session(job.place, job.lasting.free({"release": made.digest}), noise, free=True) as session,
         _recorded(session, job, listener, "generate") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)

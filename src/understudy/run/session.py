@@ -55,9 +55,9 @@ class Lasting:
     changeable: Collection[str] = ()
     counted: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
 
-    def free(self, **settings: Any) -> Lasting:
-        """For a folder of what costs nothing: with further settings, and none that may change."""
-        return replace(self, settings={**self.settings, **settings}, changeable=())
+    def free(self, more: Mapping[str, Any]) -> Lasting:
+        """For a folder of what costs nothing: with ``more`` settings, and none that may change."""
+        return replace(self, settings={**self.settings, **more}, changeable=())
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,9 @@ class TrainingParameters(DeclaredSize):
 class DPFinetuneParameters(TunedParameters, TrainingParameters):
     """All parameters of DP-SGD fine-tuning."""
 
+    private: ClassVar[bool] = True
+    """Whether gradients are clipped and get noise, as the method says."""
+
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
     """The plan of a release.
@@ -84,7 +87,7 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
         f"{schedule.steps} noisy sums of gradients, each clipped to norm {_CLIPPING_NORM:g}, over Poisson "
         f"samples ({unit} with probability {schedule.rate:.6g})"
     )
-    if name == YARDSTICK:
+    if not parameters.private:
         why = f"{schedule.steps} sums of gradients, neither clipped nor noisy: the event is that of {NAME}"
     charges.append(Charge(TRAINING, mechanism, why))
     return Plan(name, facts.unit, budget, tuple(charges), _forecast(parameters, schedule, facts), (FLOATING_POINT,))

@@ -33,7 +33,6 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.dp_finetune.plan import (
     TRAINING,
-    YARDSTICK,
     DPFinetuneParameters,
     checkpoint_ends,
     learning_rate,
@@ -76,7 +75,7 @@ def prepare(
     """Raises ConfigError if prompts or records are not as they should be, and otherwise as :func:`try_out`."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
-    for line in [*plan.forecast.lines(), *(work.lines() if plan.method != YARDSTICK else ())]:
+    for line in [*plan.forecast.lines(), *(work.lines() if parameters.private else ())]:
         preparation.say(line[:1].upper() + line[1:])
     return found
 
@@ -136,10 +135,9 @@ def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> 
 def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Tune the model; the yardstick neither clips nor adds noise."""
     found: Ready = tools.prepared
-    private = plan.method != YARDSTICK
     counts = label_counts(parameters, corpus, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
-    training = Training(parameters, found, mechanism, tools.open(TRAINING), corpus, private, tools.columns)
+    training = Training(parameters, found, mechanism, tools.open(TRAINING), corpus, parameters.private, tools.columns)
     state: Arrays = {}
     first = 0
     for last in checkpoint_ends(mechanism.steps):
@@ -154,7 +152,7 @@ def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan,
         state["weights"],
         counts,
         _noise_check(training, state),
-        notes=() if private else (UNPROTECTED,),
+        notes=() if parameters.private else (UNPROTECTED,),
     )
 
 
