@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from script_model import ScriptModel
 import understudy.models.catalog
 from understudy.base.parameters import Parameters
 from understudy.cli import cli
+from understudy.cli.options import ParametersCommand, options_of
 from understudy.evaluate.metrics.utility import in_context
 from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
@@ -40,6 +42,7 @@ from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
+from understudy.methods.registry import method_names
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
@@ -334,6 +337,41 @@ def test_an_example_that_does_not_run_is_noticed() -> None:
     for line in ("understudy run --no-such-flag", "ls"):
         with pytest.raises(AssertionError):
             run_shell(line)
+
+
+OF_OTHERS = {
+    "benchmarks": "sizes dry-run page set sweep out table",
+    "git, pip, sha256sum and Python": "check extra-index-url find-links no-deps no-index order",
+    "containers": "build-arg cap-drop device gpus network read-only rm tmpfs userns",
+    "unshare": "map-root-user net",
+    "servers of models": "api-key ctx-size generation-config parallel",
+    "the method of docs/adding-a-method.md": "words words-per-record",
+}
+"""Flags of other programs that pages name."""
+
+
+def flags(command: click.Command) -> Iterator[click.Parameter]:
+    """Of a command, and of those below it, with every method."""
+    yield from command.params
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from flags(below)
+    elif isinstance(command, ParametersCommand):
+        for method in method_names():
+            for group in command._groups(("--method", method)):
+                yield from options_of(group)
+
+
+def test_every_flag_that_a_page_names_is_one() -> None:
+    known = {flag for option in flags(cli) for flag in (*option.opts, *option.secondary_opts)}
+    known |= {f"--{flag}" for of_one in OF_OTHERS.values() for flag in of_one.split()} | {"--help", "--help-all"}
+    named = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
+    for page in PAGES:
+        if page.name != "CHANGELOG.md" and page.parent.name != "decisions":  # which tell what once was
+            assert set(named.findall(page.read_text("utf-8"))) <= known, name(page)
 
 
 def test_no_page_and_no_message_says_more_than_epsilon_and_delta_do() -> None:
