@@ -150,12 +150,6 @@ def test_yaml_stands_for_flags_and_flags_override_it(tmp_path: Path, understudy:
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_flag_can_switch_off_what_yaml_switched_on(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    config = tmp_path / "run.yaml"
-    config.write_text(yaml.safe_dump(settings(tmp_path, vocabulary_is_public=True)))
-    assert understudy("run", "--config", str(config), "--no-vocabulary-is-public").code == 2
-
-
 def test_several_data_files_and_record_columns_are_flags_too(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     values = settings(tmp_path, text=None, record_columns="note, clinician", dataset="both")
     more, lines = tmp_path / "more.csv", (tmp_path / "notes.csv").read_bytes().splitlines(keepends=True)
@@ -241,11 +235,6 @@ def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines
     assert "Wrote 8 synthetic records" in shown
     assert "texts: 8 of 8" not in shown
     assert "\x1b[" in shown
-
-
-def test_help_shows_a_default_of_zero(understudy: Callable[..., Said]) -> None:
-    lines = " ".join(understudy("run", "--help-all").out.split())
-    assert "never the noise. [default: 0]" in lines
 
 
 @pytest.mark.parametrize("verb", ["run", "release", "plan", "generate", "evaluate"])

@@ -68,17 +68,6 @@ def test_the_method_and_its_options_come_from_the_environment_too(
     assert "UNDERSTUDY_ROUNDS" in said.err
 
 
-def test_a_name_with_spaces_is_one_source(
-    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
-) -> None:
-    values = settings(tmp_path)
-    (tmp_path / "two words.csv").write_bytes((tmp_path / "notes.csv").read_bytes())
-    values.pop("data")
-    given(data=str(tmp_path / "two words.csv"), dataset="words")
-    said = understudy("run", *flags(values))
-    assert said.code == 0, said.err
-
-
 def test_yes_and_no_are_read_and_anything_else_names_the_variable(
     understudy: Callable[..., Said], given: Callable[..., None]
 ) -> None:

@@ -79,14 +79,12 @@ def test_an_owner_is_proposed_only_where_a_name_looks_like_one(tmp_path: Path, h
 
 FIRST_RECORDS = {
     "a number": "101,anna,fever",
-    "a decimal comma": '"12,50",anna,fever',
     "a day": "02.02.2024,anna,fever",
     "a time": "2024-02-02T10:00Z,anna,fever",
     "an e-mail address": "anna@example.org,fever",
     "an address of a page": "www.example.org/anna,fever",
     "a long text": f"anna,{'fever and ' * 7}",
     "nothing": "anna,,fever",
-    "a name twice": "anna,fever,fever",
 }
 
 
@@ -107,16 +105,11 @@ def test_names_are_taken_with_digits_blanks_and_of_any_script(tmp_path: Path) ->
     assert '"2nd visit"' in init(str(tmp_path / "t.csv"))
 
 
-def test_the_draft_is_readable_by_nobody_else(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("text\n")
-    init(str(tmp_path / "t.csv"), "--output", str(tmp_path / "run.yaml"))
-    assert (tmp_path / "run.yaml").stat().st_mode & 0o777 == 0o600
-
-
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\n")
     file = tmp_path / "run.yaml"
     assert init(str(tmp_path / "t.csv"), "--output", str(file)).strip() == str(file)
+    assert file.stat().st_mode & 0o777 == 0o600
     assert yaml.safe_load(file.read_text())["text"] == "text"
     with pytest.raises(UnderstudyError, match="already"):
         init(str(tmp_path / "t.csv"), "--output", str(file))
@@ -126,13 +119,10 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     ("name", "content"),
     [
         ("t.csv", b""),
-        ("t.csv", b'"open'),
         ("t.csv", b"\xff\xfe\x00"),
         ("t.jsonl", b"[1]\n"),
-        ("t.jsonl", b""),
         ("t.jsonl", b"{" * 500),
         ("t.parquet", b"PAR1"),
-        ("t.xls", b"x"),
         ("t.csv", b"id;message;paid\n1;a;2\n"),
     ],
 )

@@ -145,11 +145,6 @@ def test_a_clean_pass_removes_the_list_of_an_earlier_one(write, private):
     assert not (private / "bad_rows.jsonl").exists()
 
 
-def test_a_table_of_bad_rows_only_runs_to_the_end_when_they_are_skipped(write):
-    corpus = read_corpus(write("t.csv", HEADER + b",a,x\n" * 3), **OPTIONS, on_bad_row="skip")
-    assert list(corpus.batches()) == []
-
-
 def test_skipping_a_row_does_not_depend_on_the_other_rows(write):
     bad = [rows[0] for rows in BAD_CSV.values()]
     good = [f"text {i},a,o{i}\n".encode() for i in range(len(bad))]
@@ -183,11 +178,6 @@ def test_null_characters_and_odd_unicode_are_text(write):
     path = write("t.jsonl", "".join(json.dumps({"note": text}) + "\n" for text in odd))
     assert texts_of(read_corpus(path, text="note")) == odd
     assert texts_of(read_corpus(write("t.csv", "note\n" + "\n".join(odd) + "\n"), text="note")) == odd
-
-
-def test_a_text_that_reads_like_the_name_of_a_problem_is_a_text():
-    texts = [kind.value for kind in BadRow]
-    assert texts_of(read_corpus(pa.table({"note": texts}), text="note")) == texts
 
 
 def test_parquet_strings_that_are_not_utf8_are_bad_rows(tmp_path, private):
@@ -241,9 +231,7 @@ def test_a_nested_list_in_a_file_is_held_or_not_by_its_depth_alone(write):
 
 UNFIT = {
     "a time beyond the year 9999": pa.array([0, 10**15], pa.timestamp("s")),
-    "a time with a zone": pa.array([0, 10**15], pa.timestamp("s", tz="UTC")),
     "a date beyond the year 9999": pa.array([0, 10**8], pa.date32()),
-    "a date of milliseconds": pa.array([0, 10**17], pa.date64()),
     "a duration": pa.array([None, 2**62], pa.duration("s")),
     "a time in a list": pa.array([[0], [10**15]], pa.list_(pa.timestamp("s"))),
     "bytes": pa.array([None, b"Zebra-quux"]),
@@ -293,9 +281,6 @@ TRUNCATED = {
     "cut.csv.bz2": bz2.compress(b"note\n" + b"Zebra-quux\n" * 9999)[:-20],
     "cut.csv.zst": pa.compress(b"note\n" + bytes(range(48, 58)) * 9999, codec="zstd", asbytes=True)[:-5],
     "garbage.csv.gz": b"Zebra-quux is not gzip",
-    "garbage.csv.zst": b"Zebra-quux is not zstd",
-    "garbage.csv.xz": b"Zebra-quux is not xz",
-    "garbage.csv.bz2": b"Zebra-quux is not bz2",
     "garbage.parquet": b"Zebra-quux is not parquet",
     "flipped.csv.gz": bytes(b ^ 0x55 if i > 20 else b for i, b in enumerate(gzip.compress(b"note\nZebra-quux\n" * 50))),
 }

@@ -39,48 +39,28 @@ BAD_DIALOGUES: list[tuple[Any, str]] = [
     (None, "empty text"),
     ([], "empty text"),
     ("", "empty text"),
-    ("  \n", "empty text"),
     (SECRET, "not a list of turns"),
     ("[", "not a list of turns"),
-    (f'["{SECRET}"', "not a list of turns"),
     (f'{{"role": "customer", "content": "{SECRET}"}}', "not a list of turns"),
     ('[{"role": "customer", "role": "agent", "content": "x"}]', "not a list of turns"),
     ('[{"role": "customer", "content": NaN}]', "not a list of turns"),
-    ("null", "not a list of turns"),
-    ("3", "not a list of turns"),
-    ('"text"', "not a list of turns"),
     ("[" * 1000 + "]" * 1000, "not a list of turns"),
     (7, "not a list of turns"),
-    (1.5, "not a list of turns"),
-    (True, "not a list of turns"),
     (b"x", "not a list of turns"),
     ({"role": "customer", "content": SECRET}, "not a list of turns"),
     ([SECRET], "not a list of turns"),
-    ([None], "not a list of turns"),
-    ([[]], "not a list of turns"),
-    ([GOOD], "not a list of turns"),
     ([{}], "not a list of turns"),
     ([{"role": "customer"}], "no content"),
-    ([{"content": SECRET}], "not a list of turns"),
     ([{"from": "customer", "value": SECRET}], "not a list of turns"),
     ([turn(role=None)], "not a list of turns"),
-    ([turn(role=1)], "not a list of turns"),
-    ([turn(role=True)], "not a list of turns"),
     ([turn(role=["customer"])], "not a list of turns"),
     ([turn(role=SECRET)], "not declared"),
     ([turn(role="Customer")], "not declared"),
-    ([turn(role=" customer")], "not declared"),
-    ([turn(role="")], "not declared"),
-    ([turn(role="system")], "not declared"),
     ([turn(content=None)], "no content"),
-    ([turn(content="")], "no content"),
-    ([turn(content=" \n\t")], "no content"),
     ([turn(content=3)], "not a list of turns"),
     ([turn(content=[SECRET])], "not a list of turns"),
     ([turn(content=NESTED)], "not a list of turns"),
-    ([turn(content={"text": SECRET})], "not a list of turns"),
     ([turn(name=SECRET)], "not a list of turns"),
-    ([turn(tool_calls=[{}])], "not a list of turns"),
     ([turn(act=SECRET)], "not a list of turns"),
     ([turn("tool")], "not declared"),
     ([*GOOD, turn(content="")], "no content"),
@@ -91,10 +71,7 @@ BAD_DIALOGUES: list[tuple[Any, str]] = [
 BAD_FIELDS: list[tuple[Any, str]] = [
     ({"subject": 3, "message": "x"}, "not a string"),
     ({"subject": [SECRET], "message": "x"}, "not a string"),
-    ({"subject": {"x": SECRET}, "message": "x"}, "not a string"),
-    ({"subject": True, "message": "x"}, "not a string"),
     ({"subject": "", "message": ""}, "empty text"),
-    ({"subject": None, "message": None}, "empty text"),
     ({}, "empty text"),
     ({"subject": "x", "message": "\udcff"}, "encoding"),
     ({"subject": "x" * 600_000, "message": "x" * 600_000}, "longer than the limit"),
@@ -118,12 +95,6 @@ def test_fields_that_are_no_texts_are_a_bad_row(row: dict[str, Any], said: str) 
         texts_of(read_corpus(rows, text=["subject", "message"]))
     assert SECRET not in everything_in(caught.value)
     assert texts_of(read_corpus(rows, text="subject,message", on_bad_row="skip")) == ["subject: A\nmessage: B"]
-
-
-def test_ten_thousand_turns_are_one_record() -> None:
-    rows = [{"messages": [turn(content="yes"), *[turn("agent", "no")] * 9_999]}]
-    (text,) = texts_of(read_corpus(rows, text="messages", roles=ROLES))
-    assert text.count("\n") == 9_999
 
 
 def test_other_keys_without_a_value_are_let_be() -> None:
@@ -199,25 +170,6 @@ def test_roles_without_a_column_are_refused() -> None:
         read_corpus([{"a": "x", "b": "y"}], record_columns=["a", "b"], roles=ROLES)
 
 
-@pytest.mark.parametrize("name", ["talks.parquet", "talks.jsonl"])
-def test_dialogues_are_known_again_as_those_of_a_csv_file_that_was_read_as_plain_texts(
-    tmp_path: Path, name: str
-) -> None:
-    made = [
-        {"id": number, "talk": [turn(content=f"Hello {number}.\nAre you there?"), turn("agent", f"{number} times.")]}
-        for number in range(60)
-    ]
-    with (tmp_path / "talks.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, ["id", "talk"])
-        writer.writeheader()
-        writer.writerows({**row, "talk": json.dumps(row["talk"])} for row in made)
-    pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
-    (tmp_path / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
-    plain = read_corpus(tmp_path / "talks.csv", text="talk").identity(b"key", lines=Sketch.SIZE)
-    dialogues = read_corpus(tmp_path / name, text="talk", roles=ROLES).identity(b"key", lines=Sketch.SIZE)
-    assert Sketch(plain.lines).is_near(Sketch(dialogues.lines))
-
-
 # -- acts, and calls of tools -----------------------------------------------------------------------------------------
 
 BOOKING: dict[str, Any] = {"text": "messages", "roles": ("user", "assistant"), "tools": ("search", "book")}
@@ -286,32 +238,21 @@ def test_every_format_gives_the_same_calls_and_acts(tmp_path: Path) -> None:
 
 BAD_CALLS: list[tuple[Any, str]] = [
     ([ASKED, calling(call("fly"))], "calls a tool that is not declared"),
-    ([ASKED, calling(call("Search"))], "calls a tool that is not declared"),
     ([ASKED, calling(call(None))], "tool call that is none"),
     ([ASKED, calling(call(arguments=f"city={SECRET}"))], "tool call that is none"),
-    ([ASKED, calling(call(arguments=f'["{SECRET}"]'))], "tool call that is none"),
-    ([ASKED, calling(call(arguments=[SECRET]))], "tool call that is none"),
-    ([ASKED, calling(call(arguments=3))], "tool call that is none"),
     ([ASKED, calling(call(arguments='{"a": NaN}'))], "tool call that is none"),
-    ([ASKED, calling(call(arguments={"a": float("nan")}))], "tool call that is none"),
     ([ASKED, calling(call(arguments={"a": NESTED}))], "tool call that is none"),
-    ([ASKED, calling(call(arguments='{"a": ' + "[" * 1000))], "tool call that is none"),
     ([ASKED, calling(call(arguments='{"a": "\\ud800"}'))], "tool call that is none"),
     ([ASKED, calling(call(own=3))], "tool call that is none"),
-    ([ASKED, calling(call(type="retrieval"))], "tool call that is none"),
     ([ASKED, calling(call(index=0))], "tool call that is none"),
     ([ASKED, calling({"name": "search", "arguments": "{}"})], "tool call that is none"),
-    ([ASKED, calling({"function": SECRET})], "tool call that is none"),
     ([ASKED, calling(SECRET)], "tool call that is none"),
-    ([ASKED, {**ASKED, "tool_calls": SECRET}], "tool call that is none"),
     ([ASKED, calling(call()), ASKED], "do not belong together"),
     ([ASKED, calling(call()), answer(own="c9")], "do not belong together"),
-    ([ASKED, calling(call()), answer(name="book")], "do not belong together"),
     ([ASKED, calling(call()), answer(), answer()], "do not belong together"),
     ([ASKED, calling(call(), call("book", "{}", "c2")), answer()], "do not belong together"),
     ([answer()], "do not belong together"),
     ([ASKED, calling(call()), answer([SECRET])], "not a list of turns"),
-    ([ASKED, calling(call()), answer(score=1)], "not a list of turns"),
     ([ASKED, calling(function_call={"name": "search"})], "not a list of turns"),
     ([ASKED, calling()], "no content"),
     ([{**ASKED, "act": "ask"}], "not a list of turns"),
@@ -329,12 +270,7 @@ def test_calls_and_answers_that_are_none_are_a_bad_row_whose_reason_quotes_nothi
 
 @pytest.mark.parametrize(
     ("act", "said"),
-    [
-        (SECRET, "an act that is not declared"),
-        ("Ask", "an act that is not"),
-        (3, "not a list"),
-        (["ask"], "not a list"),
-    ],
+    [(SECRET, "an act that is not declared"), ("Ask", "an act that is not"), (3, "not a list")],
 )
 def test_an_act_that_is_none_is_a_bad_row(act: Any, said: str) -> None:
     rows = [{"messages": [turn(content="Well?", act="ask"), turn(content="...", act=None)]}]

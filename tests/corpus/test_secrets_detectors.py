@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import string
 
 import pytest
@@ -9,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
-from understudy.corpus.secrets import BUILT_IN, make_detectors
+from understudy.corpus.secrets import BUILT_IN, SecretFinder, detectors, make_detectors
 from understudy.corpus.secrets.detectors import IBAN_LENGTHS, luhn, mod11, mod97
 
 FOUND = {
     "email": {
         "Write to Ann.Smith+x@Mail.Example.ORG.": "ann.smith+x@mail.example.org",
         "<mailto:o'brien@example.co.uk>": "o'brien@example.co.uk",
-        "to='bob@example.org'": "bob@example.org",
         "jürgen@müller.example": "jürgen@müller.example",
         "a@b@c.example": "b@c.example",
         "x@example.xn--p1ai": "x@example.xn--p1ai",
@@ -26,18 +26,11 @@ FOUND = {
         "+44 (0)20 7946-0123": "+442079460123",
         "0044-20-7946-0123": "+442079460123",
         "(555) 867-5309,": "5558675309",
-        "555.867.5309 x12": "5558675309",
         "07700900123": "07700900123",
         "on 2/3/2021 ring 020 7946 0123": "02079460123",
-        "20-32-85-26": "20328526",
-        "01 23 45 67 89": "0123456789",
-        "(11) 4706-6184": "1147066184",
         "+41 (0)69 979 80 58": "+41699798058",
         "fax\n+447700677662 mobile": "+447700677662",  # its digits are those of a card
-        "555-123-4567 2023-01-01": "5551234567",
-        "10:30 555-123-4567": "5551234567",
         "555-123-4567 10:30": "5551234567",
-        "4111 1111 1111 1111 555-123-4567": "5551234567",
         "203.0.113.17 555-123-4567": "5551234567",
     },
     "iban": {
@@ -113,32 +106,16 @@ def test_every_detector_has_examples() -> None:
     assert set(FOUND) == set(MISSED) == set(BUILT_IN)
 
 
-def test_several_secrets_side_by_side_are_all_found() -> None:
-    assert find("iban", "GB82WEST12345698765432 DE89370400440532013000") == [
-        "gb82west12345698765432",
-        "de89370400440532013000",
-    ]
-    assert len(find("email", "a@example.org,b@example.org;c@example.org")) == 3
-    assert len(find("credit_card", "4111111111111111/5555555555554444")) == 2
-
-
 BESIDE = {
     "555-123-4567 555-987-6543": {"5551234567", "5559876543"},
-    "555-123-4567/555-987-6543": {"5551234567", "5559876543"},
     "555-123-4567-555-987-6543": {"5551234567", "5559876543"},
     "+1 415 555 2671 +1 415 555 2672": {"+14155552671", "+14155552672"},
     "555-867-5309 x12 555-867-5310": {"5558675309", "5558675310"},
-    "2023 555-123-4567": {"5551234567"},
     "call 555-123-4567 10 am": {"5551234567"},
     "call 555-9876 10 am": {"5559876"},
-    "call 5551234567 10 am": {"5551234567"},
-    "20 32 85 26 10 am": {"20328526"},
     "02 123 45 67 10 am": {"021234567"},
     "555-123-4567 10am": {"5551234567"},
-    "b12 555-123-4567": {"5551234567"},
     "555-123-4567 (2 calls)": {"5551234567"},
-    "id 12 555-123-4567": {"5551234567"},
-    "2) 555-123-4567": {"5551234567"},
 }
 
 
@@ -219,37 +196,12 @@ def test_an_unknown_detector_is_one_clear_error(name: str) -> None:
         make_detectors([name])
 
 
-def test_a_detector_that_is_named_twice_is_used_once() -> None:
-    assert [detector.name for detector in make_detectors(["url", "email", "url"])] == ["url", "email"]
-
-
 @pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize(
     "unit",
     [
-        "a",
-        "1",
-        "a.",
-        "1.",
-        "1 ",
-        "a@",
-        "a@a.",
-        "1-",
-        ":",
-        "a:",
-        "(1",
-        "+1",
-        "gb82 ",
-        "http://",
-        "' ",
-        "2 (",
-        "555-123-4567 ",
-        "+1 415 555 2671 ",
-        "a@a.aa-",
-        ",www.",
-        "4111 ",
-        "www.",
-        "-",
+        *("a", "1.", "1 ", "a@", "a@a.", "1-", ":", "a:", "(1", "+1", "gb82 ", "http://", "' ", "2 (", "-"),
+        *("555-123-4567 ", "+1 415 555 2671 ", "a@a.aa-", ",www.", "4111 "),
     ],
 )
 def test_a_long_hostile_text_is_read_to_its_end(name: str, unit: str) -> None:
@@ -262,3 +214,51 @@ def test_no_text_is_too_strange_for_a_detector(text: str) -> None:
         for secret in detector.find(text):
             assert secret
         detector.whole(text)
+
+
+# -- detectors of the extra ``pii`` -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def presidio() -> None:
+    pytest.importorskip("presidio_analyzer")
+
+
+def test_without_the_extra_a_presidio_detector_is_one_clear_error(monkeypatch) -> None:
+    def import_module(name: str):
+        raise ImportError(name)
+
+    monkeypatch.setattr(detectors, "import_module", import_module)
+    detectors._recognizers.cache_clear()
+    with pytest.raises(ConfigError, match=r"understudy\[pii\]"):
+        make_detectors(["presidio:IT_FISCAL_CODE"])
+
+
+@pytest.mark.parametrize(
+    ("entity", "text", "secret"),
+    [
+        ("IT_FISCAL_CODE", "codice MRTMTT91D08F205J.", "mrtmtt91d08f205j"),
+        ("PHONE_NUMBER", "call 0207 946 0123", "0207 946 0123"),
+        ("ES_NIF", "NIF 55555555K,", "55555555k"),
+    ],
+)
+def test_presidio_finds_what_has_a_form(presidio, entity: str, text: str, secret: str) -> None:
+    assert SecretFinder(detectors=make_detectors([f"presidio:{entity}"])).find(text) == {secret}
+
+
+def test_a_listed_string_that_presidio_knows_is_one_secret_with_what_it_finds(presidio) -> None:
+    finder = SecretFinder(["MRTMTT91D08F205J"], detectors=make_detectors(["presidio:IT_FISCAL_CODE"]))
+    assert finder.find("mrtmtt91d08f205j") == set(finder.numbered)
+
+
+@pytest.mark.parametrize("entity", ["PERSON", "EMAIL_ADDRESS", "NOTHING"])
+def test_what_needs_a_model_or_the_internet_is_refused(presidio, entity: str) -> None:
+    with pytest.raises(ConfigError, match="Presidio"):
+        make_detectors([f"presidio:{entity}"])
+
+
+def test_presidio_logs_no_string_that_fails_a_check(presidio, caplog) -> None:
+    [detector] = make_detectors(["presidio:IBAN_CODE"])
+    with caplog.at_level(logging.DEBUG):
+        list(detector.find("GB82 WEST 1234 5698 7654 33 PLANTED"))
+    assert caplog.text == ""

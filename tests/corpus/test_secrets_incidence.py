@@ -145,13 +145,8 @@ def test_pairs_out_of_order_or_range_are_no_incidence(records: list[int], secret
 
 def test_the_content_hash_tells_every_part_apart() -> None:
     one, none = np.array([0]), np.array([], dtype=np.int64)
-    made = [
-        Incidence(1, 1, one, one),
-        Incidence(2, 1, one, one),
-        Incidence(1, 2, one, one),
-        Incidence(1, 1, none, none),
-    ]
-    assert len({each.sha256 for each in made}) == 4
+    made = [Incidence(records, secrets, one, one) for records, secrets in ((1, 1), (2, 1), (1, 2))]
+    assert len({each.sha256 for each in [*made, Incidence(1, 1, none, none)]}) == 4
 
 
 def test_a_table_that_agrees_passes_and_any_other_does_not(tmp_path: Path) -> None:

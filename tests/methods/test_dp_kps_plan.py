@@ -75,11 +75,29 @@ def test_the_charges_compose_to_the_budget_and_no_more(
     assert spent == pytest.approx(epsilon, rel=1e-4)
 
 
-def test_sequences_longer_than_what_counts_of_a_record_are_refused_in_the_plan() -> None:
-    with pytest.raises(ConfigError, match="No record has sequences of 4 terms, since 3 terms"):
-        plan(mode="iterative", length=4, terms_per_record=3)
+@pytest.mark.parametrize(
+    ("parameters", "budget", "problem"),
+    [
+        ({"mode": "iterative", "length": 4, "terms_per_record": 3}, BUDGET, "No record has sequences of 4 terms"),
+        ({"top_terms": 50_001}, BUDGET, "larger than the public one"),
+        ({"top_terms": 5, "length": 6}, BUDGET, "distinct terms"),
+        ({"noise": "laplace", "features": 100_000}, Budget("1e-9", 0), "its noise does not fit"),
+    ],
+)
+def test_what_cannot_be_released_is_refused_in_the_plan(
+    parameters: dict[str, Any], budget: Budget, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        plan(budget, **parameters)
+
+
+def test_what_can_just_be_released_is_planned() -> None:
     assert plan(mode="iterative", length=3, terms_per_record=3)
     assert plan(length=4, terms_per_record=3), "sequences of the independent mode are drawn term by term"
+    assert plan(top_terms=50_000).charges
+    assert make_plan(parameters_of(length=5), BUDGET, labels_of(2), vocabulary_size=5).charges
+    with pytest.raises(ConfigError, match="distinct terms"):
+        make_plan(parameters_of(length=6), BUDGET, labels_of(2), vocabulary_size=5)
 
 
 @pytest.mark.parametrize(
@@ -141,25 +159,12 @@ def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() ->
     assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 6)] == pytest.approx([0.8 * 6 / 4] * 4)
 
 
-def test_a_privatised_vocabulary_larger_than_the_public_one_is_one_clear_error() -> None:
-    with pytest.raises(ConfigError, match="larger than the public one"):
-        plan(top_terms=50_001)
-    assert plan(top_terms=50_000).charges
-
-
 def test_a_privatised_vocabulary_of_unknown_size_is_planned_for_as_one() -> None:
     histogram, small = plan(bandwidth=0), parameters_of(bandwidth=0)
     assert histogram.mechanism("density").shape == (4, None)
     assert "those above the noise" in histogram.charges[0].why
     assert Charge.from_json(histogram.charges[1].to_json()) == histogram.charges[1]
     assert make_plan(small, BUDGET, labels_of(2), vocabulary_size=7).charges
-
-
-def test_sequences_longer_than_the_privatised_vocabulary_are_one_clear_error() -> None:
-    with pytest.raises(ConfigError, match="distinct terms"):
-        plan(top_terms=5, length=6)
-    with pytest.raises(ConfigError, match="distinct terms"):
-        make_plan(parameters_of(), BUDGET, labels_of(2), vocabulary_size=5)
 
 
 def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
@@ -224,8 +229,3 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str, noise
     assert [charge.name for charge in made.charges] == list(queries)
     for name, query in queries.items():
         assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)
-
-
-def test_a_budget_whose_noise_does_not_fit_the_grid_is_refused_in_the_plan() -> None:
-    with pytest.raises(ConfigError, match="out of range for these parameters: its noise does not fit"):
-        plan(Budget("1e-9", 0), noise="laplace", features=100_000)

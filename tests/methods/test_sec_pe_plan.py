@@ -73,13 +73,6 @@ def test_several_releases_have_the_noise_of_their_composition() -> None:
     assert made.total <= 1e-3
 
 
-def test_drawing_fewer_records_never_pays() -> None:
-    """Signal over noise: the share of drawn records over the noise on them."""
-    for records in (1, 5, 80):
-        ratios = [rate / multiplier(plan(records=records, inclusion=rate)) for rate in (0.01, 0.1, 0.5, 0.9, 1.0)]
-        assert ratios == sorted(ratios)
-
-
 # -- public incidence -------------------------------------------------------------------------------------------------
 
 

@@ -212,14 +212,6 @@ def test_what_does_not_fit_the_window_is_one_clear_error(model: CausalModel) -> 
         model.contexts(ROWS, width=WINDOW - 14, **fits)  # type: ignore[arg-type]
 
 
-def test_rows_that_do_not_fit_their_frame_are_the_callers_fault(model: CausalModel) -> None:
-    frame: dict[str, Any] = {"prefix": PREFIX, "width": 3, "suffix": SUFFIX, "tokens": 5, "rows_at_once": 2}
-    wrong: list[tuple[list[list[int]], dict[str, Any]]] = [([], {}), ([[1], [1, 2, 3, 4]], {})]
-    for rows, changes in [*wrong, ([[1], []], {"suffix": []}), ([[1]], {"rows_at_once": 0}), ([[1]], {"tokens": -1})]:
-        with pytest.raises(ValueError, match=r"row|suffix"):
-            model.contexts(rows, **{**frame, **changes})
-
-
 def test_batches_in_flight_are_what_half_of_the_free_memory_holds(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,17 +147,6 @@ def test_public_logits_that_are_not_finite_are_one_clear_error(llama: Path) -> N
         contexts.public_logits()
 
 
-def test_rows_are_tried_once_a_shape(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = []
-    monkeypatch.setattr(
-        "understudy.models.causal.require_row_invariance", lambda model, shape, **_: tried.append(shape.rows_at_once)
-    )
-    model = load(f"hf:{llama}", "float32")
-    for rows_at_once in (4, 4, 3, 4):
-        contexts_of(model, [[5, 6], [7]], rows_at_once=rows_at_once)
-    assert tried == [4, 3]
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_gpu_gives_the_cpus_logits(llama: Path) -> None:
     rows = rows_of([3, 5, 12, 7, 1], 250, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +157,6 @@ def test_a_model_without_a_template_or_without_system_turns_gets_its_own_form(
     assert completion.text
 
 
-def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
-    shapes = _record_shapes(chat, monkeypatch)
-    answers(chat, [ask(f"q{number}", max_tokens=number + 1) for number in range(8)])
-    rows = [shape[0] for shape in shapes]
-    assert rows == [8, 7, 6, 5, 4, 3, 2, 1]
-
-
 def test_batches_hold_prompts_of_like_length_within_the_token_budget(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,23 +176,6 @@ def test_batches_hold_prompts_of_like_length_within_the_token_budget(
     assert [length for batch in batches for length in batch] == lengths
     assert all(len(batch) * (batch[0] + 10) <= 400 for batch in batches)
     assert len(batches) < 12
-
-
-def test_there_is_work_for_every_worker_and_none_for_the_event_loop(
-    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-    original: Callable[..., list[Completion]] = Decoder.answer
-
-    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
-        assert threading.current_thread() is not threading.main_thread()
-        sizes.append(len(prompts))
-        return original(self, prompts, cancelled=cancelled)
-
-    monkeypatch.setattr(Decoder, "answer", record)
-    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 4)
-    answers(chat, [ask("hi", sample=sample, max_tokens=2) for sample in range(10)])
-    assert sorted(sizes) == [1, 3, 3, 3]
 
 
 def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,21 +226,6 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     assert kept > full - 50, "the allocator gave it back unasked: the test shows nothing"
     assert resident_megabytes() < full - 150
     assert len(last)
-
-
-def test_memory_is_given_back_after_each_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 1)  # every prompt is a batch
-    given: list[None] = []
-    monkeypatch.setattr(local, "give_back_memory", lambda: given.append(None))
-    answers(chat, [ask("hi"), ask("knee"), ask("what now?")])
-    assert len(given) == 3
-
-
-def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None:
-    other = LocalChat(make_llama(tmp_path, seed=1), name="tiny", device="cpu", dtype="float32")
-    assert chat.model_id.startswith("tiny@")
-    assert len(chat.model_id) == len("tiny@") + 12
-    assert other.model_id != chat.model_id
 
 
 def test_grouped_attention_gives_what_torchs_own_gives(llama: Path) -> None:

@@ -26,8 +26,6 @@ from understudy.models.training import (
     Shapes,
     TokenRow,
     Weights,
-    measure_cost,
-    random_rows,
     require_separate_gradients,
     row_losses,
     token_losses,
@@ -105,10 +103,7 @@ def test_losses_are_transformers_own_and_neither_prompt_nor_padding_has_one(caus
         found = token_losses(causal, causal.network, block)
         means = row_losses(causal, causal.network, block)
         for number, row in enumerate(rows):
-            tokens = torch.tensor([[*row.prompt, *row.target.tolist()]])
-            labels = torch.where(torch.arange(tokens.shape[1]) < len(row.prompt), -100, tokens)
-            own = causal.network(input_ids=tokens, labels=labels).loss
-            assert means[number] == pytest.approx(float(own), rel=1e-5)
+            assert means[number] == pytest.approx(float(own_loss(causal, row)), rel=1e-5)
             assert (found[number] > 0).tolist() == [place < len(row.target) for place in range(block.width)]
     assert not means[len(rows) :].any()
 
@@ -221,15 +216,6 @@ def test_rows_are_read_in_whole_registers(causal: CausalModel) -> None:
         lora.gradients(block)
     hook.remove()
     assert seen == [(4, 16), (4, 32)]
-
-
-def test_random_rows_are_the_same_each_time_and_cost_something(llama: CausalModel) -> None:
-    first, second = (random_rows(llama, SHAPES, targets=[7] * 3, prompts=[2] * 3, seed=0) for _ in range(2))
-    assert [row.prompt for row in first] == [row.prompt for row in second]
-    assert all(len(row.target) == 7 and len(row.prompt) == 2 for row in first)
-    cost = measure_cost(trainables(llama)["LoRA"], SHAPES, target=10)
-    assert cost.seconds > 0
-    assert cost.bytes_per_row > 0
 
 
 # -- adapters ---------------------------------------------------------------------------------------------------------

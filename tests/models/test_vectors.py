@@ -198,14 +198,6 @@ def test_the_folder_keeps_to_its_bound_and_what_was_not_used_for_longest_goes_fi
     assert other.seen == [*batch(9), *batch(1)]
 
 
-def test_vectors_do_not_change_whatever_is_evicted(tmp_path: Path) -> None:
-    right = bits(Counting(), WORDS)
-    for start in range(0, 300, 60):
-        small = kept(Counting(), tmp_path, gigabytes=(24 + 70 * ENTRY) / 1e9)
-        small.embed(WORDS[start : start + 60])
-        assert bits(small, WORDS) == right
-
-
 def test_a_file_that_is_gone_before_it_is_looked_at_does_not_keep_others_from_being_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from made_runs import make_run, measure
 
-from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
+from understudy.base.errors import ConfigError, UnderstudyWarning
 from understudy.cli import cli
 
-
-@pytest.fixture(autouse=True)
-def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No embedder is on this machine."""
-
-    def load(spec: str) -> Any:
-        raise ModelError(f"{spec} is not here.", "Pull it.")
-
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", load)
+pytestmark = pytest.mark.usefixtures("no_models")
 
 
 def call(*words: str | Path) -> Result:
@@ -67,11 +58,6 @@ def test_flags_that_do_not_go_together_are_said(tmp_path: Path, words: list[str]
     error = call(make_run(tmp_path / "run").root, *words).exception
     assert isinstance(error, ConfigError)
     assert problem in error.problem
-
-
-def test_an_embedder_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
-    error = call(make_run(tmp_path / "run").root, "--embedder", "hf:none/such").exception
-    assert isinstance(error, ModelError)
 
 
 def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None:

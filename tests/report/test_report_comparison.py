@@ -203,18 +203,15 @@ def test_a_run_that_was_not_measured_is_named(runs: list[Path], tmp_path: Path) 
         assert cure in caught.value.cure
 
 
-def test_secrets_have_no_epsilon_to_compare_by(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", statement=made_statement(secret=True))
-    measure(folder)
-    with pytest.raises(ConfigError, match="protects secrets"):
-        write_comparison([folder.root], tmp_path / "c.html")
-
-
-def test_a_name_too_few_and_a_folder_that_is_not_there_are_said(runs: list[Path], tmp_path: Path) -> None:
+def test_what_cannot_be_compared_or_written_is_said(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="6 runs and 1 names"):
         write_comparison(runs, tmp_path / "c.html", names=["one"])
     with pytest.raises(ConfigError, match="cannot be written"):
         write_comparison(runs, tmp_path / "no" / "c.html")
+    secrets = make_run(tmp_path / "secrets", statement=made_statement(secret=True))
+    measure(secrets)
+    with pytest.raises(ConfigError, match="protects secrets"):
+        write_comparison([secrets.root], tmp_path / "c.html")
 
 
 def test_runs_of_one_method_and_one_epsilon_are_told_apart_by_their_folders(runs: list[Path], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from made_runs import (
     COPIED,
     FRECHET,
     LABELS,
+    PLANTED,
     charge_metrics,
     made_audit,
     made_overview,
@@ -31,7 +33,7 @@ from understudy.base import display
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError
 from understudy.privacy.exact import as_typed
-from understudy.report import write_comparison, write_reports
+from understudy.report import ReportPaths, write_comparison, write_reports
 from understudy.report.page import policy
 from understudy.run.outputs import FORMATS, OutputFolder
 
@@ -116,15 +118,13 @@ def test_the_curve_names_the_statement_s_own_figure_rounded_up(pages: Pages) -> 
     assert "1 % wrong, 12.93 % right" in pages.shareable
 
 
-def test_every_metric_shown_has_its_definition_and_source(pages: Pages) -> None:
+def test_every_metric_has_its_definition_and_source_with_ceiling_and_floor_beside_the_synthetic_texts(
+    pages: Pages,
+) -> None:
     text = Elements(pages.internal).text
     for metric in (ACCURACY, FRECHET, COPIED):
         assert metric.definition in text
         assert metric.source in text
-
-
-def test_ceiling_and_floor_stand_beside_the_synthetic_texts(pages: Pages) -> None:
-    text = Elements(pages.internal).text
     for words in ("synthetic texts", "baseline", "as many real texts", "all real texts", "0.900", "0.880 to 0.930"):
         assert words in text
 
@@ -144,6 +144,9 @@ def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
         kinds = [script.get("type") for script in page.named("script")]
         assert sorted(kinds, key=str) == [None, "application/json"]
         assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
+    data = re.search(r'id="map-texts">(.*?)</script>', shareable(folder), re.DOTALL)
+    assert data is not None
+    assert NASTY[1] in {point["text"] for point in json.loads(data[1])}
 
 
 def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -> None:
@@ -159,13 +162,6 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
         assert "\\u061c\\u200e\\u200f\\u202a" in page
         data = re.search(r'id="map-texts">(.*?)</script>', page, re.DOTALL)
         assert data is None or not any(set(point["text"]) & set(controls) for point in json.loads(data[1]))
-
-
-def test_hostile_texts_are_told_in_full_on_the_map(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", [(text, 0) for text in NASTY * 4])
-    data = re.search(r'id="map-texts">(.*?)</script>', shareable(folder), re.DOTALL)
-    assert data is not None
-    assert NASTY[1] in {point["text"] for point in json.loads(data[1])}
 
 
 def test_a_record_is_shown_field_by_field(tmp_path: Path) -> None:
@@ -208,8 +204,15 @@ def test_the_policy_allows_this_style_and_this_script_alone(pages: Pages) -> Non
     assert not re.findall(r"<[^>]* style=", text)
 
 
-def test_ids_are_unique_and_every_reference_leads_to_one(pages: Pages) -> None:
-    page = Elements(pages.internal)
+def test_a_screen_reader_is_told_what_charts_and_tables_are_and_ids_are_unique(pages: Pages) -> None:
+    text, page = pages.internal, Elements(pages.internal)
+    charts = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
+    assert len(charts) >= 5
+    for chart in charts:
+        assert 'role="img"' in chart
+        assert re.search(r"<title [^>]*>[^<]{5,}</title><desc [^>]*>[^<]{20,}</desc>", chart)
+    assert text.count("<table") == text.count("<caption") >= 8
+    assert all("scope" in attributes for attributes in page.named("th"))
     ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
     assert len(set(ids)) == len(ids)
     for _, attributes in page.found:
@@ -219,29 +222,10 @@ def test_ids_are_unique_and_every_reference_leads_to_one(pages: Pages) -> None:
             assert str(attributes["href"])[1:] in ids
 
 
-def test_every_chart_is_an_image_with_a_title_and_a_description(pages: Pages) -> None:
-    text = pages.internal
-    charts = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
-    assert len(charts) >= 5
-    for chart in charts:
-        assert 'role="img"' in chart
-        assert re.search(r"<title [^>]*>[^<]{5,}</title><desc [^>]*>[^<]{20,}</desc>", chart)
-
-
-def test_every_table_has_a_caption_and_headers_with_a_scope(pages: Pages) -> None:
-    text = pages.internal
-    assert text.count("<table") == text.count("<caption") >= 8
-    assert all("scope" in attributes for attributes in Elements(text).named("th"))
-
-
-def test_the_same_run_and_seed_give_the_same_page(measured: OutputFolder) -> None:
+def test_the_same_run_and_seed_give_the_same_page_and_another_seed_shows_other_texts(measured: OutputFolder) -> None:
     assert shareable(measured) == shareable(measured)
     assert internal(measured) == internal(measured)
-
-
-def test_another_seed_shows_other_texts(measured: OutputFolder) -> None:
-    first = shareable(measured)
-    assert write_reports(measured, embedder=None, seed=1).shareable.read_text("utf-8") != first
+    assert write_reports(measured, embedder=None, seed=1).shareable.read_text("utf-8") != shareable(measured)
 
 
 def test_a_page_with_long_texts_and_all_points_is_below_three_megabytes(tmp_path: Path) -> None:
@@ -259,19 +243,20 @@ def test_tables_of_every_format_are_read(tmp_path: Path, output_format: str) -> 
         assert words in text
 
 
-def test_a_release_without_texts_has_a_report(tmp_path: Path) -> None:
+def test_a_release_without_texts_and_texts_without_a_release_have_a_shareable_report(tmp_path: Path) -> None:
     text = shareable(make_run(tmp_path / "run", []))
     assert "No synthetic texts yet" in text
     assert '<section id="map"' not in text
-
-
-def test_a_folder_of_generate_without_a_release_file_has_a_report(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
+    folder = make_run(tmp_path / "generated")
     (folder.shareable / "dp-kps.release").unlink()
     assert "terms.txt" in shareable(folder)
+    assert written(folder).internal is None, "nothing was measured"
 
 
 def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "charged")
+    charge_metrics(folder, private=False)
+    assert "NOT PRIVATE" in shareable(folder)
     text = shareable(make_run(tmp_path / "run", statement=made_statement(private=False)))
     assert "NOT PRIVATE" in text
     assert "With or without any one unit" not in text
@@ -322,20 +307,6 @@ def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None
     assert f"+ {as_typed(Fraction(budget))} for metrics" in text
 
 
-def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    for path in folder.shareable.glob("synthetic.*"):
-        path.unlink()
-    (folder.shareable / "synthetic.jsonl").write_text('{"text": "half \\ud800 a pair", "label": null}\n', "utf-8")
-    assert "half \ufffd a pair" in shareable(folder)
-
-
-def test_charged_figures_without_noise_are_stamped(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    charge_metrics(folder, private=False)
-    assert "NOT PRIVATE" in shareable(folder)
-
-
 def test_settings_are_told_without_the_folders_of_this_machine(measured: OutputFolder) -> None:
     path = measured.evaluation_file
     path.write_text(path.read_text("utf-8").replace('"seeds": 5', '"json_schema": "/home/ann/schema.json"'), "utf-8")
@@ -348,17 +319,6 @@ def test_a_damaged_table_is_said_to_be_so(measured: OutputFolder) -> None:
     (measured.shareable / "synthetic.parquet").write_text("no parquet", "utf-8")
     with pytest.raises(ConfigError, match=r"synthetic\.parquet cannot be read"):
         write_reports(measured, embedder=None)
-
-
-def test_a_report_that_cannot_be_written_is_said(measured: OutputFolder) -> None:
-    measured.report_file.mkdir()
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_reports(measured, embedder=None)
-
-
-def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not the folder of a run"):
-        write_reports(OutputFolder(tmp_path / "nothing"), embedder=None)
 
 
 @pytest.mark.parametrize("name", ["release/metrics.json", "private/evaluation.json"])
@@ -402,15 +362,49 @@ def test_few_texts_are_said_to_say_little(measured: OutputFolder) -> None:
     assert "vary much" not in internal(measured)
 
 
-def test_what_is_said_of_usefulness_is_said_of_what_is_shown(measured: OutputFolder) -> None:
-    charge_metrics(measured)
-    charged, inside = shareable(measured), internal(measured)
-    assert "no training saw" not in charged
-    assert "the ceiling" not in charged
-    assert "usually the one that the texts come from" in charged
-    assert "All real texts are the ceiling; what was made without any private text is the floor." in inside
-
-
 def test_how_to_make_them_again_names_the_verb_that_does(tmp_path: Path) -> None:
     assert "understudy run --config" in shareable(make_run(tmp_path / "run"))
     assert "understudy release --config" in shareable(make_run(tmp_path / "release", []))
+
+
+# -- the shareable report holds nothing of the private half; the internal one does, and stays inside ------------------
+
+
+def written(folder: OutputFolder) -> ReportPaths:
+    return write_reports(folder, embedder=None)
+
+
+def test_no_string_of_the_private_half_is_in_the_shareable_report(measured: OutputFolder) -> None:
+    with_it = written(measured).shareable.read_text("utf-8")
+    assert PLANTED not in with_it
+    shutil.rmtree(measured.private)
+    assert written(measured).shareable.read_text("utf-8") == with_it
+
+
+def test_the_internal_report_shows_the_private_half_to_its_owner_alone(measured: OutputFolder) -> None:
+    """So that the test above can fail."""
+    internal = written(measured).internal
+    assert internal is not None
+    text = internal.read_text("utf-8")
+    assert text.count(PLANTED) > 60
+    assert "internal" in text
+    assert internal.stat().st_mode & 0o077 == 0
+    assert internal.parent == measured.private
+
+
+def test_figures_with_a_charge_are_in_the_shareable_report_with_their_price(measured: OutputFolder) -> None:
+    assert "0.750" not in written(measured).shareable.read_text("utf-8")
+    charge_metrics(measured)
+    text = written(measured).shareable.read_text("utf-8")
+    assert "0.750" in text
+    assert "epsilon = 0.5" in text
+    assert "real, with noise" in text
+    assert "50.0 %" in text
+
+
+def test_a_new_release_takes_an_old_report_away(measured: OutputFolder) -> None:
+    charge_metrics(measured)
+    path = written(measured).shareable
+    measured.clear()
+    assert not path.exists()
+    assert not (measured.shareable / "metrics.json").exists()

@@ -108,11 +108,6 @@ def test_samples_are_of_every_label_and_the_same_for_the_same_seed() -> None:
     assert first != samples_of(texts, seed=2)
 
 
-def test_texts_without_labels_are_one_group() -> None:
-    (group,) = samples_of([SyntheticText("only")], seed=0)
-    assert (group.label, group.size) == (None, 1)
-
-
 def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     release = load_release(folder.shareable / "dp-kps.release")
@@ -143,13 +138,6 @@ def test_the_recipe_tells_how_many_texts_and_by_which_model(
     assert {name: made[name] for name in ("records_per_label", "records", "llm") if name in made} == written
 
 
-def test_how_many_texts_were_compared_stands_in_the_row() -> None:
-    metric = made_values()[-1].metric
-    noted = MetricValue(metric, 0.5, settings={"n": 1}, sample_size=1044)
-    grid = by_table([noted, MetricValue(metric, 0.5, settings={"n": 2}, note="Noisy.")], "title")
-    assert [row.below for row in grid.rows] == ["n = 1, 1,044 texts each", "n = 2"]
-
-
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 17), (0.61, 0.64), (0, 1e-6), (0, 12345)])
 def test_ticks_are_round_and_within(low: float, high: float) -> None:
     found = ticks(low, high)
@@ -162,10 +150,7 @@ def test_a_logarithmic_scale_puts_the_geometric_mean_in_the_middle() -> None:
     assert Scale((0, 4), (100, 0))(1) == pytest.approx(75)
 
 
-def test_numbers_that_are_none_at_all_are_shown_as_such() -> None:
+def test_markup_escapes_what_it_is_given_and_odd_numbers_are_shown_as_such() -> None:
     assert [short(value) for value in (None, math.nan, math.inf, -0.5, 0.0)] == ["–", "–", "∞", "−0.500", "0"]
-
-
-def test_markup_escapes_what_it_is_given() -> None:
     assert paragraphs("a **b <i>** c\n\nd") == "<p>a <strong>b &lt;i&gt;</strong> c</p><p>d</p>"
     assert tag("text", '<&"', title='"><script>') == '<text title="&#34;&gt;&lt;script&gt;">&lt;&amp;&#34;</text>'

@@ -36,11 +36,6 @@ def test_an_evaluation_is_read_as_it_was_written(tmp_path: Path, made: Evaluatio
     assert load_evaluation(tmp_path / "evaluation.json") == made
 
 
-def test_a_python_shell_shows_one_line_of_it() -> None:
-    assert repr(MADE) == "<Evaluation: utility 2>"
-    assert repr(Evaluation((), None, {})) == "<Evaluation: nothing measured>"
-
-
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_it_is_for_its_owner_s_eyes(tmp_path: Path) -> None:
     MADE.save(tmp_path / "evaluation.json")

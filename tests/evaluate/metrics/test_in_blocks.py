@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from understudy.evaluate.metrics.fidelity import embeddings
 from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.evaluate.metrics.fidelity.texts import distinct_values
 from understudy.evaluate.metrics.leakage import near
-from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
+from understudy.evaluate.metrics.leakage.near import measure_neighbours
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.text.vocabulary.words import split_words
 
@@ -129,24 +128,3 @@ def test_candidates_that_only_share_a_number_are_none(monkeypatch: pytest.Monkey
     real = words_of(sample(150, 0).texts, split_words)
     others = words_of(sample(60, 1).texts, split_words)
     assert near._Index(real, {"s": others}, 5).most_similar(others).tolist() == by_tables(real, others, 5).tolist()
-
-
-def test_texts_without_real_ones_have_no_near_duplicate() -> None:
-    for real in ([], [[]]):
-        assert [each.value for each in measure_near_duplicates(real, {"s": [["a"], []]}, seed=0)] == [0.0, 0.0]
-
-
-def test_equal_words_are_one_object() -> None:
-    words = words_of(["the knee of", "of the knee", "a%s" % ("b" * 30), "a%s" % ("b" * 30)], split_words)
-    assert words == [["the", "knee", "of"], ["of", "the", "knee"], ["a" + "b" * 30], ["a" + "b" * 30]]
-    assert words[0][1] is words[1][2]
-    assert words[2][0] is words[3][0]
-
-
-def test_distinct_ngrams_take_no_object_each() -> None:
-    texts = words_of(sample(4000, 0, words=3000).texts, split_words)
-    tracemalloc.start()
-    distinct_values(texts, "synthetic", total=10**9, seed=0, resamples=3)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4000 * 12 * 150  # an n-gram is some numbers, and no tuple in a dictionary

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from echo_model import EchoModel
 from few_shots import ROWS, Store, method, plan_of, release
+from predictions import ODD_TABLES
 from tiny_corpora import LABELS, OWNER, Row, bounded
 
 from understudy.base.errors import ModelError, PrivacyError
@@ -19,16 +20,6 @@ from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, Syste
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue
 from understudy.privacy.unit import Unit
-
-DATA: dict[str, Sequence[Row]] = {
-    "none": [],
-    "one record": [Row("alone", 1)],
-    "empty texts": [Row("", 0), Row(" \n\n ", 0), Row("", 2)],
-    "odd characters": [Row("\u0000", 0), Row("\U0001f600\u2028", 0)],
-    "one long text": [Row("word " * 900, 0)],
-    "an end in the text": [Row("T:\n\nT:", number % LABELS) for number in range(9)],
-    "many": ROWS,
-}
 
 
 class Untouched(InsecureNoNoise):
@@ -40,9 +31,9 @@ class Untouched(InsecureNoNoise):
 
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])
 def test_any_data_run_to_the_end_in_the_same_shapes(noise: str) -> None:
-    models = {name: EchoModel(length=4) for name in DATA}
+    models = {name: EchoModel(length=4) for name in ODD_TABLES}
     chosen = method(noise=noise)
-    for name, rows in DATA.items():
+    for name, rows in ODD_TABLES.items():
         made = release(chosen, rows, model=models[name], noise=SystemNoise())
         assert set(made.arrays["label"].tolist()) == set(range(LABELS))
         assert len(made.strings["exemplars"]) == len(made.arrays["label"])

@@ -36,6 +36,17 @@ TEMPLATE = PromptTemplate(
 )
 ROWS = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(30)]
 NAMES = LabelSet(tuple("abc"[:LABELS]))
+ODD_TABLES: dict[str, Sequence[Row]] = {
+    "none": [],
+    "one record": [Row("alone", 1)],
+    "an empty label": [Row(f"text {number}", number % 2) for number in range(12)],
+    "empty texts": [Row("", 0), Row(" \n\n ", 0), Row("", 2)],
+    "odd characters": [Row("\u0000", 0), Row("\U0001f600\u2028", 0)],
+    "one long text": [Row("word " * 900, 0)],
+    "an end in the text": [Row("T:\n\nT:", number % LABELS) for number in range(9)],
+    "the same text": [Row("again", 0)] * 25,
+    "many": ROWS,
+}
 
 
 class Scripted:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tiny_corpora import OWNER, RECORD
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.methods.private_prediction.method import PrivatePrediction
@@ -129,11 +128,6 @@ def test_clip_range_and_tokens_that_are_both_given_are_charged_as_they_are() -> 
     assert charge.event.rho < zcdp_within(BUDGET), "the rest of the budget is not spent"
 
 
-def test_other_sizes_that_buy_nothing_say_so() -> None:
-    made = plan(PrivatePrediction(clip="recenter", batch_size=20), expected_records=10_000).forecast
-    assert made["with_batches_of_5"] == "nothing"
-
-
 def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_nothing_through() -> None:
     fine = plan(PrivatePrediction(), expected_records=4 * 31 * 10).forecast
     assert not fine.warnings
@@ -142,11 +136,3 @@ def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_n
     assert "texts on average" in plan(PrivatePrediction(), expected_records=20).forecast.warnings[0]
     weak = plan(PrivatePrediction(), budget=Budget("0.01", "1e-6")).forecast
     assert "spend more epsilon" in weak.warnings[0]
-
-
-def test_rows_that_fill_the_tokens_of_their_texts_are_warned_of() -> None:
-    columns = declared_columns("; ".join(f"a rather long name of column {number}=1..9" for number in range(12)))
-    (warning,) = plan(PrivatePrediction(), columns=columns).forecast.warnings
-    assert "raise --private-text-tokens" in warning
-    assert not plan(PrivatePrediction(private_text_tokens=512), columns=columns).forecast.warnings
-    assert not plan(PrivatePrediction(), columns=columns[:2]).forecast.warnings

@@ -5,36 +5,30 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from predictions import ROWS, Scripted, Store, Told, method, release
+from predictions import NAMES, ODD_TABLES, ROWS, Scripted, Store, Told, method, plan_of, release
 from predictions import prepare as check
 from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
 
-from understudy.base.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
-
-DATA: dict[str, Sequence[Row]] = {
-    "none": [],
-    "one record": [Row("alone", 1)],
-    "an empty label": [Row(f"text {number}", number % 2) for number in range(12)],
-    "empty texts": [Row("", 0), Row(" \n\n ", 0), Row("", 2)],
-    "odd characters": [Row("\u0000", 0), Row("\U0001f600\u2028", 0)],
-    "one long text": [Row("word " * 900, 0)],
-    "the same text": [Row("again", 0)] * 25,
-    "many": ROWS,
-}
+from understudy.release import PublicSchema, Release
+from understudy.release.statement import Statement
+from understudy.text.writing.records import SyntheticRecord
 
 
 @pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}], ids=str)
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()
-    for rows in DATA.values():
+    for rows in ODD_TABLES.values():
         model, store = ScriptModel(echo(2), in_flight=3), Store()
         made = release(method(unfinished="keep", **options), rows, model=model, store=store, noise=SystemNoise())
         assert {name.rpartition("/")[0] for name in store.kept} == {
@@ -175,11 +169,6 @@ def test_a_schema_of_no_records_or_that_cannot_be_read_is_refused(tmp_path: Path
         check(method(json_schema=str(tmp_path / "broken.json")), columns=("title",))
 
 
-def test_a_chat_form_without_a_template_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no chat template"):
-        check(method(prompt_form="chat"))
-
-
 def test_a_model_whose_public_logits_are_not_finite_is_refused() -> None:
     class Broken(ScriptModel):
         def contexts(self, rows: Any, **options: Any) -> Any:
@@ -310,13 +299,6 @@ def test_what_is_told_and_kept_apart() -> None:
     assert not any("cut" in line or "private text" in line for line in told.said)
 
 
-def test_a_release_of_many_batches_tells_how_far_it_is_now_and_then() -> None:
-    told = Told()
-    release(method(batches=60, tokens_per_batch=1), told=told)
-    assert len(told.said) == 1 + 60 * LABELS // 4
-    assert told.said[-1].startswith("Batches done: 180 of 180; ")
-
-
 def test_the_statement_has_what_was_public() -> None:
     made = release(method())
     assert made.public_inputs["private model"] == {"source": "script", "sha256": "0" * 64}
@@ -337,3 +319,57 @@ def test_seeded_noise_repeats_though_several_batches_could_be_in_flight() -> Non
     )
     assert once == again != other
     assert "of which 1 at a time" in told.said[0]
+
+
+# -- the texts are handed out -----------------------------------------------------------------------------------------
+
+
+def released(labels: bool = True, **options: Any) -> Release:
+    chosen = method(unfinished="keep", tokens_per_batch=14, **options)
+    made = release(chosen, [Row(f"text {number}", number % LABELS) for number in range(9)], model=ScriptModel(echo(3)))
+    plan = plan_of(chosen)
+    statement = Statement.of(plan, public_inputs=made.public_inputs, labels_declared=True, dataset="notes")
+    return Release(
+        method="private-prediction",
+        parameters=chosen.dump(),
+        schema=PublicSchema("text", "topic" if labels else None, NAMES.names if labels else ()),
+        statement=statement,
+        arrays={name: np.asarray(array) for name, array in made.arrays.items()},
+        strings=made.strings,
+    )
+
+
+def available(made: Release) -> Sequence[int] | None:
+    return method().available(made)
+
+
+def generate(made: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
+    return method().generate(made, counts, tools=None)  # type: ignore[arg-type]  # it samples nothing
+
+
+def test_as_many_as_are_asked_for_batches_in_turn() -> None:
+    made = released()
+    assert available(made) == [8, 8, 8], "two batches of three texts of 4 tokens, and one of 2"
+    records = list(generate(made, [5, 0, 8]))
+    assert [record.label for record in records] == [0] * 5 + [2] * 8
+    assert [(record.provenance["number"], record.provenance["batch"]) for record in records[:5]] == [
+        *((0, 0), (0, 1), (1, 0), (1, 1), (2, 0)),
+    ]
+    assert records[0].provenance == {"batch": 0, "number": 0, "tokens": 4, "private_tokens": 4, "ended": True}
+    assert not records[-1].provenance["ended"]
+    assert sorted(record.text for record in records[5:]) == sorted(made.strings["texts"][16:])
+
+
+def test_more_than_there_are_is_an_error_that_says_what_there_is() -> None:
+    with pytest.raises(ReleaseError, match=r"\(a 8, b 8, c 8\)") as caught:
+        generate(released(), [8, 9, 0])
+    assert "--continue" in caught.value.cure
+
+
+def test_a_release_that_holds_nothing_hands_out_nothing() -> None:
+    chosen = method(tokens_per_batch=2)
+    made = release(chosen, [], model=ScriptModel(echo(3)), store=Store())
+    arrays = {name: np.asarray(array) for name, array in made.arrays.items()}
+    empty = replace(released(), arrays=arrays, strings=made.strings)
+    assert available(empty) == [0, 0, 0]
+    assert list(generate(empty, [0, 0, 0])) == []

@@ -115,14 +115,6 @@ def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
     assert second.items() <= stored(tmp_path).items()
 
 
-def test_a_window_that_cuts_private_texts_shorter_than_asked_for_says_so(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
-    said = understudy("release", *flags(predicting(tmp_path, llama, max_tokens=220, texts_per_batch=1)))
-    assert said.code == 0, said.err
-    assert "Private texts are cut to 21 tokens, not 24: no more fit the model's window of 256." in said.err
-
-
 def test_transcripts_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
     said = understudy("run", *flags(predicting(tmp_path, llama, text="note,clinician")))
     assert said.code == 0, said.err

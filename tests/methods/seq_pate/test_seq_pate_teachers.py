@@ -329,13 +329,6 @@ def test_copies_of_a_text_are_shared_out_and_one_more_goes_to_one_shard() -> Non
     assert sum(map(len, after)) == 201
 
 
-def test_all_records_of_an_owner_are_in_one_shard() -> None:
-    rows = [Row(f"note {number}", owner=f"owner {number % 7}") for number in range(70)]
-    for owner in range(7):
-        texts = {row.text for row in rows if row.owner == f"owner {owner}"}
-        assert sum(any(each[1:] in texts for each in shard) for shard in shards_of(rows, OWNER)) == 1
-
-
 def test_a_shard_that_is_cut_keeps_the_same_texts_as_one_that_is_read_whole() -> None:
     rows = [Row(f"note {number}") for number in range(300)]
     assert shards_of(rows, slots=3, count=2) == [shard[:3] for shard in shards_of(rows, count=2)]

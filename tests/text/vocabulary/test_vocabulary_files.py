@@ -82,11 +82,8 @@ def test_a_table_without_a_column_of_terms_or_a_number_as_frequency_is_one_clear
     ("name", "content"),
     [
         ("missing.txt", None),
-        ("missing.parquet", None),
         ("t.txt.gz", b"no gzip"),
         ("t.txt.gz", gzip.compress(b"zebra\n" * 99, mtime=0)[:-9]),
-        ("t.txt.xz", b"no xz"),
-        ("t.txt.bz2", b"no bzip"),
         ("t.txt", b"\xff\xfe\x00latin"),
         ("t.parquet", b"PAR1 no table"),
         ("t.csv", b""),

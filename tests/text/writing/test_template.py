@@ -38,13 +38,6 @@ def test_a_shipped_template_is_found_by_each_of_its_names_and_its_examples_hold_
         assert load_template(f" {spelling.upper()} ") == template
 
 
-def test_no_two_shipped_templates_share_a_name() -> None:
-    templates = [load_shipped(name) for name in SHIPPED]
-    names = [name for template in templates for name in (template.document_type, *template.names)]
-    assert len(set(names)) == len(names)
-    assert all(name == name.strip().lower() for name in names)
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_template_names_the_phrases_and_leaves_no_placeholder(name: str) -> None:
     template = load_shipped(name)
@@ -94,12 +87,6 @@ def test_a_template_of_the_users_own(tmp_path: Path) -> None:
 def test_braces_in_phrases_are_not_filled_in() -> None:
     template = PromptTemplate(document_type="note", user="{phrases} {label}")
     assert template.messages(["{label}"], label="{phrases}")[-1].content == "{label} {phrases}"
-
-
-def test_a_changed_template_has_another_hash() -> None:
-    template = load_template("general")
-    assert template.sha256 == load_template("general").sha256
-    assert template.sha256 != load_template("memo").sha256
 
 
 BAD_EVOLUTION = ("3", "{more: b}", "{styles: briefly}", "{keywords: snow}", "{examples: [{again: b}]}")

@@ -48,17 +48,6 @@ def test_distances_are_half_the_summed_differences_of_shares_missing_cells_and_l
     )
 
 
-def test_pairs_tell_what_single_columns_do_not() -> None:
-    generator = np.random.default_rng(0)
-    same = generator.integers(2, size=400)
-    real = table(np.stack([same, same], axis=1))
-    apart = table(generator.integers(2, size=(400, 2)))
-    found = column_values(real, apart, **FEW)  # type: ignore[arg-type]
-    by_name = named(found)
-    assert by_name["distance", "ward"] < 0.1  # type: ignore[operator]
-    assert by_name["pair_distance", "ward", "night"] == pytest.approx(0.5, abs=0.1)
-
-
 def fidelity(real: Sample, synthetic: Sample, holdout: Sample | None = None) -> tuple[MetricValue, ...]:
     return measure_fidelity(real, synthetic, holdout=holdout, schema=None, seed=0, resamples=20)
 

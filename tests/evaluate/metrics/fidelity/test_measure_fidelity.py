@@ -67,11 +67,6 @@ def test_what_the_tables_do_not_have_is_left_out() -> None:
     assert not names(values) & (OF_EMBEDDINGS | {"label_distance"})
 
 
-def test_the_same_seed_gives_the_same_values() -> None:
-    real, synthetic = sample(110, 0), sample(100, 1)
-    assert measured(real, synthetic) == measured(real, synthetic)
-
-
 def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
     values = measured(sample(130, 0), sample(110, 1), sample(100, 2))
     cut = {each.metric.name for each in values if each.sample_size == 100}

@@ -9,7 +9,6 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.leakage import measure_leakage
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import MetricValue
@@ -144,21 +143,6 @@ def test_maxima_and_counts_are_also_given_for_equal_sizes() -> None:
     assert sizes == [("synthetic", 41), ("synthetic", 1), ("holdout", 1)]
     assert value(values, "longest_copied_span", texts=41) == 40
     assert value(values, "longest_copied_span", texts=1) < 6
-
-
-def test_without_held_out_texts_there_are_only_figures_of_the_synthetic_ones() -> None:
-    values = measure(holdout=None)
-    assert {measured.of for measured in values} == {"synthetic"}
-    assert "nearer_to_real_than_holdout" not in {measured.metric.name for measured in values}
-
-
-def test_an_unknown_detector_is_named() -> None:
-    with pytest.raises(ConfigError, match="no detector 'names'"):
-        measure(detectors=("names",))
-
-
-def test_the_same_seed_gives_the_same_values() -> None:
-    assert [asdict(measured) for measured in measure()] == [asdict(measured) for measured in measure()]
 
 
 ODD = {

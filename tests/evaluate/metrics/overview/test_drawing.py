@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from understudy.evaluate.metrics.overview import Overview, make_overview, places, topic_terms
+from understudy.evaluate.metrics.overview import make_overview, places, topic_terms
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.sample import Sample
 
@@ -113,11 +113,6 @@ def test_the_same_seed_draws_the_same_picture_and_another_one_another() -> None:
     assert make_overview(TABLES, points=60, seed=0).points != make_overview(TABLES, points=60, seed=1).points
 
 
-def test_of_a_long_text_the_map_shows_the_beginning() -> None:
-    (point,) = make_overview({"real": Sample(("x" * 281,))}, seed=0).points
-    assert point.text == "x" * 279 + "…"
-
-
 ODD = {
     "no texts": [],
     "one text": ["only this"],
@@ -142,7 +137,3 @@ def test_odd_tables_can_be_drawn_saved_and_read(texts: list[str], embedded: bool
         assert all(0 <= place <= 1 for place in places)
         Evaluation((), overview, {}).save(tmp_path / "evaluation.json")
         assert load_evaluation(tmp_path / "evaluation.json").overview == overview
-
-
-def test_no_tables_make_an_empty_picture() -> None:
-    assert make_overview({}, seed=0) == Overview({}, (), ())

@@ -80,13 +80,6 @@ def test_accuracy_is_that_of_scikit_learn() -> None:
     )
 
 
-def test_two_labels_are_as_well_as_three() -> None:
-    values = measure_classifiers(
-        None, toy(40, seed=2, labels="sea sky"), {"synthetic": toy(40, seed=1, labels="sea sky")}, seeds=2, **ALL
-    )
-    assert all(each.value is not None and each.value > 0.9 for each in values)
-
-
 def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -127,30 +120,6 @@ def test_global_random_numbers_and_threads_stay_as_they_were() -> None:
     measure_classifiers(None, toy(20, seed=2), {"s": toy(30, seed=3)}, seeds=1, **ALL)
     assert (torch.rand(1).item(), np.random.rand()) == expected  # noqa: NPY002
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == (threads, grad)
-
-
-def test_training_works_where_gradients_are_off() -> None:
-    import torch
-
-    with torch.inference_mode():
-        values = measure_classifiers(None, toy(30, seed=2), {"s": toy(60, seed=3)}, seeds=1, **ALL)
-    assert all(each.value is not None and each.value > 0.8 for each in values)
-
-
-def test_what_is_deterministic_is_trained_once_and_what_is_not_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    trained: list[int] = []
-    fit = LogisticRegression.fit
-    monkeypatch.setattr(LogisticRegression, "fit", lambda self, x, y: trained.append(len(y)) or fit(self, x, y))
-    values = measure_classifiers(
-        toy(50, seed=1), toy(20, seed=2), {"s": toy(30, seed=3)}, kinds=["tf-idf", "network"], seeds=3
-    )
-    assert trained == [30, 30, 30, 30, 50]
-    methods = {(each.of, each.settings["classifier"]): each.interval.method for each in values if each.interval}
-    assert "seeds" not in methods["s", "tf-idf"]
-    for of, kind in (("real", "tf-idf"), ("s", "network"), ("real (all)", "network")):
-        assert "t over 3 seeds" in methods[of, kind]
 
 
 def test_macro_f1_is_that_of_scikit_learn() -> None:

@@ -59,11 +59,6 @@ def test_no_result_is_longer_than_its_reach() -> None:
     assert np.linalg.norm(layer(2 * unit_rows(2000, 6, seed=0)), axis=1).max() <= layer.reach
 
 
-def test_weights_of_zero_leave_the_bias() -> None:
-    layer = ExactLinear.rounded(np.zeros((3, 2)), np.array([1.5, -2.0]), reach=1.0)
-    assert layer(np.ones((2, 3))).tolist() == [[1.5, -2.0]] * 2
-
-
 def test_a_row_that_is_too_long_or_no_number_leaves_the_others_as_they_are() -> None:
     layer = ExactLinear.rounded(np.random.default_rng(0).normal(size=(384, 5)), np.zeros(5), reach=1.0)
     rows = unit_rows(30, 384, seed=2)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from toys import relabelled, toy
 
+from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.classifiers import kind_named
+from understudy.evaluate.metrics.utility.classifiers import kind_named, measure_classifiers
 from understudy.evaluate.metrics.utility.linear import Predict
+from understudy.evaluate.metrics.value import MetricValue
 
 ALONE = ("tf-idf", "embedding", "network")
 
@@ -74,6 +76,83 @@ def test_no_texts_have_no_answers(kind: str) -> None:
     assert answers(kind, toy(9, labels="sky"), toy(3).take([])) == []
 
 
-@pytest.mark.parametrize("kind", ALONE)
-def test_texts_of_one_label_make_a_classifier_that_always_gives_it(kind: str) -> None:
-    assert answers(kind, toy(5, labels="sky"), toy(9)) == ["sky"] * 9
+# -- tables that little or nothing can be learned from: a note, never a crash -----------------------------------------
+
+
+KINDS = ("tf-idf", "embedding", "network", "coral")
+RECIPIENT = toy(30, seed=9)
+
+
+def measured(synthetic: Sample, test: Sample | None = None, real: Sample | None = None) -> tuple[MetricValue, ...]:
+    return measure_classifiers(
+        real, test or toy(30, seed=2), {"synthetic": synthetic}, kinds=KINDS, seeds=2, recipient=RECIPIENT
+    )
+
+
+def test_training_texts_of_one_label_make_a_classifier_that_always_gives_it() -> None:
+    for each in measured(relabelled(toy(20, seed=1), ["sea"] * 20)):
+        assert each.value == pytest.approx(1 / 3 if each.metric.name == "accuracy" else 1 / 6)
+        assert each.note == "All training texts have one label, which the classifier always gives."
+
+
+def test_a_label_that_the_test_lacks_is_a_wrong_answer() -> None:
+    synthetic = toy(60, seed=1)
+    renamed = ["elsewhere" if label == "sea" else label for label in synthetic.labels or ()]
+    for each in measured(relabelled(synthetic, renamed)):
+        assert each.value is not None
+        assert 0.5 < each.value < 0.7
+        assert each.note == (
+            "1 of 3 labels of the test have no training text; "
+            "labels of the training texts that are none of the test's: 1."
+        )
+
+
+def test_tables_that_share_no_label_have_an_accuracy_of_zero() -> None:
+    found = measured(relabelled(toy(30, seed=1), ["x", "y", "z"] * 10))
+    assert {each.value for each in found} == {0.0}
+    assert all(each.interval is not None and each.interval.high > 0 for each in found if each.metric.name == "accuracy")
+
+
+def test_an_unlabelled_or_empty_table_has_no_figure_but_a_note() -> None:
+    for synthetic, note in (
+        (relabelled(toy(9, seed=1), None), "The texts have no labels to train on."),
+        (toy(9, seed=1).take([]), "There are no texts to train on."),
+    ):
+        found = measured(synthetic)
+        assert len(found) == 2 * len(KINDS)
+        assert all(each.value is None and each.interval is None and each.note == note for each in found)
+
+
+def test_without_labels_among_the_synthetic_texts_only_all_real_texts_are_the_yardstick() -> None:
+    found = measured(relabelled(toy(9, seed=1), None), real=toy(60, seed=3))
+    assert {each.of: each.value is None for each in found} == {"synthetic": True, "real (all)": False}
+
+
+def test_fewer_real_texts_than_synthetic_ones_are_all_taken_and_told() -> None:
+    found = [each for each in measured(toy(60, seed=1), real=toy(30, seed=3)) if each.of == "real"]
+    assert len(found) == 2 * len(KINDS)
+    for each in found:
+        assert each.sample_size == 30
+        assert each.note == "There are fewer real texts of some labels than synthetic ones."
+
+
+def test_texts_without_a_word_get_the_commonest_label() -> None:
+    synthetic = Sample(("?", "!", "", "- -"), ("sea", "sky", "sky", "soil"))
+    accuracy, _ = measure_classifiers(None, toy(30, seed=2), {"synthetic": synthetic}, kinds=["tf-idf"])
+    assert accuracy.value == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": ["forest"]}, "no classifier 'forest'"),
+        ({"kinds": ["coral"]}, "needs unlabelled texts of the recipient"),
+        ({"seeds": 0}, "cannot be trained 0 times"),
+        ({"kinds": ["embedding"], "train_real": Sample(("a",), ("sea",))}, "needs embeddings"),
+        ({"test_real": Sample(("a",))}, "no labelled real texts"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_clear_error(options: dict, message: str) -> None:
+    arguments = {"train_real": None, "test_real": toy(9), "synthetic": {"s": toy(9, seed=1)}, **options}
+    with pytest.raises(ConfigError, match=message):
+        measure_classifiers(**arguments)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,22 +15,28 @@ import torch
 from local_fixtures import make_llama
 from transformers import AutoModelForCausalLM
 
-from understudy.base.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility import language
-from understudy.evaluate.metrics.utility.language import Recipe, measure_language_model, rows_of, score, tune
+from understudy.evaluate.metrics.utility.language import (
+    Recipe,
+    measure_language_model,
+    measure_released_model,
+    rows_of,
+    score,
+    tune,
+)
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.training import TokenRow, Weights
+from understudy.models.training import LoRA, TokenRow, Trainable, Weights
 
 TEXTS = ["A cat sat.", "dogs", "", "The sea is calm tonight, the tide is full.", "x"]
-VOCABULARY = 259
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("llama"), window=48)
+    return make_llama(tmp_path_factory.mktemp("llama"), window=64)
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +99,6 @@ def test_texts_are_cut_and_begin_with_a_token_of_the_tokenizers(model: CausalMod
     assert rows[0].target.tolist() == model.encode("A cat s")
 
 
-def test_texts_longer_than_the_window_are_cut_to_it(model: CausalModel) -> None:
-    rows = rows_of(model, ["a" * 500], tokens=1000)
-    assert len(whole(rows[0])) == model.window
-    assert score(model, model.network, rows).tokens.tolist() == [model.window - 1]
-
-
 def test_without_a_token_to_begin_with_the_first_one_is_not_predicted(
     folder: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,28 +108,6 @@ def test_without_a_token_to_begin_with_the_first_one_is_not_predicted(
     found = score(model, model.network, rows)
     assert found.tokens.tolist() == [2, 1]  # of one token nothing is left
     assert found.surprise[0] == pytest.approx(directly(folder, model.encode("cat"))[0], rel=1e-4)
-
-
-def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) -> None:
-    texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
-    together = score(model, model.network, rows_of(model, texts, tokens=30))
-    for number in (0, 6, 17, 39):
-        alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
-        assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
-        assert together.right[number] == alone.right[0]
-
-
-def test_the_perplexity_of_a_model_that_knows_nothing_is_its_vocabulary(tmp_path: Path) -> None:
-    folder = make_llama(tmp_path)
-    network = AutoModelForCausalLM.from_pretrained(folder)
-    torch.nn.init.zeros_(network.get_output_embeddings().weight)
-    network.save_pretrained(folder)
-    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=f"hf:{folder}", device="cpu"))
-    perplexity, bits = found["perplexity", "untuned"], found["bits", "untuned"]
-    assert value(perplexity) == pytest.approx(VOCABULARY)
-    assert perplexity.interval is not None
-    assert perplexity.interval.low == pytest.approx(VOCABULARY)
-    assert value(bits) == pytest.approx(math.log2(VOCABULARY))  # a character is a token here
 
 
 def test_figures_are_sums_over_all_tokens(folder: Path, spec: str) -> None:
@@ -255,23 +236,147 @@ def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pyte
     assert found["perplexity", "untuned"].value is not None
 
 
-@pytest.mark.parametrize("name", ["untuned", "real"])
-def test_a_table_may_not_take_a_yardsticks_name(spec: str, name: str) -> None:
-    with pytest.raises(ConfigError, match="may not be called"):
-        measure_language_model(None, Sample(NURSERY), {name: Sample(NURSERY)}, model=spec)
-
-
-def test_some_test_text_is_needed(spec: str) -> None:
-    with pytest.raises(ConfigError, match="one test text"):
-        measure_language_model(None, Sample(NURSERY), {}, model=spec, test_texts=0)
-
-
-@pytest.mark.parametrize("field", ["texts", "tokens", "epochs", "blocks", "batch", "rate"])
-def test_a_recipe_of_nothing_is_refused(field: str) -> None:
+@pytest.mark.parametrize(
+    ("tables", "options", "problem"),
+    [
+        ({"untuned": Sample(NURSERY)}, {}, "may not be called"),
+        ({"real": Sample(NURSERY)}, {}, "may not be called"),
+        ({}, {"test_texts": 0}, "one test text"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    spec: str, tables: dict[str, Sample], options: dict[str, int], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        measure_language_model(None, Sample(NURSERY), tables, model=spec, **options)
     with pytest.raises(ConfigError, match="at least one text"):
-        Recipe(**{field: 0})
+        Recipe(epochs=0)
 
 
-def test_the_model_must_be_on_this_machine() -> None:
-    with pytest.raises(ModelError, match="must run on this machine"):
-        measure_language_model(None, Sample(NURSERY), {}, model="openai:gpt-x")
+# -- the perplexity of a released language model, against direct computations on a tiny one ---------------------------
+
+
+INSTRUCTIONS = {"pets": "Write of pets:", "sums": "A sum, please:"}
+SUMS = ("17 + 25 = 42", "9 - 3 = 6", "8 * 8 = 64")
+TEST = Sample((*NURSERY, *SUMS), ("pets",) * len(NURSERY) + ("sums",) * len(SUMS))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A tuned model of labels with instructions of different lengths."""
+
+    trainable: Trainable
+
+    @property
+    def causal(self) -> CausalModel:
+        return self.trainable.causal
+
+    @property
+    def network(self) -> Any:
+        return self.trainable.network
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with self.trainable.active():
+            yield
+
+    def rows(self, texts: Sequence[str], labels: Sequence[str] | None) -> list[TokenRow]:
+        encode = self.causal.encode
+        return [
+            TokenRow(encode(INSTRUCTIONS[label]), np.array(encode(text), dtype=np.int32))
+            for text, label in zip(texts, labels or (), strict=False)
+            if label in INSTRUCTIONS and text
+        ]
+
+
+@pytest.fixture
+def causal(folder: Path) -> CausalModel:
+    return load_causal(f"hf:{folder}", device="cpu", dtype="float32")
+
+
+def adapted(causal: CausalModel, *, size: float = 0.1) -> Tuned:
+    """An adapter of random weights."""
+    lora = LoRA(causal, rank=2, targets=("q_proj", "v_proj"), layers=None)
+    lora.load(np.random.default_rng(0).normal(0, size, lora.size).astype(np.float32))
+    return Tuned(lora)
+
+
+def measured(tuned: Tuned, test: Sample = TEST, **options: Any) -> dict[str, MetricValue]:
+    return {each.of: each for each in measure_released_model(test, tuned, **options)}
+
+
+def perplexity_directly(network: Any, rows: Sequence[TokenRow]) -> float:
+    """What transformers makes of each row alone."""
+    nats, count = 0.0, 0
+    for row in rows:
+        target = row.target.tolist()
+        with torch.inference_mode():
+            logits = network(input_ids=torch.tensor([[*row.prompt, *target]])).logits[0].double().log_softmax(-1)
+        nats -= sum(float(logits[len(row.prompt) + place - 1, token]) for place, token in enumerate(target))
+        count += len(target)
+    return math.exp(nats / count)
+
+
+def test_both_models_predict_the_texts_after_their_instructions_and_nothing_else(
+    folder: Path, causal: CausalModel
+) -> None:
+    tuned = adapted(causal)
+    found, rows = measured(tuned), tuned.rows(TEST.texts, TEST.labels)
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    assert found["untuned"].value == pytest.approx(perplexity_directly(base, rows), rel=1e-4)
+    with tuned.active():
+        assert found["synthetic"].value == pytest.approx(perplexity_directly(tuned.network, rows), rel=1e-4)
+    assert found["synthetic"].value != pytest.approx(found["untuned"].value, rel=0.01)
+    for value in found.values():
+        assert value.interval is not None
+        assert value.value is not None
+        assert value.interval.low <= value.value <= value.interval.high
+        assert value.reads_private
+        assert value.settings == {"model": causal.model_id}
+
+
+def test_a_model_that_was_tuned_on_such_texts_beats_its_base(causal: CausalModel) -> None:
+    before = measured(adapted(causal))["untuned"]
+    weights = Weights(causal, blocks=2)
+    tuned = Tuned(weights)
+    tune(weights, tuned.rows(NURSERY[:6], ["pets"] * 6), Recipe(epochs=8, batch=4, rate=0.02), seed=0)
+    found = measured(tuned, Sample(NURSERY[6:], ("pets", "pets")))
+    tuned_value, untuned_value = found["synthetic"].value, found["untuned"].value
+    assert tuned_value is not None
+    assert untuned_value is not None
+    assert tuned_value < untuned_value / 2
+    assert measured(tuned)["untuned"] == before
+
+
+def test_texts_are_cut_and_sampled(causal: CausalModel) -> None:
+    tuned = adapted(causal)
+    cut = Sample(tuple(text[:5] for text in TEST.texts), TEST.labels)  # a character is a token here
+    assert measured(tuned, tokens=5) == measured(tuned, cut) != measured(tuned)
+    few = measured(tuned, test_texts=3, seed=1)
+    assert few == measured(tuned, TEST.at_most(3, seed=1), seed=1) != measured(tuned, test_texts=3, seed=2)
+
+
+def test_a_note_says_where_the_model_was_tuned_on_the_test_texts(causal: CausalModel) -> None:
+    notes = {of: value.note for of, value in measured(adapted(causal), trained_on=True).items()}
+    assert "was tuned: give others with --holdout" in notes["synthetic"]
+    assert notes["untuned"] == "not tuned"
+    assert measured(adapted(causal))["synthetic"].note == ""
+
+
+@pytest.mark.parametrize(
+    "test", [Sample(("a b",), ("poems",)), Sample(("a b",)), Sample((), ()), Sample(("",), ("pets",))]
+)
+def test_texts_that_the_model_cannot_be_asked_for_have_no_value(causal: CausalModel, test: Sample) -> None:
+    found = measured(adapted(causal), test)
+    assert [(each.of, each.value) for each in found.values()] == [("synthetic", None), ("untuned", None)]
+    assert all(each.note == "no test text has a known label and a token" for each in found.values())
+
+
+@pytest.mark.parametrize("factor", [math.nan, 100.0], ids=["not a number", "beyond measure"])
+def test_a_broken_model_has_no_value(causal: CausalModel, factor: float) -> None:
+    weights = Weights(causal, blocks=None)
+    weights.load(weights.start() * np.float32(factor))
+    found = measured(Tuned(weights))
+    assert found["synthetic"].value is None
+    assert found["synthetic"].note == "the model's perplexity is not finite"
+    assert found["untuned"].value is not None

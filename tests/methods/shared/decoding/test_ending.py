@@ -129,22 +129,16 @@ def test_a_json_record_may_end_otherwise() -> None:
 @pytest.mark.parametrize(
     ("written", "following"),
     [
-        ("", ""),
         (' "Ra', ""),
         (' "Ra\\"', ""),
         (' "Rain"', ', "year":'),
-        (' "Rain",', ' "year":'),
         (' "Rain", "', 'year":'),
         (' "Rain","', 'year":'),
         (' "Rain";', ""),
-        (' "Rain", "yeah', ""),
         (' "Rain", "year":', ""),
-        (' "Rain", "year": 19', ""),
         (' "Rain", "year": 19,', ' "cast":'),
-        (' [",", {"a": 1}', ""),
         (' [",", {"a": 1}]', ', "year":'),
         (' "Rain", "year": 19, "cast": [1]', "}"),
-        (' "Rain", "year": 19, "cast": [1] ', ""),
         (' "Rain", "year": 19, "cast": [1], "more": 2', ""),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import socket
 from pathlib import Path
@@ -139,25 +138,6 @@ def test_a_record_on_which_the_schema_cannot_be_decided_does_not_fit(tmp_path: P
     assert check('{"title": [{"x": "b"}], "year": 1}') is Fault.SCHEMA
     deep = '{"title": ' + "[" * 60 + "]" * 60 + ', "year": 1}'
     assert check(deep) == deep
-
-
-def test_without_the_extra_the_cure_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.partition(".")[0] in ("jsonschema", "referencing"):
-            raise ImportError(name)
-        return original(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert CHECK('{"title": "", "year": 1}') == '{"title": "", "year": 1}'
-    with pytest.raises(ConfigError, match=r"understudy\[local\]"):
-        schema(tmp_path, SCHEMA)
-
-
-def test_a_schema_of_draft_3_whose_required_is_no_list_requires_no_column(tmp_path: Path) -> None:
-    found = schema(tmp_path, {"$schema": "http://json-schema.org/draft-03/schema#", "required": True})
-    assert found.required == frozenset()
 
 
 def _doubling(depth: int) -> dict[str, Any]:

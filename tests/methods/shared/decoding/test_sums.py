@@ -227,13 +227,6 @@ def test_the_distance_of_averaged_clipped_logits_moves_further_than_charged() ->
     assert largest_moves(ours, rows, push[0], size)[1] <= DISTANCE
 
 
-def test_a_public_row_alone_gives_zero_and_its_own_distance() -> None:
-    found = over(some(1, 50), both("recenter"))
-    assert not found.clipped.any()
-    assert not found.softmax.any()  # type: ignore[union-attr]
-    assert found.distance(4) == 4 * found.public_softmax.sum()  # type: ignore[union-attr]
-
-
 def test_a_difference_falls_back_to_the_public_distribution() -> None:
     rows = some(1, 50)
     utilities = over(rows, both("difference", 2.0)).utilities(16)

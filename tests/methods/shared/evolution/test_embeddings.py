@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from understudy.base.errors import ModelError, StorageError
+from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.embeddings import (
     LARGEST_NORM,
     STEPS,
@@ -158,10 +158,6 @@ def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_
     assert np.array_equal(private_vectors(vectors), [[STEPS, 0], [0, 0], [2400, 3200]])
 
 
-def test_no_candidates_are_no_error() -> None:
-    assert integer_vectors(np.zeros((0, 7), dtype=np.float32)).shape == (0, 7)
-
-
 # -- on disk ----------------------------------------------------------------------------------------------------------
 
 
@@ -288,12 +284,6 @@ def test_an_embedder_that_answers_in_another_shape_is_an_error_that_quotes_nothi
         whole(PrivateEmbeddings(Records(), Changing(), tmp_path, "k"))
     assert "Zebra" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "private").write_text("a file")
-    with pytest.raises(StorageError, match="cannot be written"):
-        whole(built(tmp_path))
 
 
 def test_nothing_private_shows_in_a_repr(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scripted import EMPTY, ScriptedChat, embed, make_api
 
-from understudy.methods.shared.evolution.loop import KEPT, NO_PARENT, Population, Round, evolve
-from understudy.methods.shared.evolution.parameters import candidates_per_round, evolution_calls, population_sizes
+from understudy.ledger.store import RunStore
+from understudy.methods.shared.evolution.loop import KEPT, NO_PARENT, Population, Round, evolve, select
+from understudy.methods.shared.evolution.parameters import (
+    candidates_per_round,
+    evolution_calls,
+    population_sizes,
+    share_out,
+)
 from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import Completion
 
@@ -147,15 +154,116 @@ def test_a_label_whose_texts_all_failed_gets_new_ones_in_the_next_round() -> Non
     assert len(second.chosen) == 4
 
 
-def test_proportional_selection_of_one_seed_is_the_same_again() -> None:
-    one, same = (
-        run(make_api(ScriptedChat(), rounds=2, population=5, selection="proportional"))[-1].chosen.tolist()
-        for _ in range(2)
-    )
-    assert one == same
-
-
 def test_texts_without_labels_are_one_population() -> None:
     rounds = run(make_api(ScriptedChat(), labels=(), rounds=2, population=3, variations=2))
     assert [len(each.chosen) for each in rounds] == [3, 3]
     assert rounds[0].population.failed.tolist() == [0]
+
+
+# -- which candidates are chosen, and how a population is shared out among labels -------------------------------------
+
+
+LABELS = np.array([0, 1, 0, 1, 0], dtype=np.int32)
+
+
+def choose(votes: list[float], sizes: list[int], *, labels: Any = LABELS, seed: int = 0, **more: Any) -> list[int]:
+    options = {"selection": "rank", "threshold": 0.0, **more}
+    generator = np.random.default_rng(seed)
+    return select(np.array(votes, dtype=np.float64), labels, sizes=sizes, generator=generator, **options).tolist()
+
+
+def test_rank_takes_the_most_votes_of_each_label_in_order() -> None:
+    assert choose([1, 5, 3, 6, 2], [2, 1]) == [2, 4, 3]
+
+
+def test_ties_and_votes_below_the_threshold_go_by_index() -> None:
+    assert choose([2, 0, 2, 0, 2], [2, 2]) == [0, 2, 1, 3]
+    assert choose([-3, 0, -1, 0, 4], [3, 0]) == [4, 0, 2]
+    assert choose([5, 0, 7, 0, 9], [2, 0], threshold=8.0) == [4, 0]
+
+
+def test_rank_takes_all_where_there_are_fewer_than_wanted_and_none_of_an_empty_label() -> None:
+    assert choose([1, 5, 3, 6, 2], [9, 9, 9]) == [2, 4, 0, 3, 1]
+    assert choose([], [3, 3], labels=np.empty(0, dtype=np.int32)) == []
+
+
+def test_proportional_draws_in_proportion_to_what_is_above_the_threshold() -> None:
+    labels = np.zeros(3, dtype=np.int32)
+    found = choose([1, 3, 5], [30_000], labels=labels, selection="proportional", threshold=1.0)
+    assert len(found) == 30_000
+    shares = np.bincount(found, minlength=3) / len(found)
+    assert shares[0] == 0
+    assert shares[1] == pytest.approx(1 / 3, abs=0.02)
+    assert found == sorted(found, reverse=True)  # best first
+
+
+def test_proportional_without_any_vote_is_uniform_and_repeats_where_there_are_too_few() -> None:
+    found = choose([-1, -1, -2, -1, -3], [30_000, 4], selection="proportional")
+    assert np.bincount(found[:30_000], minlength=5)[[0, 2, 4]] / 30_000 == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert set(found[30_000:]) <= {1, 3}
+    assert len(found) == 30_004
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "shares"),
+    [
+        (100, [90, 10], [90, 10]),
+        (10, [6, 3, 0], [6, 3, 1]),
+        (7, [-1, -2], [4, 3]),
+        (2, [5, 1, 1], [1, 1, 1]),
+        (4, [1000, 0, 0, -5], [1, 1, 1, 1]),
+    ],
+)
+def test_a_population_is_shared_out_by_largest_remainder_and_no_label_goes_empty(
+    total: int, weights: list[float], shares: list[int]
+) -> None:
+    assert share_out(total, weights) == shares
+
+
+def test_shares_always_add_up() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(200):
+        weights = generator.normal(1, 2, size=int(generator.integers(1, 12)))
+        total = int(generator.integers(1, 400))
+        shares = share_out(total, list(weights))
+        assert min(shares) >= 1
+        assert sum(shares) == max(total, len(weights))
+
+
+# -- populations: what a run store keeps of them, and where texts come from -------------------------------------------
+
+
+TEXTS = ("plain", "größer 東京 \U0001f600", "lone \ud800 half \udfff", "zero\x00byte\r\n\u2028", "", "é e\u0301")
+
+
+def make(texts: tuple[str, ...], parents: list[int], *, first: int = 0, labels: int = 2) -> Population:
+    return Population(
+        texts,
+        np.arange(len(texts), dtype=np.int32) % labels,
+        np.array(parents, dtype=np.int64),
+        tuple(f"random|keyword:{text}" for text in texts),
+        first,
+        np.arange(labels, dtype=np.int64),
+    )
+
+
+@pytest.mark.parametrize("texts", [TEXTS, (), ("",)])
+def test_a_population_comes_back_from_the_run_store_exactly(tmp_path: Path, texts: tuple[str, ...]) -> None:
+    made = make(texts, [NO_PARENT] * len(texts), first=12345678901)
+    with RunStore.open(tmp_path / "private", noise="system") as store:
+        kept = store.keep_once("population-3", made.to_arrays)
+    found = Population.from_arrays(kept)
+    assert found.texts == made.texts
+    assert found.prompts == made.prompts
+    assert found.first == made.first
+    for name in ("labels", "parents", "failed"):
+        expected = getattr(made, name)
+        assert getattr(found, name).dtype == expected.dtype
+        assert getattr(found, name).tolist() == expected.tolist()
+
+
+def test_a_rounds_chosen_texts_have_their_labels_and_numbers() -> None:
+    each = Round(make(("a", "b", "c"), [-1, -1, -1], first=10), np.zeros(3), np.array([2, 0, 2]))
+    assert each.chosen_texts == ("c", "a", "c")
+    assert each.chosen_labels.tolist() == [0, 0, 0]
+    assert each.chosen_numbers.tolist() == [12, 10, 12]

@@ -187,14 +187,6 @@ def test_equal_prompts_of_other_stages_and_seeds_are_other_samples() -> None:
     assert chat.asked[-2:] == chat.asked[:2]  # the same call again asks for the same
 
 
-def test_progress_counts_the_answers_of_each_call() -> None:
-    told: list[tuple[int, int]] = []
-    make_api(ScriptedChat(), writer={"progress": lambda done, asked: told.append((done, asked))}).random(
-        [2, 1], stage=0
-    )
-    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
-
-
 def test_evolution_without_a_language_model_is_one_error() -> None:
     with pytest.raises(ModelError, match=r"Evolution needs a language model.* --llm"):
         make_api(None)

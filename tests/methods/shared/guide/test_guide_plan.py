@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -225,18 +224,6 @@ def test_plans_without_a_guide_recommend_a_share_and_others_do_not() -> None:
     assert said(guide=False) is None
     assert said(expected_records=100_000) is None
     assert said(guide=False, expected_records=100_000, delta="0") is None
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [("1e-3", "1e-14"), ("100", "1e-6"), ("100000", "0.5")])
-def test_no_budget_that_a_method_can_plan_with_is_refused_by_the_recommendation(epsilon: str, delta: str) -> None:
-    values: Mapping[str, Any] = configured(
-        "dp-kps gaussian", Budget(epsilon, delta), guide=False, expected_records=1000, top_terms=6
-    )
-    try:
-        plan_of(values)
-    except ConfigError:
-        pytest.skip("the method has no such plan")
-    assert value(forecast(run_config(values)).plan.forecast, "recommended_guide_share") in (0, GUIDE_SHARE)
 
 
 def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
