@@ -84,6 +84,7 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
 
 REFUSED = {
     "no name": [],
+    "unknown": ["nonsense"],
     "few runs": ["votes", "--runs", "99"],
     "no epsilon": ["votes", "--epsilon", "0"],
     "no delta": ["votes", "--delta", "0"],

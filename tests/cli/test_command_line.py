@@ -312,3 +312,9 @@ def test_with_json_every_verb_prints_one_object_and_nothing_else(
 
 def _no_embedder(spec: str) -> object:
     raise ModelError(f"There is no {spec}.", "Pull it.")
+
+
+def test_a_flag_can_switch_off_what_yaml_switched_on(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(yaml.safe_dump(settings(tmp_path, vocabulary_is_public=True)))
+    assert understudy("run", "--config", str(config), "--no-vocabulary-is-public").code == 2

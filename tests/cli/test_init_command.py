@@ -85,6 +85,7 @@ FIRST_RECORDS = {
     "an address of a page": "www.example.org/anna,fever",
     "a long text": f"anna,{'fever and ' * 7}",
     "nothing": "anna,,fever",
+    "a name twice": "anna,fever,fever",
 }
 
 

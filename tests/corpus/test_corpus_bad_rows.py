@@ -261,14 +261,6 @@ def test_nanoseconds_never_end_the_reading_with_or_without_pandas(tmp_path, kind
     assert [record["n"] for record in records if record["n"] != 2] == [1, 3]
 
 
-def test_a_table_in_memory_that_arrow_cannot_read_is_one_clear_error():
-    broken = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["Zebra-quux"]), safe=False)
-    with pytest.raises(CorpusError) as caught:
-        texts_of(read_corpus(pa.table({"note": broken}), text="note", on_bad_row="skip"))
-    assert SECRET not in everything_in(caught.value)
-    assert caught.value.__context__ is None
-
-
 def test_an_item_that_is_no_dict_is_a_bad_row():
     assert texts_of(read_corpus([{"note": "one"}, "Zebra-quux"], text="note", on_bad_row="skip")) == ["one"]
 
@@ -281,6 +273,8 @@ TRUNCATED = {
     "cut.csv.bz2": bz2.compress(b"note\n" + b"Zebra-quux\n" * 9999)[:-20],
     "cut.csv.zst": pa.compress(b"note\n" + bytes(range(48, 58)) * 9999, codec="zstd", asbytes=True)[:-5],
     "garbage.csv.gz": b"Zebra-quux is not gzip",
+    "garbage.csv.zst": b"Zebra-quux is not zstd",
+    "garbage.csv.xz": b"Zebra-quux is not xz",
     "garbage.parquet": b"Zebra-quux is not parquet",
     "flipped.csv.gz": bytes(b ^ 0x55 if i > 20 else b for i, b in enumerate(gzip.compress(b"note\nZebra-quux\n" * 50))),
 }
@@ -326,14 +320,6 @@ def test_an_endless_line_does_not_fill_the_memory(write):
     line = "x" * 70_000
     path = write("t.jsonl", f'{{"note": "{line}"}}\n{{"note": "one"}}\n{{"note": "{line}')
     assert texts_of(read_corpus(path, text="note", max_cell_bytes=1000, on_bad_row="skip")) == ["one"]
-
-
-def test_a_file_that_goes_away_between_passes_is_one_clear_error(write):
-    path = write("t.csv", "note\none\n")
-    corpus = read_corpus(path, text="note")
-    path.unlink()
-    with pytest.raises(CorpusError, match="cannot be opened"):
-        texts_of(corpus)
 
 
 def test_the_first_row_of_a_file_without_a_header_is_not_quoted(write):

@@ -207,6 +207,7 @@ def test_a_table_without_rows_runs_to_the_end(write, tmp_path, source):
     ("source", "error", "match"),
     [
         ("absent.csv", CorpusError, "There is no file"),
+        ("*.nothing", CorpusError, "No file matches"),
         (".", ConfigError, "folder .* different formats"),
         ("t.docx", ConfigError, "format of .* cannot be told"),
         ("t.parquet.gz", ConfigError, "compressed as a whole"),
@@ -238,6 +239,9 @@ def test_a_source_that_cannot_be_used_is_one_clear_error(write, tmp_path, monkey
         {"record_columns": ["note"]},
         {"encoding": "klingon"},
         {"delimiter": ";;"},
+        {"delimiter": '"'},
+        {"quotes": "double"},
+        {"encoding": "utf\x00"},
         {"max_cell_bytes": 0},
         {"on_bad_row": "ignore"},
         {"format": "xls"},
@@ -356,3 +360,11 @@ def test_an_encoding_in_which_a_row_could_change_later_rows_is_refused_with_its_
 def test_half_a_character_at_the_end_of_a_row_spoils_that_row_only(write, encoding):
     path = write("t.csv", b"note\none\nbad \x81\nbad \xe3\ntwo\n")
     assert texts_of(read_corpus(path, text="note", encoding=encoding, on_bad_row="skip")) == ["one", "two"]
+
+
+def test_the_temporary_copy_of_standard_input_goes_when_it_cannot_be_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdin", FakeStdin(b"other\n1\n"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(CorpusError):
+        read("-", format="csv")
+    assert not list(tmp_path.iterdir())

@@ -198,12 +198,6 @@ def test_a_column_of_several_types_is_an_error_where_it_is_needed() -> None:
     assert texts_of(read_corpus(frame, text="plain")) == ["a", "b"]
 
 
-def test_two_columns_of_one_name_are_an_error() -> None:
-    pandas = pytest.importorskip("pandas")
-    with pytest.raises(CorpusError, match="a name of its own"):
-        read_corpus(pandas.DataFrame([["a", "b"]], columns=["note", "note"]), text="note")
-
-
 @pytest.mark.parametrize("make", [as_pandas, as_polars, as_dataset])
 def test_a_column_that_is_not_there_is_named_and_no_other(make: Callable[[pa.Table], Any]) -> None:
     with pytest.raises(CorpusError, match="has no column 'nothing'") as caught:

@@ -67,11 +67,6 @@ def test_a_json_record_is_searched_value_by_value() -> None:
     assert records_per_secret(corpus, secret_finder(corpus, detectors=["credit_card"])) == {"4111111111111111": 1}
 
 
-def test_no_source_of_secrets_is_one_clear_error() -> None:
-    with pytest.raises(ConfigError, match="--secrets"):
-        secret_finder(table("x"))
-
-
 @pytest.mark.parametrize("content", [None, b"\xff\xfePlanted"])
 def test_a_file_of_secrets_that_cannot_be_read_is_one_clear_error(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "secrets.txt"

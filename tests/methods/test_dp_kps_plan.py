@@ -229,3 +229,9 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str, noise
     assert [charge.name for charge in made.charges] == list(queries)
     for name, query in queries.items():
         assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)
+
+
+@pytest.mark.parametrize("parameters", [{"mode": "iterative", "bandwidth": 0}, {"bandwidth": 1e-4}])
+def test_a_bandwidth_that_no_density_can_have_is_one_clear_error(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="bandwidth"):
+        DPKPS(**parameters)

@@ -408,3 +408,11 @@ def test_a_new_release_takes_an_old_report_away(measured: OutputFolder) -> None:
     measured.clear()
     assert not path.exists()
     assert not (measured.shareable / "metrics.json").exists()
+
+
+def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    for path in folder.shareable.glob("synthetic.*"):
+        path.unlink()
+    (folder.shareable / "synthetic.jsonl").write_text('{"text": "half \\ud800 a pair", "label": null}\n', "utf-8")
+    assert "half \ufffd a pair" in shareable(folder)

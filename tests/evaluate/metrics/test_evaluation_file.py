@@ -49,25 +49,16 @@ def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    "content",
     [
-        {"version": 1},
-        {"settings": "many"},
-        {"values": [{"metric": "unknown"}]},
-        {"overview": {"profiles": []}},
+        *("", "[]", "null", "{", "\udc80"),
+        *({"version": 1}, {"settings": "many"}, {"values": [{"metric": "unknown"}]}, {"overview": {"profiles": []}}),
         {"table_sha256": 1},
     ],
 )
-def test_a_damaged_file_is_refused_in_words(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_what_is_no_evaluation_or_a_damaged_one_is_refused_in_words(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "evaluation.json"
-    path.write_text(json.dumps({**result_json(MADE), **change}), "utf-8")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load_evaluation(path)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "null", "{", "\udc80"])
-def test_what_is_no_evaluation_is_refused_in_words(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "evaluation.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    text = content if isinstance(content, str) else json.dumps({**result_json(MADE), **content})
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError, match="cannot be read"):
         load_evaluation(path)

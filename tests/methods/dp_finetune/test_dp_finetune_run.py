@@ -134,22 +134,11 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
         generate(made, private_model=f"hf:{other}", records=2, output=str(tmp_path / "texts"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"private_text_tokens": 500}, "window"),
-        ({"json_schema": "x.json"}, "not records"),
-    ],
-)
-def test_what_public_facts_tell_is_told_before_the_charge(
-    config: Callable[..., RunConfig],
-    tmp_path: Path,
-    changes: dict[str, Any],
-    problem: str,
-) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        release(config(**changes))
-    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+def test_what_public_facts_tell_is_told_before_the_charge(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    for changes, problem in (({"private_text_tokens": 500}, "window"), ({"json_schema": "x.json"}, "not records")):
+        with pytest.raises(ConfigError, match=problem):
+            release(config(**changes))
+        assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
 def test_as_many_gradients_are_computed_at_once_as_fit_into_memory(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -109,8 +108,3 @@ def test_secrets_are_not_protected() -> None:
     secrets = {"secret_prior": "0.01", "secret_posterior": "0.1", "max_records_per_secret": 2, "secrets": "t"}
     with pytest.raises(ConfigError, match="secret"):
         configured_plan({"method": "few-shot", "text": "t", "sampling_rate": 1.0, **secrets})
-
-
-def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:
-    with pytest.raises(ConfigError, match="out of range"):
-        plan_of(method(noise="votes"), budget=Budget.of(Fraction("1e-18"), Fraction()))

@@ -65,31 +65,15 @@ def test_a_run_writes_all_texts_of_its_release_and_charges_once(
     assert said.code == 0, said.err
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batches": None}, "The number of batches is missing"),
-        ({"private_model": "openai:gpt"}, "must run on this machine"),
-        ({"max_tokens": 250}, "leave no room for a private text"),
-        ({"json_schema": "named.json", "text": None, "record_columns": "note,clinician"}, "requires name"),
-    ],
-    ids=lambda value: "" if isinstance(value, dict) else value,
-)
-def test_what_cannot_be_is_refused_before_anything_is_charged(
-    tmp_path: Path,
-    llama: Path,
-    understudy: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_is_refused_before_anything_is_charged(tmp_path: Path, llama: Path, understudy: Command) -> None:
     (tmp_path / "named.json").write_text('{"required": ["name"]}')
-    said = understudy("run", *flags(predicting(tmp_path, llama, **changes)))
-    assert said.code != 0
-    assert message in said.err
-    assert charged(tmp_path) == 0
-    assert "Traceback" not in said.err
+    named = {"json_schema": str(tmp_path / "named.json"), "text": None, "record_columns": "note,clinician"}
+    for changes, message in (({"private_model": "openai:gpt"}, "must run on this machine"), (named, "requires name")):
+        said = understudy("run", *flags(predicting(tmp_path, llama, **changes)))
+        assert said.code != 0
+        assert message in said.err
+        assert charged(tmp_path) == 0
+        assert "Traceback" not in said.err
 
 
 def test_a_release_that_stopped_goes_on_and_charges_nothing_more(

@@ -174,3 +174,8 @@ def test_owners_are_counted_in_place_of_records() -> None:
 def test_what_cannot_be_planned_is_refused(budget: Budget, given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         planned(budget, **given)
+
+
+def test_pure_noise_promises_phrases_a_multiple() -> None:
+    given = parameters(phrases="phrases.txt", phrase_shards=4, noise="laplace")
+    assert phrase_epsilon(given, PURE) == 12

@@ -83,6 +83,7 @@ def test_a_table_without_a_column_of_terms_or_a_number_as_frequency_is_one_clear
     [
         ("missing.txt", None),
         ("t.txt.gz", b"no gzip"),
+        ("t.txt.xz", b"no xz"),
         ("t.txt.gz", gzip.compress(b"zebra\n" * 99, mtime=0)[:-9]),
         ("t.txt", b"\xff\xfe\x00latin"),
         ("t.parquet", b"PAR1 no table"),

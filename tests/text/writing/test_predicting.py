@@ -162,3 +162,9 @@ def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:
     assert template.prediction_prompt(chat=False) == PromptTemplate(
         document_type="haiku", user="x", prediction={"examples": [{"text": "Snow."}]}
     ).prediction_prompt(chat=False)
+
+
+def test_general_prompts_for_predicting_leave_a_templates_hash_as_it_was() -> None:
+    plain = PromptTemplate(document_type="haiku", user="x")
+    assert plain.sha256 == PromptTemplate(document_type="haiku", user="x", prediction={}).sha256
+    assert plain.sha256 != PromptTemplate(document_type="haiku", user="x", prediction={"system": "y"}).sha256

@@ -108,13 +108,6 @@ def test_a_file_that_is_no_template_is_one_error(tmp_path: Path, text: str) -> N
         load_template("news", file=path)
 
 
-def test_a_template_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "latin.yaml").write_bytes("user: ä".encode("latin-1"))
-    for name in ("latin.yaml", "none.yaml"):
-        with pytest.raises(ConfigError, match=f"{name} cannot be read"):
-            load_template("news", file=tmp_path / name)
-
-
 EXAMPLES = "examples_are_public: true\nexamples:\n- Chest pain, no fever.\n- Nothing known.\n"
 
 

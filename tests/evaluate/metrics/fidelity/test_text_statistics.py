@@ -10,7 +10,6 @@ from sacrebleu.metrics import BLEU
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy, ks_2samp
 
-from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.fidelity.texts import (
     distinct,
     distinct_values,
@@ -137,9 +136,3 @@ def test_the_shares_of_json_and_of_valid_json_are_counted_strictly() -> None:
     assert valid.value == 1 / count
     assert valid.interval is not None
     assert valid.interval.low < valid.value < valid.interval.high
-
-
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "https://example.org/other.json"}])
-def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, str]) -> None:
-    with pytest.raises(ConfigError):
-        validity_values([VALID], SYNTHETIC, schema=schema)

@@ -210,3 +210,11 @@ def test_a_column_of_one_value_is_left_out_with_a_note() -> None:
     night = [each for each in values if each.settings["column"] == "night"]
     assert {(each.value, each.note) for each in night} == {(None, "All real rows have one value.")}
     assert {each.of for each in values} == {SYNTHETIC, REAL_ALL, MAJORITY}  # there are not more real rows
+
+
+def test_training_works_where_gradients_are_off() -> None:
+    import torch
+
+    with torch.inference_mode():
+        values = measure_classifiers(None, toy(30, seed=2), {"s": toy(60, seed=3)}, seeds=1, **ALL)
+    assert all(each.value is not None and each.value > 0.8 for each in values)

@@ -156,3 +156,11 @@ def test_what_cannot_be_measured_is_one_clear_error(options: dict, message: str)
     arguments = {"train_real": None, "test_real": toy(9), "synthetic": {"s": toy(9, seed=1)}, **options}
     with pytest.raises(ConfigError, match=message):
         measure_classifiers(**arguments)
+
+
+def test_an_empty_label_is_a_label() -> None:
+    def empty(sample: Sample) -> Sample:
+        return relabelled(sample, ["" if label == "sea" else label for label in sample.labels or ()])
+
+    found = measured(empty(toy(60, seed=1)), empty(toy(30, seed=2)))
+    assert all(each.value is not None and each.value > 0.9 and not each.note for each in found)

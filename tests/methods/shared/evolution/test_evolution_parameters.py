@@ -26,6 +26,7 @@ def test_a_schedule_has_a_size_a_round_and_the_last_repeats(given: Any) -> None:
     ("name", "value"),
     [
         ("population", ""),
+        ("population", 0),
         ("population", ()),
         ("population", "10,x"),
         ("population", 2.5),
@@ -75,12 +76,3 @@ def test_a_file_without_keywords_is_one_error(tmp_path: Path, name: str, text: s
     parameters = EvolutionParameters(keywords=str(tmp_path / name), keywords_are_public=True)
     with pytest.raises(ConfigError, match=f"{name} holds no keywords"):
         keywords_of_labels(parameters, EvolutionPrompts(), [])
-
-
-def test_keywords_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
-    (tmp_path / "latin.txt").write_bytes("ä".encode("latin-1"))
-    (tmp_path / "bad.yaml").write_text("[", "utf-8")
-    for name in ("latin.txt", "bad.yaml", "none.txt"):
-        parameters = EvolutionParameters(keywords=str(tmp_path / name), keywords_are_public=True)
-        with pytest.raises(ConfigError, match=f"The keywords {name} cannot be read"):
-            keywords_of_labels(parameters, EvolutionPrompts(), [])

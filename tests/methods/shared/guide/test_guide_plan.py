@@ -139,28 +139,6 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
         )
 
 
-@pytest.mark.parametrize("share", [1e-6, 0.999, 1 - 1e-12, math.nextafter(1, 0)])
-@pytest.mark.parametrize("name", ["dp-kps gaussian", "dp-kps laplace", "private-prediction"])
-def test_shares_at_the_edges_are_planned_or_refused_clearly(
-    monkeypatch: pytest.MonkeyPatch, share: float, name: str
-) -> None:
-    monkeypatch.setattr(planning, "GUIDE_SHARE", share)
-    try:
-        plan = planned(name, BUDGETS[0])
-    except ConfigError as error:
-        assert error.cure  # noqa: PT017 - either is right
-        assert share > 0.99 or share < 1e-2
-    else:
-        assert plan.total <= 3
-
-
-def test_where_nothing_is_left_for_the_method_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "GUIDE_SHARE", 1 - 1e-14)
-    with pytest.raises(ConfigError, match="nothing is left for the method") as caught:
-        planned("dp-kps gaussian", Budget("0.01", "1e-6"))
-    assert "--epsilon" in caught.value.cure
-
-
 def test_a_method_whose_plan_never_fits_is_given_up() -> None:
     def stubborn(budget: Budget) -> Plan:
         return DPKPS().plan(Budget(2, budget.delta), facts())

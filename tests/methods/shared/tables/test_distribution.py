@@ -91,13 +91,6 @@ def test_a_tree_is_summed_out_pair_by_pair() -> None:
     assert max(len(scope) for _, scope in elimination_order([9] * 6, [(0, 1), (1, 2), (1, 3), (3, 4), (3, 5)])) == 1
 
 
-def test_circles_that_are_too_wide_are_refused() -> None:
-    sizes = (100,) * 8
-    pairs = [(a, b) for a in range(8) for b in range(a + 1, 8)]
-    with pytest.raises(ConfigError, match="too wide"):
-        Distribution(sizes, tuple((pair, np.zeros((100, 100))) for pair in pairs))
-
-
 def test_many_buckets_that_are_wide_together_are_refused() -> None:
     """Each would be small enough: a band of columns of which each depends on the twenty before."""
     pairs = [(a, b) for a in range(40) for b in range(a + 1, min(a + 21, 40))]
