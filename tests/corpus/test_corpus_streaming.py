@@ -45,6 +45,8 @@ def test_another_text_multiplicity_or_key_gives_another_fingerprint(tmp_path):
     prints.add(fingerprint(tmp_path / "0.csv", labels="1", on_bad_row="skip"))  # leaves rows out
     assert len(prints) == len(changed) + 2
     assert all(len(each) == 64 for each in prints)
+    assert fingerprint(save(tmp_path / "none.csv", [])) == ""
+    assert fingerprint(save(tmp_path / "bad.csv", [(" ", 1, "anna")]), on_bad_row="skip") == ""
 
 
 def test_the_same_texts_are_known_again_with_other_labels_and_owners_or_without(tmp_path):
@@ -53,11 +55,6 @@ def test_the_same_texts_are_known_again_with_other_labels_and_owners_or_without(
     prints = {fingerprint(path), fingerprint(relabelled), fingerprint(path, owner=None)}
     prints.add(fingerprint(path, owner=None, label=None, labels=None))
     assert len(prints) == 1
-
-
-def test_a_corpus_without_good_rows_has_no_fingerprint(tmp_path):
-    assert fingerprint(save(tmp_path / "a.csv", [])) == ""
-    assert fingerprint(save(tmp_path / "b.csv", [(" ", 1, "anna")]), on_bad_row="skip") == ""
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

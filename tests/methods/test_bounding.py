@@ -22,12 +22,13 @@ def used(corpus: BoundedCorpus) -> list[tuple[str, int, int]]:
 MANY = [Row(f"text {number}", number % 3, "ann") for number in range(20)]
 
 
-def test_for_record_units_every_record_is_used_and_weighs_one() -> None:
+def test_for_record_and_secret_units_every_record_is_a_unit_of_its_own_and_weighs_one() -> None:
     rows = [Row("same", 0, "ann"), Row("same", 0, "ann"), Row("", 2, "bob")]
-    assert used(bounded(rows, RECORD)) == [("", 2, 1), ("same", 0, 1), ("same", 0, 1)]
+    for unit in (RECORD, Unit("secret", 3)):
+        assert used(bounded(rows, unit)) == [("", 2, 1), ("same", 0, 1), ("same", 0, 1)]
+        units = [int(number) for batch in bounded(MANY, unit, batch_size=7).batches() for number in batch.units]
+        assert units == list(range(20))
 
-
-def test_record_units_need_no_owner_column() -> None:
     class Ownerless(TinyTable):
         def batches(self):  # type: ignore[no-untyped-def]
             for batch in super().batches():
@@ -77,13 +78,6 @@ def test_an_owner_who_appears_between_two_passes_contributes_nothing() -> None:
     before = used(corpus)
     rows.append(Row("rash", 0, "cid"))
     assert used(corpus) == before
-
-
-def test_every_record_is_a_unit_of_its_own_where_units_are_records_or_secrets() -> None:
-    for unit in (RECORD, Unit("secret", 3)):
-        units = [int(number) for batch in bounded(MANY, unit, batch_size=7).batches() for number in batch.units]
-        assert units == list(range(20))
-        assert used(bounded(MANY, unit)) == used(bounded(MANY, RECORD))
 
 
 @pytest.mark.parametrize("batch_size", [1, 7])

@@ -338,3 +338,10 @@ def test_uniforms_depend_on_seed_and_request_only() -> None:
     assert not np.array_equal(first, request_uniforms(2, "key", count=8))
     assert not np.array_equal(first, request_uniforms(1, "other", count=8))
     assert ((first >= 0) & (first < 1)).all()
+
+
+def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None:
+    other = LocalChat(make_llama(tmp_path, seed=1), name="tiny", device="cpu", dtype="float32")
+    assert chat.model_id.startswith("tiny@")
+    assert len(chat.model_id) == len("tiny@") + 12
+    assert other.model_id != chat.model_id

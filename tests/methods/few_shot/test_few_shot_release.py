@@ -77,12 +77,9 @@ def test_an_exemplar_that_ends_by_itself_is_finished() -> None:
     assert made.arrays["usable"].all()
     assert made.arrays["noisy_tokens"].tolist() == [4] * 9, "the token that ends it is paid for, too"
     assert {len(text) for text in made.strings["exemplars"]} == {3}
-
-
-def test_blank_exemplars_are_not_used() -> None:
-    made = release(method(), model=EchoModel(length=0))
-    assert made.arrays["finished"].all()
-    assert not made.arrays["usable"].any()
+    blank = release(method(), model=EchoModel(length=0))
+    assert blank.arrays["finished"].all()
+    assert not blank.arrays["usable"].any()
 
 
 def test_a_release_goes_on_with_more_exemplars_from_the_same_charge() -> None:

@@ -208,3 +208,12 @@ def test_a_label_without_a_name_is_refused_and_not_quoted(folder: Path) -> None:
     assert "private" not in str(caught.value)
     with pytest.raises(ConfigError, match="needs a repetition"):
         run(folder, repetitions=0)
+
+
+def test_a_score_does_not_hang_on_the_questions_beside_it(model: CausalModel) -> None:
+    questions = [[5 + number, *range(20, 20 + number % 9)] for number in range(70)]  # three blocks
+    answers = [[60, 61], [70]]
+    together = answer_scores(model, [50], questions, answers)
+    for number in (0, 31, 32, 69):
+        alone = answer_scores(model, [50], [questions[number]], answers)
+        assert together[number] == pytest.approx(alone[0], rel=1e-4)

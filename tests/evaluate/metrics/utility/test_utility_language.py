@@ -380,3 +380,12 @@ def test_a_broken_model_has_no_value(causal: CausalModel, factor: float) -> None
     assert found["synthetic"].value is None
     assert found["synthetic"].note == "the model's perplexity is not finite"
     assert found["untuned"].value is not None
+
+
+def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) -> None:
+    texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
+    together = score(model, model.network, rows_of(model, texts, tokens=30))
+    for number in (0, 6, 17, 39):
+        alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
+        assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
+        assert together.right[number] == alone.right[0]

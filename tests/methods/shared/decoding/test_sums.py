@@ -87,22 +87,20 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, 64])
 @pytest.mark.parametrize("clipping", ["recenter", "difference"])
-def test_sums_do_not_depend_on_blocks(clipping: str, rows_at_once: int) -> None:
+def test_sums_do_not_depend_on_blocks_and_chunks(
+    monkeypatch: pytest.MonkeyPatch, clipping: str, rows_at_once: int
+) -> None:
     rows = some(11, 400)
     candidates = public_candidates(rows[0], count=120)
     found = [
         both(clipping).over(Given(rows, at_once), candidates)  # type: ignore[arg-type]
         for at_once in (3, rows_at_once)
     ]
-    for name in ("clipped", "public", "softmax", "public_softmax"):
-        assert np.array_equal(getattr(found[0], name), getattr(found[1], name))
-
-
-def test_sums_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = some(11, 400)
-    whole = over(rows, both("recenter"))
+    whole = over(rows, both(clipping))
     monkeypatch.setattr("understudy.methods.shared.decoding.sums._CHUNK", 4 * 7)
-    assert np.array_equal(over(rows, both("recenter")).clipped, whole.clipped)
+    for one, other in (found, (whole, over(rows, both(clipping)))):
+        for name in ("clipped", "public", "softmax", "public_softmax"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
 @pytest.mark.parametrize("tokens", [1, 15, 17, 33, 1001])
