@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.bounds import Claim
 from understudy.audit.mechanisms.registry import MECHANISMS
+from understudy.audit.mechanisms.selection import discovered
 from understudy.audit.mechanisms.sums import (
     OWNER,
     InMemory,
@@ -58,11 +59,13 @@ from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCo
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.marginals import Marginals
+from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
-from understudy.privacy.mechanisms import Sensitivity
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
@@ -126,6 +129,39 @@ def not_shared(kind: Any) -> Any:
 
 def caught(attack: Any, *, runs: int = 2_500) -> bool:
     return audited(replace(attack, source=InsecureSeededNoise(0)), runs=runs).violated
+
+
+# -- terms that no list has --------------------------------------------------------------------------------------------
+
+
+class Unweighted(UnlistedTerms):
+    """Every term weighs 1."""
+
+    @property
+    def _weights(self) -> Any:  # type: ignore[override]
+        return np.full(self.most + 1, COUNT_GRID)
+
+
+class OwnersAsRecords(UnlistedTerms):
+    """Each record of an owner has a set of its own."""
+
+    _of_owners = UnlistedTerms._of_records
+
+
+def test_terms_whose_weights_are_not_shared_out_are_caught() -> None:
+    assert caught(discovered(Unit(), BUDGET, query_of=Unweighted))
+
+
+def test_owners_whose_records_each_have_a_set_are_caught() -> None:
+    assert caught(discovered(OWNER, BUDGET, query_of=OwnersAsRecords))
+
+
+def test_a_threshold_of_one_deviation_less_is_caught() -> None:
+    """Where delta can be seen: at that of a tenth."""
+    attack = discovered(Unit(), Budget("0.001", "0.1"))
+    assert not caught(attack)
+    attack.mechanism.__dict__["threshold"] = attack.mechanism.threshold - round(3 * attack.mechanism.scale)
+    assert caught(attack)
 
 
 # -- dp-kps -----------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from understudy.privacy.mechanisms import (
 )
 from understudy.privacy.noise import NoiseKind, SystemNoise
 from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
+from understudy.privacy.selection import NoisySelection
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 
@@ -48,6 +49,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "subsampled": SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
     "votes": SubsampledTokens("votes", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
     "dp-sgd": DPSGD(noise_multiplier=5 / 3, rate=1 / 3, steps=5, clipping_norm=2.0),
+    "selection": NoisySelection(2.0, 1e-7, 10),
     "declared": Declared(GaussianEvent(5 / 3)),
 }
 

@@ -21,7 +21,7 @@ from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
-from understudy.privacy.measurement import Batches, Query, Rates
+from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
@@ -117,7 +117,9 @@ class Preparation:
 class Door(Protocol):
     """The one door between private records and released values: pays, adds noise, stores, has the ledger seal."""
 
-    def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
+    def measure(
+        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
+    ) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
 
     def open(self, name: str) -> Any:
@@ -156,7 +158,9 @@ class ReleaseTools(Preparation):
     note: Callable[[Mapping[str, Any]], None] = lambda _entry: None
     rows: Callable[[tuple[int, ...]], Rows] | None = None
 
-    def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
+    def measure(
+        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
+    ) -> SealedValue:
         return needed(self.door).measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,6 +24,7 @@ from understudy.privacy.events import (
     GaussianEvent,
     MixtureEvent,
     PureEvent,
+    SelectionEvent,
     SubsampledGaussianEvent,
     SubsampledPureEvent,
     ZCDPEvent,
@@ -65,9 +67,14 @@ class Composition:
         return math.fsum(event.pure_epsilon for event in self.events)
 
     @property
+    def failure(self) -> float:
+        """The probability with which what else is said of the composition does not hold, at most."""
+        return math.fsum(event.failure for event in self.events) * (1 + 1e-15)
+
+    @property
     def mu(self) -> float | None:
-        """mu of the composition if every event is Gaussian, else None."""
-        if not all(isinstance(event, GaussianEvent) for event in self.events):
+        """mu of the composition if every event is Gaussian, but for its :attr:`failure`; else None."""
+        if not all(isinstance(event, GaussianEvent | SelectionEvent) for event in self.events):
             return None
         return math.sqrt(math.fsum(2 * event.rho for event in self.events))
 
@@ -78,6 +85,8 @@ class Composition:
         pure = self.pure_epsilon
         if delta == 0:
             return pure
+        if (delta := delta - self.failure) <= 0:
+            return math.inf
         delta /= 1 + DISCRETE_EXCESS * sum(map(_gaussian_releases, self.events))
         if self.mu is not None:
             return GDP(self.mu).epsilon(delta)
@@ -90,7 +99,7 @@ class Composition:
         bounds e^epsilon x + delta and 1 - e^-epsilon (1 - delta - x) (Wasserman and Zhou 2010) over several deltas.
         """
         if self.mu is not None:
-            return phi_bar(-normal_quantile(false_alarms) - self.mu)
+            return min(1.0, phi_bar(-normal_quantile(false_alarms) - self.mu) + self.failure)
         bounds = [1.0]
         for epsilon, delta in self._points:
             if epsilon < _EXPONENT:
@@ -141,13 +150,16 @@ def _gaussian_releases(event: Event) -> int:
     """
     if isinstance(event, SubsampledGaussianEvent):
         return event.count
-    return int(isinstance(event, GaussianEvent))
+    return int(isinstance(event, GaussianEvent | SelectionEvent))
 
 
 def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
-    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho."""
+    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho, and by its failure."""
     import dp_accounting
 
+    events = tuple(events)
+    if (delta := delta - Composition(events).failure) <= 0:
+        return math.inf
     accountant = dp_accounting.rdp.RdpAccountant()
     for event in events:
         accountant.compose(dp_accounting.ZCDpEvent(event.rho))
@@ -241,7 +253,7 @@ class BudgetFilter:
         if self.rule == "basic":
             return Budget.of(*costs)
         epsilon = renyi_epsilon((event for entry in entries for event in entry.events), float(self.cap.delta))
-        return Budget.of(max(Fraction(epsilon), _LEAST), self.cap.delta)
+        return Budget.of(max(Fraction(min(epsilon, sys.float_info.max)), _LEAST), self.cap.delta)
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
         """True if the history and ``new`` together stay within the cap."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import lt
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from understudy.base.errors import PrivacyError, bug
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import NoiseSource
+from understudy.privacy.sealed import encode_names
+from understudy.privacy.selection import NoisySelection
 
 Batch_contra = TypeVar("Batch_contra", contravariant=True)
 Batch_co = TypeVar("Batch_co", covariant=True)
@@ -51,6 +54,23 @@ class Query(Protocol[Batch_contra]):
         """``Int64[shape]`` from what all batches add: an exact function of the whole sum, mostly the identity. Where
         it is another, ``sensitivity`` is that of its result."""
         return sums
+
+
+@runtime_checkable
+class OpenQuery(Protocol):
+    """A sum of one integer vector per unit, over names that nobody listed.
+
+    A unit adds :func:`~understudy.privacy.selection.weight_of` m to each of the m names of its set, m at most ``most``;
+    which these are depends on the unit alone.
+    """
+
+    @property
+    def most(self) -> int: ...
+
+    def sums(self, data: Any) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
+        """Each name that occurs, once, with its exact sum, some at a time, in the order of names. Private: only
+        :func:`select` may call it."""
+        ...
 
 
 class Batches(Protocol[Batch_co]):
@@ -141,6 +161,32 @@ def measure(
         mechanism.require_rates(rates)
         data = _Sampled(data, rates, source)
     return mechanism.with_noise(exact_sum(query, data), source)
+
+
+def select(
+    mechanism: NoisySelection, query: OpenQuery, data: Batches[Any], *, source: NoiseSource
+) -> dict[str, NDArray[Any]]:
+    """Sum the query over the records, add the noise, and keep what is above the threshold.
+
+    Only what has paid for ``mechanism`` may call it.
+
+    Returns:
+        ``value``: ``Float64[k]``, noisy sums in units of 1.0; ``names``: their names (:func:`encode_names`), in order.
+
+    Raises PrivacyError if the query is not what the mechanism was planned for, or gives a name twice.
+    """
+    if query.most > mechanism.most:
+        raise bug("A query lets a unit have more names than were planned.", "plan it with the number that it states")
+    names, values, last = list[str](), [np.zeros(0)], ""
+    for found, sums in query.sums(data):
+        if not all(map(lt, [last, *found], found)):
+            raise bug("A query gave a name twice, or in another order.", "it gives each once, in the order of names")
+        noisy = _checked(sums, (len(found),)) + source.draw("gaussian", scale=mechanism.scale, size=len(found))
+        above = np.flatnonzero(noisy > mechanism.threshold)
+        names += [found[place] for place in above.tolist()]
+        values.append(noisy[above] / mechanism.sensitivity.grid)
+        last = found[-1] if found else last
+    return {"value": np.concatenate(values), "names": encode_names(names)}
 
 
 def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:

@@ -146,7 +146,7 @@ class NoisySum:
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
-        _require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0)
+        require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0)
         require_releasable(self.shape)
 
     @cached_property
@@ -199,7 +199,7 @@ class SampledSum:
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
-        _require_scale(
+        require_scale(
             self.scale,
             least=SMALLEST_SIGMA,
             cure="Choose a prior and a posterior that are nearer to each other, or further apart.",
@@ -247,7 +247,7 @@ class Declared:
     kind: ClassVar[str] = "declared"
 
 
-def _require_scale(scale: float, *, least: float, cure: str = NEARER) -> None:
+def require_scale(scale: float, *, least: float, cure: str = NEARER) -> None:
     if scale < least:
         raise out_of_range(f"its noise is too small for an integer grid ({scale:g} grid units)", cure=cure)
     if not scale <= LARGEST_SCALE:

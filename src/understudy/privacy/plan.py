@@ -203,10 +203,11 @@ def _plain(fields: dict[str, Any]) -> Any:
 
 def _mechanisms() -> dict[str, Any]:
     from understudy.privacy.gradients import DPSGD
+    from understudy.privacy.selection import NoisySelection
     from understudy.privacy.subsampled import SubsampledTokens
     from understudy.privacy.tokens import PrivateTokens
 
-    return {made.kind: made for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens, DPSGD)}
+    return {made.kind: made for made in (NoisySum, SampledSum, NoisySelection, PrivateTokens, SubsampledTokens, DPSGD)}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ and the ledger confirms both together before the value is used (``docs/decisions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from understudy.privacy.events import Event, event_from_json, event_to_json
 from understudy.privacy.unit import Unit
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 NoiseOrigin = Literal["system", "seeded", "none"]
@@ -97,3 +98,21 @@ class SealedValue:
     def value(self) -> NDArray[Any]:
         """The noisy sum, of a value that is one."""
         return self.arrays["value"]
+
+    @property
+    def names(self) -> list[str]:
+        """What the numbers of ``value`` are of, where the release found that out."""
+        return decode_names(self.arrays["names"])
+
+
+def encode_names(names: Sequence[str]) -> NDArray[np.uint8]:
+    """Names without line breaks, none of them empty, as ``UInt8[bytes]``, which can be stored."""
+    import numpy as np
+
+    return np.frombuffer("\n".join(names).encode(), dtype=np.uint8)
+
+
+def decode_names(encoded: NDArray[np.uint8]) -> list[str]:
+    """What :func:`encode_names` encoded."""
+    joined = encoded.tobytes().decode()
+    return joined.split("\n") if joined else []

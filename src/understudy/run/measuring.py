@@ -20,11 +20,12 @@ from understudy.base.errors import ConfigError, PrivacyError, ResumeError, Under
 from understudy.corpus import Corpus
 from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
-from understudy.privacy.measurement import Batches, Query, Rates, measure
+from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, SealedValue, charge_of
+from understudy.privacy.selection import NoisySelection
 from understudy.run.session import Listener, Session
 from understudy.run.settings import LedgerParameters
 
@@ -61,19 +62,30 @@ class Measurements:
     note: Callable[[Mapping[str, Any]], None] = lambda _entry: None
     opened: set[str] = field(default_factory=set)
 
-    def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
+    def measure(
+        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
+    ) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``: ``Float64[query.shape]`` as ``value``.
+
+        Of an :class:`~understudy.privacy.measurement.OpenQuery` the noisy sums that are above the threshold, with
+        their names.
 
         Raises PrivacyError if no unused charge of this name is recorded, or the query is not the one that was planned.
         """
 
         def value() -> Arrays:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
+            if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
+                raise bug("A query is not the one that was planned.", "names that nobody listed are selected")
             secret = self.plan.unit.kind == "secret" and isinstance(mechanism, NoisySum)
             records = self.plan.unit.max_records if secret else 1
-            noisy = measure(mechanism, query, data, source=self.noise, records_per_unit=records, rates=rates)
+            if isinstance(query, OpenQuery):
+                found = select(mechanism, query, data, source=self.noise)
+            else:
+                noisy = measure(mechanism, query, data, source=self.noise, records_per_unit=records, rates=rates)
+                found = {"value": noisy}
             self.note({"charge": name, "seconds": time.perf_counter() - start})
-            return {"value": noisy}
+            return found
 
         return self._sealed(name, value)
 

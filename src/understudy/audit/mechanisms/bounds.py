@@ -25,7 +25,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    MixtureEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
@@ -186,7 +193,7 @@ class Claim:
         """What else is promised, and gives the number: mu of a Gaussian (of sampled units, too) or rho; else None."""
         if all(isinstance(event, ZCDPEvent) for event in self.events):
             return "zCDP"
-        if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):
+        if all(isinstance(event, GaussianEvent | SelectionEvent) or _is_certain(event) for event in self.events):
             return "Gaussian"
         first = self.events[0]
         alone = isinstance(first, SubsampledGaussianEvent) and first.count == len(self.events) == 1
@@ -198,7 +205,10 @@ class Claim:
 
     def along_curve(self, limits: ErrorLimits) -> Floats:
         """The least mu, or rho, that does."""
-        return limits.rho if self.curve == "zCDP" else limits.mu(self._rate)
+        if self.curve == "zCDP":
+            return limits.rho
+        missed = np.minimum(limits.false_negative + self._composition.failure, 1.0)
+        return ErrorLimits(limits.false_positive, missed).mu(self._rate)
 
     def of_curve(self, parameter: float) -> float:
         """The value of a mechanism of which this mu, or rho, is all that is known."""
@@ -207,7 +217,8 @@ class Claim:
         if self.curve == "zCDP":
             return ZCDP(parameter).epsilon(self.delta)
         # Balle, Barthe and Gaboardi 2018, Theorem 2
-        return math.log1p(self._rate * math.expm1(GDP(parameter).epsilon(self.delta / self._rate)))
+        delta = (self.delta - self._composition.failure) / self._rate
+        return math.log1p(self._rate * math.expm1(GDP(parameter).epsilon(delta)))
 
     def power(self, false_positive: float) -> float:
         """How often a test that is wrong so often may be right, at most."""
@@ -225,7 +236,7 @@ class Claim:
 
             return 1 - to_the_last_bit(misses_too_few, holds_at=0.0, fails_at=1 - false_positive)
         sampled = phi_bar(-normal_quantile(false_positive) - math.sqrt(2 * rho))
-        return false_positive + self._rate * (sampled - false_positive)
+        return min(1.0, false_positive + self._rate * (sampled - false_positive) + self._composition.failure)
 
     @cached_property
     def _composition(self) -> Composition:

@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Attack, Auditable
+from understudy.audit.mechanisms.selection import discovered
 from understudy.audit.mechanisms.sums import (
     OWNER,
     TERMS,
@@ -47,6 +48,8 @@ _CERTAIN = "one record more, which holds the secret and is always sampled"
 _COORDINATE = "one record more, whose embedding all lies in one coordinate"
 _EMBEDDED_ALIKE = f"{_OWNER} of one label whose embeddings are alike"
 _VALUES = "one record more, of values that no other has"
+_LONE = "one record more, which holds terms that many have and terms that nobody else has"
+_LONE_OWNER = f"{_OWNER} of different terms that many have"
 _CANARIES_HALF = f"{_OWNER} whose gradients are clipped, where it is sampled (half of the time)"
 _TURNED_BY_OWNER = f"{_OWNER} in one shard, who turn their teacher's answers round"
 
@@ -73,6 +76,8 @@ _ALL: tuple[Auditable, ...] = (
     *_sums("sequences", "sequences", "density of sequences"),
     _of("dp-kps", "dp-kps: all that it releases", _RECORD, dp_kps, "gaussian", Unit()),
     _of("dp-kps-owners", "dp-kps: the same for owners", f"{_OWNER} of all terms", dp_kps, "gaussian", OWNER),
+    _of("discovered-terms", "dp-kps: terms that no list has", _LONE, discovered, Unit()),
+    _of("discovered-terms-owners", "dp-kps: the same of owners", _LONE_OWNER, discovered, OWNER),
     _of("charged-metrics", "evaluate: counts behind charged metrics, pure", _BLOCKS, charged_metrics, Unit()),
     _of("charged-metrics-owners", "evaluate: the same for owners", _COUNT_ALIKE, charged_metrics, OWNER),
     _of("label-counts", "aug-pe: records of each label", "one record more", one_sum, "labels", "gaussian"),

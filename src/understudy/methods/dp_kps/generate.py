@@ -14,6 +14,7 @@ from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DPKPSParameters,
+    discovery_share,
     known_noise,
     needs_embeddings,
     phrase_columns,
@@ -84,8 +85,11 @@ def longest_prompts(
     release: Release,  # noqa: ARG001 - as of every method
     writer: Writer,
 ) -> Iterator[tuple[Message, ...]]:
-    """Around the longest terms of the public vocabulary."""
-    return writer.longest_prompts(public_vocabulary(parameters).terms, count=parameters.length)
+    """Around the longest terms of the public vocabulary, or of those that may be discovered."""
+    terms = public_vocabulary(parameters).terms
+    if discovery_share(parameters):
+        terms = (*terms, *(f"{number} {'1234567890' * 3} {'1234567890' * 3}" for number in range(parameters.length)))
+    return writer.longest_prompts(terms, count=parameters.length)
 
 
 def estimate_calls(

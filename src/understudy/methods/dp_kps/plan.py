@@ -1,6 +1,7 @@
 """DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
 
 1. vocabulary   noisy weighted counts of all public terms; those that stand above the noise (or the top N) are V~
+   discovered-terms   noisy weighted counts of terms that no list has; those that stand above a threshold join V~
 2. density      per label, a noisy kernel density over V~ (independent mode); of a table with typed columns per cell of
                 each column too
    sequences-m  per label, one for every structure K_m (iterative mode)
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -24,10 +26,11 @@ from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasable
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.privacy.selection import NoisySelection
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
@@ -83,6 +86,9 @@ class ReleaseParameters(Parameters):
     """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
     features: Ablation[int] = Field(2000, ge=1, le=100_000)
     """Random frequencies a sketch (I)."""
+    discover_terms: float | None = Field(None, ge=0, le=0.9)
+    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has, and numbers: those
+    that many records have join the vocabulary. 0: none. Default: none."""
     phrase_columns: Ablation[CommaSeparated] = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
 
@@ -117,9 +123,14 @@ def needs_embeddings(parameters: ReleaseParameters) -> bool:
 
 
 NAME = "dp-kps"
-VOCABULARY, COLUMN_DENSITY = "vocabulary", "column-density"
+VOCABULARY, DISCOVERED, COLUMN_DENSITY = "vocabulary", "discovered-terms", "column-density"
 _VOCABULARY_SHARE = 0.2
 """Of the budget (of mu^2 or of epsilon)."""
+MOST_DISCOVERED = 5000
+"""Discovered terms that join the vocabulary: those that most units have."""
+_DISCOVERED_PER_UNIT = 100
+_DISCOVERED_DELTA = Fraction(1, 10)
+"""Of delta: with what probability a term is shown that one unit alone has."""
 _COLUMNS_PART = 0.5
 """Of the density's share of the budget: for all columns together, beside the label."""
 
@@ -171,7 +182,22 @@ def fewest_terms(parameters: DPKPSParameters) -> int:
 
 def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
     """Terms of the largest privatised vocabulary."""
-    return parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
+    listed = parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
+    return listed + (MOST_DISCOVERED if discovery_share(parameters) else 0)
+
+
+def discovery_share(parameters: ReleaseParameters) -> float:
+    """Of the budget (of mu^2), for terms that no list has.
+
+    Raises ConfigError if there is one, and the noise is to be pure.
+    """
+    share = parameters.discover_terms or 0.0
+    if share and parameters.noise == "laplace":
+        raise ConfigError(
+            "Terms that no list has are found under (epsilon, delta), not under pure differential privacy.",
+            "Leave --discover-terms out, or choose gaussian noise.",
+        )
+    return share
 
 
 def density_sensitivity(noise: NoiseKind, features: int) -> Sensitivity:
@@ -191,7 +217,7 @@ def sequence_sensitivity(features: int) -> Sensitivity:
 
 def mechanisms(
     parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int, cells: Sequence[int] = ()
-) -> dict[str, NoisySum]:
+) -> dict[str, NoisySum | NoisySelection]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
     Args:
@@ -207,6 +233,11 @@ def mechanisms(
         *((1 - share) * (1 - part) / len(sketches) for _ in sketches),
         *([(1 - share) * part] if cells else []),
     ]
+    discovered = discovery_share(parameters)
+    lone = budget.delta * _DISCOVERED_DELTA
+    if discovered:
+        shares = [*(each * (1 - discovered) for each in shares), discovered]
+        budget = Budget.of(budget.epsilon, budget.delta - lone)
     noise = parameters.noise
     if noise == "gaussian":
         multipliers = gaussian_split(budget, shares)
@@ -218,20 +249,20 @@ def mechanisms(
     if parameters.mode == "iterative":
         sensitivity = sequence_sensitivity(parameters.features)
     elif not needs_embeddings(parameters):
-        columns, sensitivity = parameters.top_terms, weights
+        columns, sensitivity = None if discovered else parameters.top_terms, weights
         most, fewer = most_terms(parameters, vocabulary_size), "top_terms"
     require_releasable((labels, most), cure=f"Lower {fewer}, or declare fewer labels.")
-    sums = {
-        VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,)),
-        **{
-            name: NoisySum(noise, multiplier, sensitivity, (labels, columns))
-            for name, multiplier in zip(sketches, multipliers[1:], strict=False)
-        },
+    sums: dict[str, NoisySum | NoisySelection] = {
+        VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,))
     }
+    if discovered:
+        sums[DISCOVERED] = NoisySelection(multipliers[-1], float(lone), _DISCOVERED_PER_UNIT)
+    for name, multiplier in zip(sketches, multipliers[1:], strict=False):
+        sums[name] = NoisySum(noise, multiplier, sensitivity, (labels, columns))
     if cells:
         require_releasable((sum(cells), most), cure=f"Lower {fewer}, or name fewer phrase_columns.")
         shape = (sum(cells), columns)
-        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[-1], weights.in_blocks(len(cells)), shape)
+        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[1 + len(sketches)], weights.in_blocks(len(cells)), shape)
     return sums
 
 
@@ -270,6 +301,7 @@ def make_plan(
         why[name] = (
             f"noisy {kind} of {'terms' if size == 1 else f'sequences of {size} terms'} for each of {labels} label(s)"
         )
+    why[DISCOVERED] = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
     names = ", ".join(column.name for column in chosen)
     why[COLUMN_DENSITY] = f"noisy histogram of terms for each value of {names}"
     charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
@@ -304,7 +336,7 @@ _FREQUENCY_BYTES = 8 + 4
 
 def _forecast(
     parameters: DPKPSParameters,
-    sums: Mapping[str, NoisySum],
+    sums: Mapping[str, NoisySum | NoisySelection],
     facts: PublicFacts,
     vocabulary_size: int,
     chosen: Sequence[Column],
@@ -322,6 +354,8 @@ def _forecast(
         Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
         *(Fact(f"{name}_score_noise", noise, f"{name} score noise (std, {units})") for name, noise in sketches.items()),
     ]
+    if isinstance(selection := sums.get(DISCOVERED), NoisySelection):
+        entries.append(Fact("discovery_threshold", selection.threshold / COUNT_GRID, _DISCOVERY.format(units=units)))
     if COLUMN_DENSITY in sums:
         noise = sums[COLUMN_DENSITY].noise_std
         entries.append(Fact("column_density_score_noise", noise, f"noise on a term's score by a column (std, {units})"))
@@ -347,6 +381,7 @@ def _forecast(
     return Facts(tuple(entries), tuple(warnings))
 
 
+_DISCOVERY = "threshold of a term that no list has (weighted count, {units})"
 _COMMON = 0.05
 _DROWNED = (
     "Phrases by {names} would be mostly noise: a term in {share:.0%} of the {units} with a given value counts for less "

@@ -3,7 +3,8 @@
 KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
 
     counts  = [ weights of records that hold v among their first S terms : v in V ] + noise   charge "vocabulary"
-    V~      = the terms whose counts stand above the noise, or the N largest
+    found   = [ names not in V, weights summed, + noise, above the threshold ]         charge "discovered-terms"
+    V~      = found, and the terms whose counts stand above the noise, or the N largest
     sums_c  = sum over records of label c of  phi(terms of the record in V~) + noise  charge "density"
     sums_a  = the same over records with the cell a of a typed column, + noise        charge "column-density"
               (or, for every structure K_m, of phi(first m terms))                    charges "sequences-m"
@@ -12,7 +13,9 @@ Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged (:mod:`understudy.corpus.bounding`).
     Each line with noise is one :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its
     sensitivity (:class:`~understudy.methods.shared.queries.counts.TermHistogram`,
-    :mod:`understudy.methods.dp_kps.density`, :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`).
+    :mod:`understudy.methods.dp_kps.density`, :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`);
+    "found" is a :class:`~understudy.privacy.selection.NoisySelection` over
+    :class:`~understudy.methods.shared.queries.unlisted.UnlistedTerms`.
     The sums are joint over labels, and over the cells of all columns, so no parallel composition is needed. Everything
     else is post-processing: V~ of the noisy counts, its embeddings and features of V~ and public models.
 """
@@ -34,6 +37,8 @@ from understudy.methods.dp_kps.generate import sampling_scores, scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
+    DISCOVERED,
+    MOST_DISCOVERED,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
@@ -47,16 +52,19 @@ from understudy.methods.dp_kps.plan import (
 )
 from understudy.methods.dp_kps.sequences import Frequencies, contrast_weights, integer_features
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
+from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.models.types import Embedder
-from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.phrases import Unlisted
 from understudy.text.vocabulary.shrinkage import KnownNoise, noise_floor, terms_above_noise, top_terms
+from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
 
 
 def prepare(
@@ -84,6 +92,9 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
     """Noisy counts of N terms, a noisy sketch per label, and with a bandwidth embeddings and random features."""
     terms, columns, sketches = len(release.terms), len(release.terms), sketch_names(parameters)
     arrays = {"counts": Held("float64", (terms,))}
+    discovered = any(charge.name == DISCOVERED for charge in release.statement.charges)
+    if discovered:
+        arrays[DISCOVERED] = Held("float64", ("discovered terms",))
     if needs_embeddings(parameters):
         columns = 2 * parameters.features
         arrays["embeddings"] = Held("float32", (terms, "dimension"), -1.01, 1.01)
@@ -98,7 +109,8 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
         raise ReleaseError(problem, "Ask whoever made it for the file again.") from None
     by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), columns))} if sizes else {}
     kind = GaussianEvent.kind if parameters.noise == "gaussian" else PureEvent.kind
-    return Contents(dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind), arrays | by_cell, terms=None)
+    charges = dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind)
+    return Contents(charges | ({DISCOVERED: SelectionEvent.kind} if discovered else {}), arrays | by_cell, terms=None)
 
 
 def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -117,6 +129,12 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
     arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen]}
+    notes: tuple[str, ...] = ()
+    if any(charge.name == DISCOVERED for charge in plan.charges):
+        names, values = _discovered(parameters, vocabulary, corpus, plan, tools)
+        terms += names
+        arrays = {"counts": np.concatenate([arrays["counts"], values]), DISCOVERED: values}
+        notes = (WORD_FOR_WORD,)
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
     if needs_embeddings(parameters):
         embedder = needed(tools.embedder)
@@ -151,7 +169,24 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         spreads = zip(places, lifts.spreads, strict=True)
         named = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
         check += Facts((Fact("column_lifts", named, "how much phrases depend on each column (0: not at all)"),))
-    return Released(arrays, terms, public, check)
+    return Released(arrays, terms, public, check, notes)
+
+
+WORD_FOR_WORD = (
+    "Terms of one to three words that no public list has were found in the private texts: what thousands wrote can "
+    "appear word for word."
+)
+
+
+def _discovered(
+    parameters: DPKPSParameters, vocabulary: Vocabulary, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Terms that the vocabulary does not have, in order of name, and their noisy weighted counts."""
+    unlisted = Unlisted(vocabulary.terms, stop_words=load_stop_words(parameters.stop_words))
+    query = UnlistedTerms(unlisted, plan.mechanism(DISCOVERED).most, tools.scratch)
+    found = tools.measure(DISCOVERED, query, corpus)
+    most = np.sort(np.argsort(-found.value, kind="stable")[:MOST_DISCOVERED])
+    return [found.names[place] for place in most.tolist()], found.value[most]
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
@@ -194,7 +229,8 @@ def noise_check(
     """
     units = f"{plan.unit.kind}s"
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
-    counts = arrays["counts"]
+    discovered = len(arrays.get(DISCOVERED, ()))
+    counts = arrays["counts"][: len(arrays["counts"]) - discovered]
     above = int((counts > floor).sum())
     title = f"vocabulary noise floor ({units} of which this is the only term)"
     entries = [
@@ -202,6 +238,8 @@ def noise_check(
         Fact("vocabulary_noise_floor", round(floor, 2), title),
         Fact("vocabulary_terms_above_floor", above, "vocabulary terms above the noise floor"),
     ]
+    if DISCOVERED in arrays:
+        entries.append(Fact("discovered_terms", discovered, "terms found that no list has"))
     if parameters.mode == "iterative":
         return Facts(tuple(entries), () if above else (_WARNING,))
     multiplier = plan.mechanism("density").noise_multiplier

@@ -1,0 +1,92 @@
+"""Names that nobody listed, shown where enough units have them: weighted Gaussian partition selection."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from understudy.base.errors import ConfigError
+from understudy.privacy.events import SelectionEvent
+from understudy.privacy.exact import require_positive
+from understudy.privacy.guarantee import phi_bar
+from understudy.privacy.mechanisms import COUNT_GRID, SMALLEST_SIGMA, Sensitivity, require_scale
+from understudy.privacy.noise import NoiseKind
+from understudy.privacy.search import last_number
+
+MOST_NAMES = 1000
+_ROUNDED = 1 + 1e-9  # more than rounding takes from a failure's probability
+
+
+def weight_of(names: int) -> int:
+    """What a unit with so many names adds to the sum of each: floor(COUNT_GRID / sqrt(names)), exactly."""
+    return math.isqrt(COUNT_GRID * COUNT_GRID // names)
+
+
+@dataclass(frozen=True)
+class NoisySelection:
+    """Discrete Gaussian noise on the sums of the names that occur; those above a threshold are shown with their sums.
+
+    Guarantee:
+        Unit: a record, or an owner with all records together; neighbours add or remove one.
+        Sensitivity: a unit has a set of m distinct names, m at most ``most``, which depends on nothing but the unit,
+        and adds G = floor(COUNT_GRID / sqrt(m)) to the sum of each: L2 norm sqrt(m) G, COUNT_GRID at most.
+        Noise: discrete Gaussian, sigma = noise_multiplier * COUNT_GRID (at least SMALLEST_SIGMA), sampled for each
+        name that any unit has. Shown are the names whose noisy sum is above :attr:`threshold`, in the order of names.
+        Event: :class:`~understudy.privacy.events.SelectionEvent`. On the names that others have too it is a Gaussian
+        release. A name that the unit alone has is shown with probability P(G + Z > T); for an integer k > 0 a discrete
+        Gaussian has P(Z >= k) <= Phi_bar((k - 1) / sigma), as its sum over integers is below the integral and its norm
+        above sqrt(2 pi) sigma. So of t such names, t <= m, one or more are shown with probability at most
+        1 - (1 - Phi_bar((T - G) / sigma))^m, and T is the least integer where this is at most ``delta`` for every m.
+        Source: Korolova, Kenthapadi, Mishra and Ntoulas 2009 (noisy counts of what occurs, above a threshold); Gopi,
+        Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially private set union" (weights, Gaussian
+        noise); Swanberg, Globus-Harris, Griffith, Ritz, Groce and Bray 2023 (one round of DP-SIPS).
+
+    Args:
+        delta: with what probability a name may be shown that one unit alone has.
+        most: names per unit (C).
+
+    Raises ConfigError if the noise does not fit the grid, or a number is out of its range.
+    """
+
+    noise_multiplier: float
+    delta: float
+    most: int
+    kind: ClassVar[str] = "noisy-selection"
+    noise: ClassVar[NoiseKind] = "gaussian"
+    sensitivity: ClassVar[Sensitivity] = Sensitivity(None, COUNT_GRID, COUNT_GRID)
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        require_scale(self.scale, least=SMALLEST_SIGMA)
+        if not 1 <= self.most <= MOST_NAMES:
+            raise ConfigError(f"Expected 1 to {MOST_NAMES} names per unit, got {self.most}.", "Choose another number.")
+        _ = self.event
+
+    @cached_property
+    def event(self) -> SelectionEvent:
+        return SelectionEvent(self.noise_multiplier, self.delta)
+
+    @property
+    def scale(self) -> float:
+        return math.nextafter(self.noise_multiplier * COUNT_GRID, math.inf)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one released sum."""
+        return self.scale / COUNT_GRID
+
+    @cached_property
+    def threshold(self) -> int:
+        """What a noisy sum must exceed to be shown, in grid units (T)."""
+        low, high = COUNT_GRID, COUNT_GRID + math.ceil(64 * self.scale)  # Phi_bar(64) is 0 in doubles
+        if self.failure_at(low) <= self.delta:
+            return low
+        return last_number(lambda each: self.failure_at(each) <= self.delta, holds_at=high, fails_at=low)
+
+    def failure_at(self, threshold: int) -> float:
+        """The probability that any name is shown which one unit alone has, at most, with this threshold, which is at
+        least COUNT_GRID."""
+        tails = ((m, phi_bar((threshold - weight_of(m)) / self.scale)) for m in range(1, self.most + 1))
+        return _ROUNDED * max(-math.expm1(m * math.log1p(-tail)) for m, tail in tails)
