@@ -18,6 +18,7 @@ from evolution_fixtures import varied
 from run_fixtures import runs_charged
 from secret_fixtures import protecting
 
+from understudy.base.runs import Runs
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.ledger.store import AnswerStore, RunStore
@@ -248,3 +249,26 @@ def test_a_run_that_protects_secrets_is_resumed_so_too(
         assert sum(machine.draws.values()) <= 3, step  # one redraw at most: of the value that was not stored
         if step not in ("after an answer", "before AnswerStore.put_many"):
             assert max(Counter(machine.chat.keys).values()) == 1, step
+
+
+FOUND = ("vocabulary", "discovered-terms", "density")
+
+
+def test_a_run_that_finds_terms_is_resumed_so_too_even_out_of_the_middle_of_its_files(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name in ((Runs, "write"), (measuring, "select")):
+        monkeypatch.setattr(owner, name, machine._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
+    config = settings(tmp_path, llm="fake", records_per_label=1, discover_terms=0.3)
+    assert machine.run(config, crash_at=None)
+    assert_nothing_twice(machine, config, FOUND)
+    steps = list(machine.steps)
+    assert steps_of([(measuring, "select"), (Runs, "write")]) <= set(steps)
+    first, last = steps.index("after RunStore.begin"), steps.index("before Release.save")
+    for number, step in [*enumerate(steps)][first : last + 1]:
+        here = {**config, "output": str(tmp_path / str(number)), "ledger": str(tmp_path / f"{number}.sqlite")}
+        machine.used, machine.draws = {}, Counter()
+        assert not machine.run(here, crash_at=number), step
+        assert machine.run(here, crash_at=None), step
+        assert_nothing_twice(machine, here, FOUND)
+        assert not (tmp_path / str(number) / "private" / "scratch").exists()

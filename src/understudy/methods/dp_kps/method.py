@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
@@ -30,6 +30,10 @@ class DPKPS(Method, DPKPSParameters):
     longest_prompts = generating.longest_prompts
     estimate_calls = generating.estimate_calls
     generate = generating.generate
+
+    def dump(self) -> dict[str, Any]:
+        """Without ``discover_terms`` where it is not given, so that runs which began before there was one resume."""
+        return {name: value for name, value in super().dump().items() if (name, value) != ("discover_terms", None)}
 
     @property
     def needs_embedder(self) -> bool:
