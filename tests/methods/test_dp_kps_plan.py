@@ -162,7 +162,7 @@ def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() ->
 def test_a_privatised_vocabulary_of_unknown_size_is_planned_for_as_one() -> None:
     histogram, small = plan(bandwidth=0), parameters_of(bandwidth=0)
     assert histogram.mechanism("density").shape == (4, None)
-    assert "those above the noise" in histogram.charges[0].why
+    assert "the likeliest stay" in histogram.charges[0].why
     assert Charge.from_json(histogram.charges[1].to_json()) == histogram.charges[1]
     assert make_plan(small, BUDGET, labels_of(2), vocabulary_size=7).charges
 

@@ -140,8 +140,8 @@ def _origin(statement: Statement) -> NoiseOrigin:
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
     """What sequences are sampled by, and how probably each score is real (independent mode).
 
-    The posterior of the noisy scores ``found`` of all labels and terms together; where there is no noise, the scores
-    themselves, of which those above 0 are real.
+    The posterior of the noisy scores ``found`` of all labels, in which terms of like rank in V~ share a model; where
+    there is no noise, the scores themselves, of which those above 0 are real.
     """
     if noise.std > 0:
         return shrink(found, noise)

@@ -1,6 +1,6 @@
 """DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
 
-1. vocabulary   noisy weighted counts of all public terms; those that stand above the noise (or the top N) are V~
+1. vocabulary   noisy weighted counts of all public terms; those likely in many records (or the top N) are V~
    discovered-terms   noisy weighted counts of terms that no list has; those that stand above a threshold join V~
 2. density      per label, a noisy kernel density over V~ (independent mode); of a table with typed columns per cell of
                 each column too
@@ -79,7 +79,8 @@ class ReleaseParameters(Parameters):
     stop_words: str | None = public_file(None)
     """A file of words to leave out, or ``none``. Default: a built-in English list."""
     top_terms: int | None = Field(None, ge=1)
-    """Size of the privatised vocabulary (N). Default: those that stand above the noise, at most 5000."""
+    """Size of the privatised vocabulary (N). Default: twice as many as are likely to be real, given the noise (300 to
+    5000)."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
     bandwidth: Ablation[float] = Field(0.0, ge=0, le=1000)
@@ -294,7 +295,7 @@ def make_plan(
     chosen = [facts.columns[place] for place in phrase_columns(parameters, facts.columns)]
     cells = [column.size for column in chosen]
     sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size, cells=cells)
-    stay = f"the top {parameters.top_terms}" if parameters.top_terms else "those above the noise"
+    stay = f"the top {parameters.top_terms}" if parameters.top_terms else "the likeliest"
     why = {VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay"}
     for name, size in sketch_names(parameters).items():
         kind = "kernel density" if needs_embeddings(parameters) else "histogram"

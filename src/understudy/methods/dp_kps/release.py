@@ -4,7 +4,7 @@ KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
 
     counts  = [ weights of records that hold v among their first S terms : v in V ] + noise   charge "vocabulary"
     found   = [ names not in V, weights summed, + noise, above the threshold ]         charge "discovered-terms"
-    V~      = found, and the terms whose counts stand above the noise, or the N largest
+    V~      = found, and the terms that are likely in many records, given the noise, or the N largest counts
     sums_c  = sum over records of label c of  phi(terms of the record in V~) + noise  charge "density"
     sums_a  = the same over records with the cell a of a typed column, + noise        charge "column-density"
               (or, for every structure K_m, of phi(first m terms))                    charges "sequences-m"
@@ -63,7 +63,7 @@ from understudy.privacy.sealed import NoiseOrigin
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.phrases import Unlisted
-from understudy.text.vocabulary.shrinkage import KnownNoise, noise_floor, terms_above_noise, top_terms
+from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
 from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
 
 
@@ -124,7 +124,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         std = 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std
         noise = KnownNoise(parameters.noise, std)
         fewest = fewest_terms(parameters)
-        chosen = tools.keep("terms", lambda: {"chosen": terms_above_noise(counts, noise, fewest=fewest)})["chosen"]
+        chosen = tools.keep("terms", lambda: {"chosen": likely_terms(counts, noise, fewest=fewest)})["chosen"]
     else:
         chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
@@ -132,8 +132,8 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     notes: tuple[str, ...] = ()
     if any(charge.name == DISCOVERED for charge in plan.charges):
         names, values = _discovered(parameters, vocabulary, corpus, plan, tools)
-        terms += names
-        arrays = {"counts": np.concatenate([arrays["counts"], values]), DISCOVERED: values}
+        terms = names + terms  # surely real, so of the first ranks
+        arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
         notes = (WORD_FOR_WORD,)
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
     if needs_embeddings(parameters):
