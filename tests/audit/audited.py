@@ -14,5 +14,6 @@ SURE = 1 - 1e-6
 """A false alarm once in a million audits."""
 
 
-def audited(attack: Any, *, runs: int = 2_500) -> MechanismAudit:
-    return audit_mechanism(Auditable("it", "it", "neighbours", lambda _: attack), BUDGET, runs=runs, confidence=SURE)
+def audited(attack: Any, *, runs: int = 2_500, confidence: float = SURE) -> MechanismAudit:
+    it = Auditable("it", "it", "neighbours", lambda _: attack)
+    return audit_mechanism(it, BUDGET, runs=runs, confidence=confidence)

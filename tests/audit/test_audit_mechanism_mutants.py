@@ -550,7 +550,7 @@ class Everybody(InsecureSeededNoise):
 @pytest.mark.parametrize(("noise", "runs"), [("gaussian", 1_000), ("votes", 6_000)])
 def test_a_sample_of_everybody_is_caught(noise: Any, runs: int) -> None:
     attack = few_shot(noise, BUDGET, rate=0.1, tokens=1)
-    assert not caught(attack, runs=runs)
+    assert not caught(attack, runs=1_000)
     assert audited(replace(attack, source=Everybody(0)), runs=runs).violated
 
 
@@ -600,8 +600,8 @@ class ClippedAfterwards(ClippedGradients):
 def test_a_sum_that_is_clipped_as_a_whole_is_caught() -> None:
     """The canary's gradient outweighs the other one, and turns the clipped sum round."""
     attack, broken = steps_replaced(ClippedAfterwards, OPPOSITE)
-    assert not caught(attack)
-    assert caught(broken)
+    assert not caught(attack, runs=1_000)
+    assert caught(broken, runs=1_000)
 
 
 class ClippedApart(ClippedGradients):
@@ -656,11 +656,10 @@ class NoisePerBlock(InsecureSeededNoise):
         return np.sum([super(NoisePerBlock, self).normal(size) / BLOCKS for _ in range(BLOCKS)], axis=0)
 
 
-@pytest.mark.parametrize("source", [DividedNoise, NoisePerBlock])
-@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize(("source", "rate"), [(DividedNoise, 0.5), (NoisePerBlock, 1.0)])
 def test_noise_that_is_shared_out_among_micro_batches_is_caught(source: Any, rate: float) -> None:
     attack = steps_of(dp_sgd(BUDGET, rate=rate, steps=3).mechanism, delta=0.05)
-    assert not caught(attack)
+    assert not caught(attack, runs=1_000)
     assert audited(replace(attack, source=source(0))).violated
 
 
@@ -680,7 +679,7 @@ class NothingForNobody(InsecureSeededNoise):
 
 def test_an_empty_sample_without_noise_is_caught() -> None:
     attack = replace(dp_sgd(BUDGET, rate=0.5, steps=1), others=[])
-    assert not caught(attack)
+    assert not caught(attack, runs=1_000)
     assert audited(replace(attack, source=NothingForNobody(0))).violated
 
 
@@ -703,7 +702,7 @@ def test_shuffled_batches_accounted_as_poisson_samples_are_caught() -> None:
     """With so little noise the canary is seen where it is sampled. Poisson samples miss it in a third of all runs, so
     little is promised at a delta near two thirds; shuffled batches never miss it."""
     attack = replace(steps_of(DPSGD(0.25, rate=0.25, steps=4, clipping_norm=1.0), delta=0.6), others=[[OTHER]] * 3)
-    assert not caught(attack)
+    assert not caught(attack, runs=1_000)
     assert audited(replace(attack, source=Shuffled(0))).violated
 
 
@@ -723,7 +722,7 @@ class SampledOnce(InsecureSeededNoise):
 @pytest.mark.slow
 def test_steps_that_share_one_sample_are_caught() -> None:
     attack = steps_of(DPSGD(1.5, rate=0.1, steps=SampledOnce.steps, clipping_norm=1.0), delta=0.01)
-    assert not caught(attack, runs=500)
+    assert not caught(attack, runs=200)
     assert audited(replace(attack, source=SampledOnce(0))).violated
 
 
@@ -763,12 +762,12 @@ class DividedTwice(InsecureSeededNoise):
         return super().draw(kind, scale=scale / COUNT, size=size)
 
 
-@pytest.mark.parametrize("source", [NoiseOfEach, DividedTwice])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_noise_on_teachers_or_on_their_mean_in_place_of_their_sum_is_caught(source: Any, noise: NoiseKind) -> None:
+def test_noise_on_teachers_or_on_their_mean_in_place_of_their_sum_is_caught(noise: NoiseKind) -> None:
     attack = seq_pate(BUDGET, queries=1, noise=noise)
     assert not caught(attack)
-    assert audited(replace(attack, source=source(0)), runs=5_000).violated
+    assert audited(replace(attack, source=NoiseOfEach(0)), runs=5_000).violated
+    assert audited(replace(attack, source=DividedTwice(0))).violated
 
 
 EPOCHS = 5

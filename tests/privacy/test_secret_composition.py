@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ ALWAYS: Inclusion = ((1.0, 1),)
 OFTEN: Inclusion = ((0.5, 5),)
 MANY: Inclusion = ((0.05, 80),)
 RARE: Inclusion = ((0.05, 5),)
+TWO_RATES: Inclusion = ((0.2, 3), (0.1, 10))
 PRIORS = (1e-6, 1e-4, 1e-2)
 
 
@@ -36,7 +38,7 @@ def accountant_bounds(events: Sequence[Event]) -> list[float]:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     losses = []
-    for event in events:
+    for event, releases in Counter(events).items():
         law = poisson_binomial(event.inclusion[0] if isinstance(event, MixtureEvent) else ALWAYS)
         records = np.flatnonzero(law > 1e-18)
         chances = law[records] / law[records].sum()
@@ -46,7 +48,7 @@ def accountant_bounds(events: Sequence[Event]) -> list[float]:
                 [float(k) for k in records],
                 list(chances),
                 value_discretization_interval=1e-2,
-            )
+            ).self_compose(releases)
         )
     together = functools.reduce(lambda a, b: a.compose(b), losses)._pmf_remove
     epsilons = np.linspace(-5, 20, 2501)
@@ -69,11 +71,10 @@ def test_an_independent_accountant_finds_the_same(events: list[Event]) -> None:
         assert bound == pytest.approx(posterior(events, prior), rel=1e-3)
 
 
-@pytest.mark.parametrize("releases", [1, 3, 100])
-@pytest.mark.parametrize("prior", [1e-12, 1e-7, 1e-4, 0.01, 0.4, 0.99])
-@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize(("releases", "mu"), [(1, 0.1), (1, 4.0), (3, 1.0), (100, 0.1), (100, 4.0)])
+@pytest.mark.parametrize("prior", [1e-12, 0.01, 0.99])
 def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
-    releases: int, prior: float, mu: float
+    releases: int, mu: float, prior: float
 ) -> None:
     found = best_test([Draws(math.sqrt(releases) / mu, poisson_binomial(ALWAYS), releases)], prior)
     exact = phi_bar(-normal_quantile(prior) - mu)
@@ -81,7 +82,7 @@ def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 20)), min_size=1, max_size=3).map(tuple),
     st.floats(1e-8, 0.9),
@@ -94,11 +95,14 @@ def test_losses_of_one_mixture_come_to_its_blow_up(inclusion: Inclusion, prior: 
     assert found <= exact * (1 + 2e-3)
 
 
-@pytest.mark.parametrize(("inclusion", "shared"), [(MANY, 15.4), (RARE, 155)], ids=["many", "rare"])
-def test_one_draw_reused_ten_times_is_far_worse_than_ten_fresh_ones(inclusion: Inclusion, shared: float) -> None:
+@pytest.mark.parametrize(
+    ("inclusion", "sigma", "shared"), [(MANY, 20.5854, 15.4), (RARE, 1.78859, 155)], ids=["many", "rare"]
+)
+def test_one_draw_reused_ten_times_is_far_worse_than_ten_fresh_ones(
+    inclusion: Inclusion, sigma: float, shared: float
+) -> None:
     """Ten releases of one draw are one release at sigma / sqrt(10)."""
-    sigma = calibrate(TEN_TIMES, [inclusion], releases=10)
-    assert posterior([mixture(sigma, inclusion)] * 10, 1e-4) / 1e-4 == pytest.approx(10, rel=1e-6)
+    assert posterior([mixture(sigma, inclusion)] * 10, 1e-4) / 1e-4 == pytest.approx(10, rel=1e-4)
     assert posterior([mixture(sigma / math.sqrt(10), inclusion)], 1e-4) / 1e-4 == pytest.approx(shared, rel=0.005)
 
 
@@ -108,8 +112,13 @@ def test_ten_releases_at_the_noise_of_one_blow_up_418_times() -> None:
         assert posterior(events, 1e-4) / 1e-4 == pytest.approx(418, abs=0.5)
 
 
-@pytest.mark.parametrize("inclusion", [ALWAYS, ((1.0, 5),), OFTEN, MANY, RARE, ((0.2, 3), (0.1, 10))])
-@pytest.mark.parametrize("releases", [1, 4])
+@pytest.mark.parametrize(
+    ("inclusion", "releases"),
+    [
+        *((inclusion, 1) for inclusion in (ALWAYS, ((1.0, 5),), OFTEN, MANY, RARE, TWO_RATES)),
+        *((inclusion, 4) for inclusion in (ALWAYS, RARE, TWO_RATES)),
+    ],
+)
 def test_calibration_never_overshoots_and_wastes_nothing(inclusion: Inclusion, releases: int) -> None:
     sigma = calibrate([TEN_TIMES], (inclusion,), releases=releases)
     assert posterior([mixture(sigma, inclusion)] * releases, 1e-4) <= 1e-3

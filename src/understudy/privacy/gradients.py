@@ -85,7 +85,7 @@ class DPSGD:
     def event(self) -> SubsampledGaussianEvent:
         return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.steps)
 
-    @property
+    @cached_property
     def sensitivity(self) -> Sensitivity:
         """Of the integer sum: what a query must keep to."""
         return Sensitivity(None, self.grid, self.grid / self.clipping_norm)

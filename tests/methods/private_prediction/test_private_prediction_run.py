@@ -192,7 +192,8 @@ def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
 @pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin")
 def test_the_embedded_model_draws_a_text(tmp_path: Path) -> None:
     assert load_causal("builtin", device="cpu").ends
-    changes = {"private_model": "builtin", "texts_per_batch": 1, "batches": 1, "max_tokens": 5, "prompt": None}
+    few = {"texts_per_batch": 1, "batches": 1, "batch_size": 1, "tokens_per_batch": 3, "max_tokens": 3}
+    changes = {"private_model": "builtin", "prompt": None, **few}
     values = predicting(tmp_path, tmp_path, **changes)
     made = running.release(run_config(values)).release
     assert len(made.strings["texts"]) <= 2

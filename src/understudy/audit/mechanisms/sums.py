@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -117,15 +117,15 @@ class Remembered(Query[Any]):
         self._key = key
         self._sums: dict[Hashable, NDArray[np.int64]] = {}
 
-    @property
+    @cached_property
     def sensitivity(self) -> Sensitivity:
         return self._query.sensitivity
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         return self._query.shape
 
-    @property
+    @cached_property
     def partial_shape(self) -> tuple[int, ...]:
         return self._query.partial_shape
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def best_test(draws: Sequence[Draws], prior: float) -> float:
     for _ in range(_ROUNDS):
         found, threshold = total.best_test(prior, order, tail)
         bound = min(bound, found + tail * (1 + 3 * releases))
-        order = min((0.0, *_ORDERS), key=lambda at: total.log_moment(at) - at * threshold)
+        order = min(total.log_moments, key=lambda at: total.log_moments[at] - at * threshold)
     return bound
 
 
@@ -230,6 +230,11 @@ class _Total:
         """log E[e^(order * loss)] where the secret is present."""
         return sum(grid.log_moment(order) for grid in self.grids)
 
+    @cached_property
+    def log_moments(self) -> dict[float, float]:
+        """By order, of none and of all that are tried."""
+        return {order: self.log_moment(order) for order in (0.0, *_ORDERS)}
+
     def best_test(self, prior: float, order: float, tail: float) -> tuple[float, float]:
         """A bound on how often the best test is right, and its threshold.
 
@@ -254,7 +259,7 @@ class _Total:
 
     def _window(self, order: float, exponent: float) -> tuple[int, int]:
         """Grid points that hold all but e^-exponent of the sum (Chernoff): upwards as it is, downwards tilted."""
-        high = min((self.log_moment(at) + exponent) / at for at in _ORDERS)
+        high = min((self.log_moments[at] + exponent) / at for at in _ORDERS)
         whole = self.log_moment(order)
         low = max((whole - self.log_moment(order - at) - exponent) / at for at in _ORDERS)
         first = sum(grid.releases * grid.first for grid in self.grids)

@@ -21,7 +21,7 @@ from understudy.base.errors import ModelError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
 from understudy.models.types import Embedder
 from understudy.models.vectors import conditions, uncached
-from understudy.privacy.measurement import Batches, Divided, Engine
+from understudy.privacy.measurement import Batches, Engine, is_divided
 
 R = TypeVar("R")
 STEPS = 4000
@@ -128,14 +128,14 @@ class PrivateEmbeddings:
         if self.engine is None:
             yield function(self)
         else:
-            assert isinstance(self.records, Divided)
+            assert is_divided(self.records)
             self._say_once(_EMBEDDING)
             yield from self.records.map(partial(_of_part, self.embedder, self.folder, self.key, self.rows, function))
 
     @property
     def engine(self) -> Engine | None:
         """Where the records are worked on."""
-        return self.records.engine if isinstance(self.records, Divided) else None
+        return self.records.engine if is_divided(self.records) else None
 
     def batches(self) -> Iterator[Block]:
         """All records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
