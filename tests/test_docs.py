@@ -26,12 +26,14 @@ import yaml
 from click.testing import CliRunner
 from local_fixtures import make_llama
 from numpy.typing import NDArray
+from run_fixtures import simple_fit
 from script_model import ScriptModel
 
 import understudy.models.catalog
 from understudy.base.parameters import Parameters
 from understudy.cli import cli
 from understudy.cli.options import ParametersCommand, options_of
+from understudy.evaluate.metrics import overview
 from understudy.evaluate.metrics.utility import in_context
 from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
@@ -48,6 +50,7 @@ from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
+from understudy.run import tabling
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.vocabulary import terms
 
@@ -170,6 +173,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
         return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(overview, "places", lambda vectors, **_: overview.principal(vectors, 2).clip(0, 1))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

@@ -109,23 +109,22 @@ def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(visit: A
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_a_phone(visit: Any, name: str) -> None:
-    page = visit(viewport=PHONE).open(name)
+def test_everybody_can_read_and_use_a_page(visit: Any, name: str) -> None:
+    """In one visit, as opening a page takes the longest."""
+    page = visit(color_scheme="light").open(name)
+    require_landmarks_one_heading_and_names_for_everything(page)
+    require_visible_stops_of_the_tab_key(page)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert page.evaluate(CONTRAST) == []
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    assert page.evaluate(CONTRAST) == []
+    page.set_viewport_size(PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_text_stands_out_from_what_is_behind_it(visit: Any, name: str, scheme: str) -> None:
-    page = visit(color_scheme=scheme).open(name)
-    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    assert page.evaluate(CONTRAST) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_page_has_landmarks_one_heading_and_names_for_everything(visit: Any, name: str) -> None:
-    page = visit().open(name)
+def require_landmarks_one_heading_and_names_for_everything(page: Any) -> None:
     assert page.get_by_role("main").count() == 1
     assert page.get_by_role("navigation", name="Pages", exact=True).count() == 1
     assert page.locator("h1").count() == 1
@@ -145,9 +144,7 @@ def test_every_page_has_landmarks_one_heading_and_names_for_everything(visit: An
     assert set(referred) <= set(ids)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_stop_of_the_tab_key_is_visible(visit: Any, name: str) -> None:
-    page = visit().open(name)
+def require_visible_stops_of_the_tab_key(page: Any) -> None:
     stops = 0
     for _ in range(200):
         page.keyboard.press("Tab")

@@ -100,9 +100,11 @@ def test_distinct_is_compared_on_equally_many_words() -> None:
 
 
 def test_self_bleu_is_the_mean_of_sentence_bleu_against_the_others() -> None:
-    texts = ["the cat sat on the mat", "the cat lay on the mat today", "a dog sat on the mat"]
+    texts = ["the cat sat on the mat", "the cat lay on the mat today", "a dog sat on the mat", "a dog", "the the the"]
+    texts = [*texts, "the cat sat on the mat", "", "A dog, of course."]
     bleu = BLEU(effective_order=True)
-    expected = [bleu.sentence_score(text, [other for other in texts if other != text]).score / 100 for text in texts]
+    others = [[*texts[:place], *texts[place + 1 :]] for place in range(len(texts))]
+    expected = [bleu.sentence_score(text, rest).score / 100 for text, rest in zip(texts, others, strict=True)]
     assert self_bleu(texts) == pytest.approx(expected)
     assert self_bleu_values(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
 

@@ -243,12 +243,34 @@ def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: 
 
 
 def self_bleu(texts: Sequence[str]) -> list[float]:
-    """Each text's BLEU-4 against all others, in [0, 1]; at least two texts."""
+    """Each text's BLEU-4 against all others, in [0, 1]; at least two texts.
+
+    As sacrebleu's sentence score, which would count the n-grams of all others again for every text.
+    """
     from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.helpers import extract_all_word_ngrams
 
     bleu = BLEU(effective_order=True)
-    others = [[*texts[:place], *texts[place + 1 :]] for place in range(len(texts))]
-    return [bleu.sentence_score(text, rest).score / 100 for text, rest in zip(texts, others, strict=True)]
+    counted = [extract_all_word_ngrams(bleu.tokenizer(text.rstrip()), 1, bleu.max_ngram_order) for text in texts]
+    highest: dict[tuple[str, ...], tuple[int, int]] = {}  # how often the two texts hold it that hold it most often
+    for ngrams, _ in counted:
+        for ngram, count in ngrams.items():
+            first, second = highest.get(ngram, (0, 0))
+            highest[ngram] = (max(first, count), max(second, min(first, count)))
+
+    def score(place: int) -> float:
+        ngrams, length = counted[place]
+        correct, total = [0] * bleu.max_ngram_order, [0] * bleu.max_ngram_order
+        for ngram, count in ngrams.items():
+            first, second = highest[ngram]
+            correct[len(ngram) - 1] += min(count, second if count == first else first)
+            total[len(ngram) - 1] += count
+        others = (other for at, (_, other) in enumerate(counted) if at != place)
+        nearest = min(others, key=lambda other: (abs(length - other), other))
+        made = bleu.compute_bleu(correct, total, length, nearest, bleu.smooth_method, effective_order=True)
+        return float(made.score / 100)
+
+    return [score(place) for place in range(len(texts))]
 
 
 def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int) -> list[MetricValue]:
