@@ -66,8 +66,8 @@ def use_embedder(monkeypatch: pytest.MonkeyPatch) -> Callable[[WordEmbedder], No
     return use
 
 
-def released(values: dict[str, Any], engine: str, **changes: Any) -> us.Release:
-    own = {"engine": engine} | ({"workers": 2} if engine != "in-process" else {})
+def released(values: dict[str, Any], engine: str, *, workers: int = 2, **changes: Any) -> us.Release:
+    own = {"engine": engine} | ({"workers": workers} if engine != "in-process" else {})
     output = str(Path(values["output"]).with_name(f"out-{engine}"))
     return running.release(run_config({**values, "output": output, **own, **changes})).release
 
@@ -104,22 +104,26 @@ def test_a_sample_is_the_same_on_every_engine_as_its_coins_are_tossed_by_the_com
     values = {**protecting(tmp_path, inclusion=0.5), "insecure_noise_seed": 3, "insecure_no_noise": False}
     here = released(values, "in-process")
     assert same(here, released(values, engine))
-    assert not same(here, released({**values, "insecure_noise_seed": 4}, engine, fresh=True)), "the sample is random"
+    other = released({**values, "insecure_noise_seed": 4}, "in-process", fresh=True)
+    assert not same(here, other), "the sample is random"
 
 
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
     here = released(values, "in-process")
     use_embedder(DyingEmbedder(tmp_path, 1))
-    assert same(here, released(values, "processes"))
+    assert same(here, released(values, "processes", workers=1))
     assert len(list(tmp_path.glob("died-*"))) == 1
 
 
-def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(tmp_path: Path, use_embedder: Any) -> None:
+def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
+    tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.run.engine.processes.TRIES", 2)
     values = settings(tmp_path, **GUIDED)
     use_embedder(DyingEmbedder(tmp_path, 1000))
     with pytest.raises(EngineError, match="died"):
-        released(values, "processes", output=values["output"])
+        released(values, "processes", workers=1, output=values["output"])
     use_embedder(WordEmbedder())
     made = released(values, "in-process", output=values["output"])
     assert made.statement.private
@@ -134,7 +138,7 @@ def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, t
     here = ["release", *flags(values)]
     script = [sys.executable, "-m", "understudy"]
     with subprocess.Popen(
-        [*script, *here, "--engine", engine, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*script, *here, "--engine", engine, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as driver:
         while not runs_charged(values["ledger"]):
             assert driver.poll() is None
@@ -148,7 +152,7 @@ def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, t
 
 
 def test_the_command_has_engines(tmp_path: Path, use_embedder: Any, understudy: Any) -> None:
-    words = flags(settings(tmp_path, **GUIDED, engine="processes", workers=2, scratch=str(tmp_path / "mine")))
+    words = flags(settings(tmp_path, **GUIDED, engine="processes", workers=1, scratch=str(tmp_path / "mine")))
     said = understudy("run", *words)
     assert said.code == 0, said.err
     assert not list((tmp_path / "mine").iterdir())
