@@ -20,7 +20,7 @@ from understudy.evaluate.tables import EvaluationConfig
 from understudy.methods.registry import method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
-from understudy.run.baseline import BaselineParameters
+from understudy.run.pipeline import BaselineParameters
 from understudy.run.settings import (
     RUN_GROUPS,
     WRITING_GROUPS,

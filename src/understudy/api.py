@@ -25,13 +25,13 @@ from understudy.methods.registry import require_method
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
-from understudy.run.baseline import write_baseline
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder
+from understudy.run.pipeline import write_baseline
+from understudy.run.progress import shown
 from understudy.run.session import Listener
 from understudy.run.settings import RunConfig, budget_fields, run_config
-from understudy.run.showing import shown
 from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:

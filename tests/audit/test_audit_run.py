@@ -23,7 +23,6 @@ from understudy.privacy.guarantee import GDP
 from understudy.run.generating import Result
 from understudy.run.job import Job
 from understudy.run.pipeline import run
-from understudy.run.planning import make_plan
 from understudy.run.session import Listener
 from understudy.run.settings import RunConfig, run_config
 
@@ -139,7 +138,7 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
     assert {attack.name for attack in audit.attacks} == {"terms", "ngram", "embedding"}
     assert "secret" in audit.unit
     job = Job(settings)
-    assert (audit.epsilon, audit.delta) == promise(make_plan(job.method, job.promise, job.table))
+    assert (audit.epsilon, audit.delta) == promise(job.plan())
     assert audit.epsilon > GDP(settings.budget.mu).epsilon(1e-6)  # which holds at one prior only
     assert audit.verdict == "consistent"
 

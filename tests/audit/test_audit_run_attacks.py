@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.audit.canaries import Canaries, make_canaries
 from understudy.audit.result import area_under_curve, guess_rules, judge, true_positive_rate
-from understudy.audit.scoring import (
+from understudy.audit.running import (
     EMBEDDING,
     NGRAM,
     RELEASE,

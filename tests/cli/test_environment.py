@@ -16,7 +16,7 @@ import yaml
 from clinic import FakeChat, flags, settings
 from run_fixtures import Said
 
-from understudy.cli import VERBS, cli, logs
+from understudy.cli import VERBS, cli, output
 from understudy.cli.environment import TypedOption, must_be_typed, variable
 from understudy.cli.options import ParametersCommand, options_of
 from understudy.methods.registry import method_class, method_names
@@ -181,7 +181,7 @@ def test_json_logs_are_one_object_per_line(tmp_path: Path, understudy: Callable[
 
 
 def test_a_record_s_exception_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.begin(as_json=False)
+    output.begin(as_json=False)
     try:
         raise ValueError("a private text")
     except ValueError:

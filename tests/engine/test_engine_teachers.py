@@ -40,7 +40,7 @@ from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow
 from understudy.privacy.measurement import exact_sum
 from understudy.run import pipeline as running
-from understudy.run.engine.calls import Call
+from understudy.run.engine import Call
 from understudy.run.settings import run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]

@@ -22,9 +22,8 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import FALSE_ALARMS, Statement
 from understudy.report.grids import by_table, by_training
 from understudy.report.numbers import paragraphs, short
-from understudy.report.recipe import recipe
 from understudy.report.svg import Scale, tag, ticks
-from understudy.report.views import samples_of, spending, tradeoff
+from understudy.report.views import recipe, samples_of, spending, tradeoff
 from understudy.run.job import Job
 from understudy.run.settings import run_config
 

@@ -15,7 +15,7 @@ from sample_releases import SAMPLES, dp_kps
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError, ResumeError
 from understudy.methods.registry import load_release, method_class, method_names
-from understudy.report.recipe import _parameters
+from understudy.report.views import _parameters
 from understudy.run import pipeline as running
 from understudy.run.settings import RunConfig, run_config
 

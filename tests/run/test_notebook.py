@@ -18,7 +18,7 @@ import understudy as us
 from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models.types import ChatRequest, Completion
 from understudy.report.page import Reports
-from understudy.run import showing
+from understudy.run import progress
 from understudy.run.session import SILENT
 
 BUDGET = us.Budget(3, "1e-6")
@@ -116,7 +116,7 @@ def test_a_report_opens_inline_in_a_frame_of_its_own(tmp_path: Path) -> None:
     [(0, 9, 5, ""), (9, 9, 5, ""), (3, 9, 0.1, ""), (3, 9, 10, "0:20 left"), (1, 101, 100, "2:46:40 left")],
 )
 def test_the_time_left_is_told_at_the_pace_so_far(done: int, total: int, seconds: float, words: str) -> None:
-    assert showing.left(done, total, seconds) == words
+    assert progress.left(done, total, seconds) == words
 
 
 class Handle:
@@ -134,13 +134,13 @@ class Handle:
 
 
 def test_in_a_notebook_lines_and_bars_are_one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert showing._notebook() is None, "outside of one"
+    assert progress._notebook() is None, "outside of one"
     handle = Handle()
-    monkeypatch.setattr(showing, "_notebook", lambda: handle)
-    with showing.shown():
+    monkeypatch.setattr(progress, "_notebook", lambda: handle)
+    with progress.shown():
         pass
     assert not handle.shown, "nothing of a call that says nothing"
-    with showing.shown() as told:
+    with progress.shown() as told:
         told.say(f"Beginning. {EVIL}")
         for done in range(4):
             told.progress("texts", done, 3)
@@ -155,12 +155,12 @@ def test_in_a_notebook_lines_and_bars_are_one_picture(monkeypatch: pytest.Monkey
 
 def test_a_listener_is_told_what_a_terminal_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = us.Listener()
-    with showing.shown(listener) as told:
+    with progress.shown(listener) as told:
         assert told is listener
-    with showing.shown() as told:  # a script whose output goes elsewhere
+    with progress.shown() as told:  # a script whose output goes elsewhere
         assert told is SILENT
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with showing.shown() as told:
+    with progress.shown() as told:
         told.say("One line.")
         told.progress("rounds", 0, 2)
         told.progress("rounds", 2, 2)
@@ -170,9 +170,9 @@ def test_a_listener_is_told_what_a_terminal_would_show(monkeypatch: pytest.Monke
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(showing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said: list[str] = []
-    lines = showing.PlainLines(said.append)
+    lines = progress.PlainLines(said.append)
     lines("texts", 0, 2)
     lines("texts", 1, 2)
     assert not said

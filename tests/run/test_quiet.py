@@ -17,7 +17,7 @@ from understudy.evaluate import evaluate
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 from understudy.run import measuring
-from understudy.run.engine.calls import Call
+from understudy.run.engine import Call
 from understudy.run.pipeline import run
 from understudy.run.settings import run_config
 

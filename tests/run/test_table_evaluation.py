@@ -21,7 +21,7 @@ from understudy.evaluate.metrics import overview
 from understudy.evaluate.metrics.results import load_evaluation
 from understudy.evaluate.synthetic import read_synthetic, table_sha256
 from understudy.report import write_reports
-from understudy.report.recipe import recipe
+from understudy.report.views import recipe
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 

@@ -145,7 +145,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack on the run, of :data:`understudy.audit.scoring.ATTACKS`.
+    """One attack on the run, of :data:`understudy.audit.running.ATTACKS`.
 
     Args:
         auc: chance that a planted canary scores above one that was not planted (a tie counts one half).

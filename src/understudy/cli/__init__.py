@@ -14,7 +14,7 @@ import click
 from understudy import __version__
 from understudy.base.errors import UnderstudyError, UnderstudyWarning
 from understudy.base.files import disk_faults
-from understudy.cli import logs
+from understudy.cli import output
 from understudy.cli.environment import name_variables
 
 _SECTIONS = {
@@ -66,7 +66,7 @@ class _LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        logs.begin(as_json="--log-json" in args)  # before anything can be wrong with the rest
+        output.begin(as_json="--log-json" in args)  # before anything can be wrong with the rest
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -81,7 +81,7 @@ def cli() -> None:
     """Differentially private synthetic stand-ins for private text corpora."""
 
 
-cli.params += logs.options()
+cli.params += output.options()
 
 
 def main() -> None:
@@ -91,21 +91,21 @@ def main() -> None:
         with disk_faults(Path("the output")):
             cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
-        if logs.as_json():
-            logs.SPEECH.error("%s", error.problem, extra={"fields": {"cure": error.cure}})
+        if output.as_json():
+            output.SPEECH.error("%s", error.problem, extra={"fields": {"cure": error.cure}})
         else:
-            logs.SPEECH.error("Error: %s\n%s", error.problem, error.cure)
+            output.SPEECH.error("Error: %s\n%s", error.problem, error.cure)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        if logs.as_json():
-            logs.SPEECH.error("%s", error.format_message())
+        if output.as_json():
+            output.SPEECH.error("%s", error.format_message())
         else:
             error.show()
         _name_variable(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         resumes = sys.argv[1:2] in _RESUMABLE or "--charge-metrics" in sys.argv
-        logs.SPEECH.error("Interrupted.%s", " The same command (without --fresh) resumes." * resumes)
+        output.SPEECH.error("Interrupted.%s", " The same command (without --fresh) resumes." * resumes)
         sys.exit(INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -116,7 +116,7 @@ def main() -> None:
     except BaseException as error:  # a panic of a Rust library is no Exception
         if os.environ.get("UNDERSTUDY_DEBUG"):
             raise
-        logs.SPEECH.error(
+        output.SPEECH.error(
             "Internal error: %s in %s.\n"
             "This is a bug. Its message may quote private text, so it is not shown; UNDERSTUDY_DEBUG=1 shows all.",
             type(error).__name__,
@@ -124,7 +124,7 @@ def main() -> None:
         )
         sys.exit(INTERNAL_ERROR)
     finally:
-        logs.begin(as_json=False)
+        output.begin(as_json=False)
 
 
 def _name_variable(error: click.ClickException) -> None:
@@ -132,15 +132,15 @@ def _name_variable(error: click.ClickException) -> None:
     option = error.param if isinstance(error, click.BadParameter) else None
     named = option is not None and isinstance(option.envvar, str) and os.environ.get(option.envvar)
     if option is not None and named and not {word.partition("=")[0] for word in sys.argv} & {*option.opts}:
-        logs.SPEECH.error("The value is that of the environment variable %s.", option.envvar)
+        output.SPEECH.error("The value is that of the environment variable %s.", option.envvar)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Ours in words, without the line of code; others as Python shows them."""
     if issubclass(category, UnderstudyWarning):
-        logs.SPEECH.warning("%s%s", "" if logs.as_json() else "Warning: ", message)
-    elif logs.as_json():
-        logs.SPEECH.warning("%s: %s", category.__name__, message)
+        output.SPEECH.warning("%s%s", "" if output.as_json() else "Warning: ", message)
+    elif output.as_json():
+        output.SPEECH.warning("%s: %s", category.__name__, message)
     else:
         _python_shows(message, category, *place, **more)
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from understudy.base.errors import ConfigError
-from understudy.cli import logs
+from understudy.cli import output
 
 PREFIX = "UNDERSTUDY_"
 LEDGER = "UNDERSTUDY_LEDGER"
@@ -65,4 +65,4 @@ def name_variables(command: click.Command, path: str) -> None:
     for param in command.params:
         if isinstance(param, click.Option) and param.envvar is None and param.name != "location":
             param.envvar = variable(f"{path} {max(param.opts, key=len).lstrip('-')}")
-    command.params += logs.options()
+    command.params += output.options()

@@ -14,7 +14,6 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.run.job import Chat, Job, Promise, Texts, Wanted
-from understudy.run.planning import make_plan
 from understudy.run.settings import RunConfig
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -68,7 +67,7 @@ def forecast(config: RunConfig) -> Forecast:
         ConfigError: if the configuration cannot be run.
     """
     job = Job(config)
-    plan = make_plan(job.method, job.promise, job.table)
+    plan = job.plan()
     labels = job.table.label_set
     entries = [*_recommended_guide(plan, job.promise, labels), *_recommended_stop_words(job.method, job.texts)]
     warned = (*plan.forecast.warnings, *job.promise.warnings)

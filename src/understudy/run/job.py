@@ -21,12 +21,16 @@ from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
+from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
+from understudy.methods.shared.guide.plan import GUIDE_SHARE, ChoosingParameters, GuideParameters, plan_with_guide
+from understudy.methods.shared.tables.plan import plan_with_columns
+from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
+from understudy.privacy.plan import Plan
+from understudy.release.statement import require_readable_charges
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.session import Lasting
@@ -100,6 +104,42 @@ class Job(FreeJob):
         if self.promise.guide or self.table.columns:
             self.method.require_guidable()
         self.engine = config.part(settings.EngineParameters)
+
+    def plan(self, labels: LabelSet | None = None) -> Plan:
+        """What is released and charged, with the table's labels or the declared ones. Reads no private data.
+
+        Raises ConfigError if the method cannot be planned with the budget.
+        """
+        method, promise, table = self.method, self.promise, self.table
+        beside = () if table.record_columns else table.typed_columns
+        facts = PublicFacts(promise.unit, labels or table.label_set, promise.expected_records, beside)
+
+        def plan_text(rest: Budget | SecretBudget) -> Plan:
+            """The method, and its guide if there is to be one."""
+            if not promise.guide:
+                return method.plan(rest, facts)
+            return plan_with_guide(
+                lambda left: method.plan(left, facts),
+                rest,
+                share=GUIDE_SHARE,
+                labels=facts.labels.size,
+                expected_records=facts.expected_records,
+            )
+
+        variables = table.variables(facts.labels)
+        if variables is None:
+            plan = plan_text(promise.budget)
+        else:
+            plan = plan_with_columns(
+                plan_text,
+                promise.budget,
+                variables=variables,
+                parameters=promise.part(TablesParameters),
+                share=COLUMNS_SHARE,
+                expected_records=facts.expected_records,
+            )
+        require_readable_charges(plan.charges)
+        return plan
 
     @property
     def embeds_private_texts(self) -> bool:

@@ -48,7 +48,6 @@ from understudy.run.generating import Writing, load_private_model_of, require_ro
 from understudy.run.guiding import load_embedder_of, with_guide
 from understudy.run.job import Job, Table
 from understudy.run.measuring import open_ledger, pay
-from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
@@ -91,7 +90,7 @@ def make_release(
         session.folder.write_statement(made.statement)
         session.clear_scratch(own_scratch)
         return made
-    early = session.as_begun(make_plan(method, promise, table))
+    early = session.as_begun(job.plan())
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:
@@ -101,7 +100,7 @@ def make_release(
             corpus = stack.enter_context(table.open(session.folder.private))
         _check_columns(table, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
-        plan = session.as_begun(make_plan(method, promise, table, labels=labels))
+        plan = session.as_begun(job.plan(labels))
         variables = table.variables(labels)
         if variables is not None:
             require_fitting()

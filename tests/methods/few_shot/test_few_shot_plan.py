@@ -17,15 +17,13 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.run.job import Job
-from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
 TWO = LabelSet(("a", "b"))
 
 
 def configured_plan(values: dict[str, Any]) -> Plan:
-    job = Job(run_config(values))
-    return make_plan(job.method, job.promise, job.table)
+    return Job(run_config(values)).plan()
 
 
 def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:

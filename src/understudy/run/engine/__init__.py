@@ -2,5 +2,144 @@
 
 An engine maps a function over items, with results in order and retries. It knows nothing of privacy: workers read
 private text and return exact partial sums, or write private files into the run's scratch folder; the process that began
-the run alone holds the ledger, samples noise and stores values.
+the run alone holds the ledger, samples noise and stores values. What a worker is sent is a function pickled once for
+many items, and what comes back are outcomes that quote nothing.
 """
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from understudy.base.errors import EngineError, UnderstudyError
+from understudy.base.quiet import quiet_libraries
+
+THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+"""The environment of a worker, which has one core."""
+
+
+TRIES = 4
+"""Of an item whose workers or nodes die."""
+AHEAD = 2
+"""Items per worker that wait, so that none is idle."""
+
+
+@dataclass(frozen=True, repr=False)
+class Check:
+    """A function of nothing, pickled, and its answer on every worker that may be used."""
+
+    probe: bytes
+    answer: Any
+
+    @classmethod
+    def of(cls, probe: Callable[[], Any], answer: Any) -> Check:
+        return cls(cloudpickle.dumps(probe), answer)
+
+
+@dataclass(frozen=True, repr=False)
+class Call:
+    """A function for many items, and what a worker must find true of itself before its first one.
+
+    Its ``repr`` shows nothing, as engines log those of what they are given.
+
+    Args:
+        function: of one item, pickled.
+    """
+
+    function: bytes
+    checks: tuple[Check, ...] = ()
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any], checks: tuple[Check, ...] = ()) -> Call:
+        return cls(cloudpickle.dumps(function), checks)
+
+    @classmethod
+    def asking(cls, probe: Callable[[], Any]) -> Call:
+        """A function of nothing as one of an item."""
+        pickled = cloudpickle.dumps(probe)
+        return cls.of(lambda _item: _answer(pickled))
+
+    @quiet_libraries()
+    def __call__(self, item: Any) -> Outcome:
+        """The function of the item. Whatever it raises is told without its message, which may quote a private text."""
+        try:
+            if any(_answer(check.probe) != check.answer for check in self.checks):
+                raise EngineError(
+                    "A worker joined that is not like the others: another processor, device or version.",
+                    "Run on machines of one kind, with one installation.",
+                )
+            return Outcome(cloudpickle.dumps(_load(self.function)(item)))
+        except UnderstudyError as error:
+            return Outcome(error=type(error)(error.problem, error.cure))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a Rust library, or a library that exits
+            return Outcome(error=_unforeseen(error))
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome:
+    """A value, pickled (which may fail, too), or why there is none. Its ``repr`` shows nothing."""
+
+    value: bytes = b""
+    error: UnderstudyError | None = None
+
+    def get(self) -> Any:
+        """The value; raises the error."""
+        error = self.error
+        if error is None:
+            try:
+                return cloudpickle.loads(self.value)
+            except Exception as fault:
+                error = _unforeseen(fault)
+        raise error
+
+
+def worker_died() -> EngineError:
+    """That the same part failed again and again without an error of Python's."""
+    return EngineError(
+        f"Workers died {TRIES} times at the same part of the work, as they do where memory runs out.",
+        "Use fewer workers (--workers), or machines with more memory; the same command resumes.",
+    )
+
+
+def _unforeseen(error: BaseException) -> EngineError:
+    """The kind of an error and the line of ours that raised it."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if "understudy" in file.parts:
+            place = f" ({file.name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return EngineError(
+        f"A worker failed with {type(error).__name__}{place}.",
+        "Repeat the command without --engine to see whether it is the engine; the run resumes.",
+    )
+
+
+_MOST_LOADED = 4
+_loaded: dict[bytes, Any] = {}
+_answers: dict[bytes, Any] = {}
+
+
+def _load(pickled: bytes) -> Any:
+    """What is pickled, unpickled once for all items of a worker."""
+    key = hashlib.sha256(pickled).digest()
+    if key not in _loaded:
+        if len(_loaded) == _MOST_LOADED:
+            _loaded.clear()
+        _loaded[key] = cloudpickle.loads(pickled)
+    return _loaded[key]
+
+
+def _answer(pickled: bytes) -> Any:
+    """What a function of nothing answers, asked once in a worker."""
+    key = hashlib.sha256(pickled).digest()
+    if key not in _answers:
+        _answers[key] = cloudpickle.loads(pickled)()
+    return _answers[key]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from understudy.base.errors import EngineError
 from understudy.base.files import PRIVATE_MODE, atomic_file
-from understudy.run.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
+from understudy.run.engine import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor, cpu_count
 
-from understudy.run.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
+from understudy.run.engine import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
 
 T = TypeVar("T")
 R = TypeVar("R")

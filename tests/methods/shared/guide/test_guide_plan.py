@@ -23,10 +23,9 @@ from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
-from understudy.run import planning
+from understudy.run import job as jobs
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.job import Job
-from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
 COMMON: dict[str, Any] = {"label": "ward", "labels": "a,b,c", "llm": "fake", "guide": True}
@@ -52,8 +51,7 @@ SLOW = ("few-shot", "dp-finetune")
 
 
 def plan_of(values: dict[str, Any]) -> Plan:
-    job = Job(run_config(values))
-    return make_plan(job.method, job.promise, job.table)
+    return Job(run_config(values)).plan()
 
 
 def configured(name: str, budget: Budget, **changes: Any) -> dict[str, Any]:
@@ -96,7 +94,7 @@ def test_method_and_guide_together_are_within_the_budget(name: str, budget: Budg
 def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(
     monkeypatch: pytest.MonkeyPatch, name: str, budget: Budget, share: float
 ) -> None:
-    monkeypatch.setattr(planning, "GUIDE_SHARE", share)
+    monkeypatch.setattr(jobs, "GUIDE_SHARE", share)
     plan = planned(name, budget)
     events = [charge.event for charge in plan.charges]
     multipliers = [event.noise_multiplier for event in events if isinstance(event, GaussianEvent)]

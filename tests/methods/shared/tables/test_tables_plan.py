@@ -14,9 +14,8 @@ from understudy.methods.shared.tables.variables import TablesParameters, Variabl
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.run import planning
+from understudy.run import job as jobs
 from understudy.run.job import Job
-from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
 COLUMNS = "priority=low|high; stars=1..5; urgent"
@@ -24,8 +23,7 @@ METHODS = ("dp-kps", "private-prediction", "dp-finetune", "aug-pe", "guided-evol
 
 
 def plan_of(values: dict[str, Any]) -> Plan:
-    job = Job(run_config(values))
-    return make_plan(job.method, job.promise, job.table)
+    return Job(run_config(values)).plan()
 
 
 def planned(method: str = "dp-kps", **changes: Any) -> Plan:
@@ -56,7 +54,7 @@ def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
 def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(
     monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr(planning, "COLUMNS_SHARE", share)
+    monkeypatch.setattr(jobs, "COLUMNS_SHARE", share)
     plan = planned(guide=True)
     events = [charge.event for charge in plan.charges]
     weights = [1 / event.noise_multiplier**2 for event in events if isinstance(event, GaussianEvent)]
