@@ -21,7 +21,7 @@ def config(**changes: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"records_per_label": 3}, "Number of records missing"),
+        ({"records_per_label": 3}, "Not exactly one option says how many records"),
         ({"where": "age=3"}, "no typed columns"),
         ({"guide_candidates": 2}, "about the guide"),
         ({"column_pairs": "tree"}, "and no columns"),
@@ -42,7 +42,7 @@ def test_what_a_run_refuses_its_plan_refuses(changes: dict[str, Any], problem: s
 
 def test_a_release_does_not_ask_what_is_to_be_generated() -> None:
     assert not Job(config(records=None), charges=True, generates=False).wanted.said
-    with pytest.raises(ConfigError, match="Number of records missing"):
+    with pytest.raises(ConfigError, match="Not exactly one option says how many records"):
         Job(config(records=None), charges=True, generates=True)
 
 
