@@ -230,3 +230,13 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
     assert documented == {kind.__name__: kind.exit_code for kind in UnderstudyError.__subclasses__()}
     assert len(set(documented.values())) == len(documented)
     assert {f"| {INTERNAL_ERROR} |", f"| {INTERRUPTED} |"} <= set(re.findall(r"^\| \d+ \|", DOCUMENT, re.MULTILINE))
+
+
+def test_several_files_without_a_name_are_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    for verb in ("run", "release"):
+        good = settings(tmp_path)
+        if verb == "release":
+            del good["llm"], good["records_per_label"]
+        said = understudy(verb, *flags(good), "--data", str(tmp_path / "more.csv"))
+        assert_error(said, 2, "Several files are given", "--dataset NAME")
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0

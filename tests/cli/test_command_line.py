@@ -45,9 +45,9 @@ def test_import_and_help_load_nothing_heavy() -> None:
     assert not loaded_by(COMMAND, "--help") & {*HEAVY, "pydantic"}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_a_verb_loads_no_model_and_no_noise(verb: str) -> None:
-    assert not loaded_by(COMMAND, verb, "--help") & {*NOISE, "openai"}
+def test_the_help_of_a_verb_loads_no_model_and_no_noise() -> None:
+    all_verbs = "from understudy.cli import VERBS, cli\nfor v in VERBS: cli.main([v, '--help'], standalone_mode=False)"
+    assert not loaded_by(all_verbs) & {*NOISE, "openai"}
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

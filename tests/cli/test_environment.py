@@ -214,3 +214,14 @@ def test_completion_proposes_verbs_and_the_flags_of_a_method() -> None:
     assert "plain,release" in proposed("understudy rel")
     assert "plain,--top-terms" in proposed("understudy run --top")
     assert "plain,--rounds" in proposed("understudy run --method aug-pe --rou")
+
+
+def test_a_name_with_spaces_is_one_source(
+    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
+) -> None:
+    values = settings(tmp_path)
+    (tmp_path / "two words.csv").write_bytes((tmp_path / "notes.csv").read_bytes())
+    values.pop("data")
+    given(data=str(tmp_path / "two words.csv"), dataset="words")
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err

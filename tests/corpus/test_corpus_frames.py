@@ -215,3 +215,10 @@ def test_reading_a_file_imports_none_of_these_libraries(tmp_path: Path) -> None:
     code = "import sys, understudy as us; list(us.read_corpus('a.csv', text='note').batches()); "
     code += "assert not {'pandas', 'polars', 'duckdb', 'datasets'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_what_happens_to_a_frame_after_it_was_opened_does_not_matter() -> None:
+    frame = as_pandas(pa.table(ROWS))
+    corpus = opened(frame)
+    frame.loc[0, "note"] = "Another text."
+    assert "Another text." not in texts_of(corpus)

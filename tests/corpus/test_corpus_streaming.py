@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import texts_of
 
-from understudy.base.errors import CorpusError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.readers import without_exceptions
 
@@ -143,3 +143,14 @@ def test_memory_does_not_grow_with_the_number_of_row_groups_of_a_parquet_file(tm
         return highest
 
     assert peak(20) < 1.5 * peak(2) + 1_000_000
+
+
+def test_a_corpus_without_good_rows_has_no_fingerprint(tmp_path):
+    assert fingerprint(save(tmp_path / "a.csv", [])) == ""
+    assert fingerprint(save(tmp_path / "b.csv", [(" ", 1, "anna")]), on_bad_row="skip") == ""
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 65])
+def test_a_key_of_impossible_length_is_a_config_error(tmp_path, key):
+    with pytest.raises(ConfigError):
+        fingerprint(save(tmp_path / "a.csv", ROWS), key)

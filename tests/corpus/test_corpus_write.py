@@ -16,7 +16,7 @@ from corpus_tables import rows_of, texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.base.errors import CorpusError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.delimited import escaped, unescaped
 from understudy.evaluate.synthetic import read_synthetic
@@ -183,3 +183,8 @@ def test_no_control_character_reaches_csv(tmp_path) -> None:
     assert texts_of(read_corpus(tmp_path / "t.csv", text="text")) == ["a\ufffdb\ufffd[0m\ufffd", "c\td\r\ne"]
     write_table(tmp_path / "t.jsonl", {"text": ["a\x00b"]})
     assert json.loads((tmp_path / "t.jsonl").read_text()) == {"text": "a\x00b"}
+
+
+def test_an_unknown_ending_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"\.parquet, \.csv or \.jsonl"):
+        write_table(tmp_path / "t.xlsx", {"t": []})

@@ -200,3 +200,8 @@ def test_what_is_no_incidence_file_is_one_clear_error(tmp_path: Path) -> None:
     for name in "ijkl":
         with pytest.raises(ConfigError, match="no incidence file"):
             Incidence.read(tmp_path / f"{name}.parquet")
+
+
+def test_no_source_of_secrets_is_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="--secrets"):
+        secret_finder(table("x"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from local_fixtures import make_bert, make_llama
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.cli import cli
-from understudy.models.catalog import load_chat, load_embedder
+from understudy.models.catalog import language_note, load_chat, load_embedder
 
 
 @pytest.fixture
@@ -119,3 +121,23 @@ def test_check_says_what_a_local_model_can_do(tmp_path: Path) -> None:
     assert done.exception is None
     assert "answers: yes" in done.output
     assert "honours max tokens: yes" in done.output
+
+
+def test_the_embedded_models_say_that_they_are_english() -> None:
+    assert "English" in (language_note("builtin") or "")
+    assert language_note("openai:small") is None
+
+
+def test_naming_models_imports_no_heavy_package() -> None:
+    code = (
+        "import sys, understudy.models, understudy.cli.manage\n"
+        "print([name for name in ('torch', 'transformers', 'openai', 'rich', 'platformdirs') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_pull_takes_a_folder(tmp_path: Path, empty_cache: Path) -> None:
+    done = CliRunner().invoke(cli, ["models", "pull", "builtin", "--from", str(tmp_path)])
+    assert isinstance(done.exception, ModelError)
+    assert "holds no" in str(done.exception)

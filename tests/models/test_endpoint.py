@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -322,3 +323,16 @@ def test_tokens_that_no_answer_can_have_used_are_not_counted(tokens: Any) -> Non
     """A negative number would lift the caps of the whole run; a huge one fits into no float."""
     usage = {"prompt_tokens": tokens, "completion_tokens": 3}
     assert read_answer({"choices": [{"message": {"content": "Yes."}}], "usage": usage}, most=1000).usage is None
+
+
+def test_closing_early_leaves_no_task_and_no_connection(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(delay=0.0 if number == 0 else 30.0)
+
+    async def first_only() -> int:
+        async with aclosing(chat(endpoint).complete(questions(50))) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                break
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(first_only()) == 1
+    assert _soon(lambda: endpoint.open_connections == 0)

@@ -319,3 +319,11 @@ def test_json_under_another_content_type_is_an_answer(endpoint: FakeEndpoint, ki
     endpoint.plan = lambda number, seen: Reply(echo(number, seen).body, headers={"Content-Type": kind})
     assert [completion.text for completion in collect(chat(endpoint), questions(1))] == ["echo of question 0"]
     assert len(endpoint.seen) == 1
+
+
+def test_answers_before_the_end_of_a_run_are_yielded_first(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: error(402) if number == 5 else echo(number, seen)
+    done: list[int] = []
+    with pytest.raises(ModelError):
+        collect(chat(endpoint, max_concurrency=1), questions(10), progress=done.append)
+    assert done == [1, 2, 3, 4, 5]

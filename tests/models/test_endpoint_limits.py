@@ -18,6 +18,7 @@ from server import FakeEndpoint, Reply, answer, error
 from test_cached import MemoryStore
 
 from understudy.base.errors import ModelError
+from understudy.models import endpoint as endpoints
 from understudy.models import limits
 from understudy.models.collect import CachedChat, collect
 from understudy.models.connection import BodyTooLong, open_client
@@ -296,3 +297,15 @@ def test_a_missing_bundle_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/bundle.pem")
     with pytest.raises(ModelError, match="bundle"):
         collect(EndpointChat("m", base_url="https://localhost/v1"), questions(1))
+
+
+def test_an_endpoint_that_is_silent_is_said_to_be(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    collect(chat(endpoint, say=said.append), questions(20))
+    assert not said
+    monkeypatch.setattr(endpoints, "SILENT_SECONDS", 0.05)
+    endpoint.plan = lambda number, seen: answer(delay=0.5)
+    collect(chat(endpoint, say=said.append, timeout=9), questions(3))
+    assert said[0].startswith(f"No answer from 127.0.0.1:{endpoint.port} for ")
+    assert said[0].endswith("requests waiting: 3 (each try for up to 9 s).")
+    assert 1 < len(said) < 6, "each time that the silence has doubled"

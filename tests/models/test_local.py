@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -345,3 +345,36 @@ def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None
     assert chat.model_id.startswith("tiny@")
     assert len(chat.model_id) == len("tiny@") + 12
     assert other.model_id != chat.model_id
+
+
+def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
+    shapes = _record_shapes(chat, monkeypatch)
+    answers(chat, [ask(f"q{number}", max_tokens=number + 1) for number in range(8)])
+    rows = [shape[0] for shape in shapes]
+    assert rows == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_there_is_work_for_every_worker_and_none_for_the_event_loop(
+    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    original: Callable[..., list[Completion]] = Decoder.answer
+
+    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+        assert threading.current_thread() is not threading.main_thread()
+        sizes.append(len(prompts))
+        return original(self, prompts, cancelled=cancelled)
+
+    monkeypatch.setattr(Decoder, "answer", record)
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 4)
+    answers(chat, [ask("hi", sample=sample, max_tokens=2) for sample in range(10)])
+    assert sorted(sizes) == [1, 3, 3, 3]
+
+
+def test_memory_is_given_back_after_each_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 1)  # every prompt is a batch
+    given: list[None] = []
+    monkeypatch.setattr(local, "give_back_memory", lambda: given.append(None))
+    answers(chat, [ask("hi"), ask("knee"), ask("what now?")])
+    assert len(given) == 3

@@ -26,6 +26,8 @@ from understudy.models.training import (
     Shapes,
     TokenRow,
     Weights,
+    measure_cost,
+    random_rows,
     require_separate_gradients,
     row_losses,
     token_losses,
@@ -378,3 +380,12 @@ def test_one_network_may_have_adapters_beside_others_that_are_not_active(llama: 
     plain = first.gradients(SHAPES.block(some_rows(llama), device="cpu"))
     Adapters(llama.network, find_sites(llama.network, targets=["q_proj"], layers=None), rank=4)
     assert torch.equal(first.gradients(SHAPES.block(some_rows(llama), device="cpu")), plain)
+
+
+def test_random_rows_are_the_same_each_time_and_cost_something(llama: CausalModel) -> None:
+    first, second = (random_rows(llama, SHAPES, targets=[7] * 3, prompts=[2] * 3, seed=0) for _ in range(2))
+    assert [row.prompt for row in first] == [row.prompt for row in second]
+    assert all(len(row.target) == 7 and len(row.prompt) == 2 for row in first)
+    cost = measure_cost(trainables(llama)["LoRA"], SHAPES, target=10)
+    assert cost.seconds > 0
+    assert cost.bytes_per_row > 0

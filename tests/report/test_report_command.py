@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_runs import make_run, measure
 
-from understudy.base.errors import ConfigError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -65,3 +65,8 @@ def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None
         error = call(path, "--embedder", "not looked for").exception
         assert isinstance(error, ConfigError)
         assert "not the folder of a run" in error.problem
+
+
+def test_an_embedder_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+    error = call(make_run(tmp_path / "run").root, "--embedder", "hf:none/such").exception
+    assert isinstance(error, ModelError)

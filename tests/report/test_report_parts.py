@@ -153,3 +153,10 @@ def test_markup_escapes_what_it_is_given_and_odd_numbers_are_shown_as_such() -> 
     assert [short(value) for value in (None, math.nan, math.inf, -0.5, 0.0)] == ["–", "–", "∞", "−0.500", "0"]
     assert paragraphs("a **b <i>** c\n\nd") == "<p>a <strong>b &lt;i&gt;</strong> c</p><p>d</p>"
     assert tag("text", '<&"', title='"><script>') == '<text title="&#34;&gt;&lt;script&gt;">&lt;&amp;&#34;</text>'
+
+
+def test_how_many_texts_were_compared_stands_in_the_row() -> None:
+    metric = made_values()[-1].metric
+    noted = MetricValue(metric, 0.5, settings={"n": 1}, sample_size=1044)
+    grid = by_table([noted, MetricValue(metric, 0.5, settings={"n": 2}, note="Noisy.")], "title")
+    assert [row.below for row in grid.rows] == ["n = 1, 1,044 texts each", "n = 2"]

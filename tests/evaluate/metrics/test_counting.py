@@ -218,3 +218,7 @@ def test_without_labels_there_are_lengths_only() -> None:
         np.array([10.0, *LENGTHS]), labels=[], classifiers=[], training_texts=0, noise_scale=1.0, seed=0
     )
     assert {each.metric.name for each in made} == {"records", "length_share"}
+
+
+def test_all_of_them_may_be_shared() -> None:
+    assert not any(each.reads_private for each in values([3.0, 4.0], [1.0, 1.0]))

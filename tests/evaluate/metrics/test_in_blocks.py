@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.evaluate.metrics.fidelity import embeddings
 from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
+from understudy.evaluate.metrics.fidelity.texts import distinct_values
 from understudy.evaluate.metrics.leakage import near
 from understudy.evaluate.metrics.leakage.near import measure_neighbours
 from understudy.evaluate.metrics.sample import Sample, words_of
@@ -128,3 +129,19 @@ def test_candidates_that_only_share_a_number_are_none(monkeypatch: pytest.Monkey
     real = words_of(sample(150, 0).texts, split_words)
     others = words_of(sample(60, 1).texts, split_words)
     assert near._Index(real, {"s": others}, 5).most_similar(others).tolist() == by_tables(real, others, 5).tolist()
+
+
+def test_equal_words_are_one_object() -> None:
+    words = words_of(["the knee of", "of the knee", "a%s" % ("b" * 30), "a%s" % ("b" * 30)], split_words)
+    assert words == [["the", "knee", "of"], ["of", "the", "knee"], ["a" + "b" * 30], ["a" + "b" * 30]]
+    assert words[0][1] is words[1][2]
+    assert words[2][0] is words[3][0]
+
+
+def test_distinct_ngrams_take_no_object_each() -> None:
+    texts = words_of(sample(4000, 0, words=3000).texts, split_words)
+    tracemalloc.start()
+    distinct_values(texts, "synthetic", total=10**9, seed=0, resamples=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4000 * 12 * 150  # an n-gram is some numbers, and no tuple in a dictionary

@@ -14,7 +14,7 @@ from few_shots import ROWS, Store, method, plan_of, release
 from predictions import ODD_TABLES
 from tiny_corpora import LABELS, OWNER, Row, bounded
 
-from understudy.base.errors import ModelError, PrivacyError
+from understudy.base.errors import ConfigError, ModelError, PrivacyError
 from understudy.methods.private_texts import sort_into_batches
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
@@ -49,15 +49,6 @@ def test_labels_have_their_own_texts_and_no_others() -> None:
         letters[label] |= set(text)
     assert letters[0] == letters[2] == {"x"}, "what the model says without private text"
     assert letters[1] != {"x"}
-
-
-def test_a_label_draws_no_more_tokens_than_are_paid_for() -> None:
-    for exemplars, length in ((3, None), (50, None), (50, 2), (4, 5)):
-        store = Store()
-        made = release(method(exemplars=exemplars), store=store, model=EchoModel(length))
-        for label in range(LABELS):
-            assert store.tokens(label) <= 24
-            assert int(made.arrays["noisy_tokens"][made.arrays["label"] == label].sum()) == store.tokens(label)
 
 
 def test_an_exemplar_stops_at_its_most_tokens_and_the_last_for_want_of_paid_ones() -> None:
@@ -286,3 +277,11 @@ def test_where_the_public_logits_fail_the_exemplar_is_stored_as_it_is_and_the_ot
     ended = made.arrays["finished"].tolist()  # by the noise: the end of a text is a candidate
     assert all(finished or count == 2 for count, finished in zip(noisy, ended, strict=True))
     assert not all(ended)
+
+
+def test_a_window_without_room_for_private_texts_is_refused_before_anything_is_paid() -> None:
+    model = EchoModel()
+    model.window = 26  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="window"):
+        release(method(), model=model)
+    assert model.steps == 0

@@ -198,3 +198,11 @@ def test_the_embedded_model_draws_a_text(tmp_path: Path) -> None:
     made = running.release(run_config(values)).release
     assert len(made.strings["texts"]) <= 2
     assert made.statement.public_inputs["private model"]["source"].startswith("builtin:")
+
+
+def test_a_window_that_cuts_private_texts_shorter_than_asked_for_says_so(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    said = understudy("release", *flags(predicting(tmp_path, llama, max_tokens=220, texts_per_batch=1)))
+    assert said.code == 0, said.err
+    assert "Private texts are cut to 21 tokens, not 24: no more fit the model's window of 256." in said.err

@@ -242,3 +242,10 @@ def test_keywords_go_by_the_longest_name_in_the_label() -> None:
     assert prompts.keywords_of("WINE-BARS") == ("port",)
     assert prompts.keywords_of("barstools") == ("staff",)
     assert EvolutionPrompts().keywords_of("bars") == ()
+
+
+def test_no_two_shipped_templates_share_a_name() -> None:
+    templates = [load_shipped(name) for name in SHIPPED]
+    names = [name for template in templates for name in (template.document_type, *template.names)]
+    assert len(set(names)) == len(names)
+    assert all(name == name.strip().lower() for name in names)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.leakage import measure_leakage
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import MetricValue
@@ -175,3 +176,12 @@ def test_odd_tables_give_finite_numbers_or_none_with_a_note(odd: list[str]) -> N
 def test_characters_are_the_words_of_scripts_without_blanks() -> None:
     values = measure(["他说我爱北京天安门上太阳升"], real=["我爱北京天安门上太阳升,天安门上太阳升"], holdout=None)
     assert value(values, "longest_copied_span") == 11
+
+
+def test_an_unknown_detector_is_named() -> None:
+    with pytest.raises(ConfigError, match="no detector 'names'"):
+        measure(detectors=("names",))
+
+
+def test_the_same_seed_gives_the_same_values() -> None:
+    assert [asdict(measured) for measured in measure()] == [asdict(measured) for measured in measure()]

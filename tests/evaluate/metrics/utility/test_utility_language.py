@@ -389,3 +389,23 @@ def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) 
         alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
         assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
         assert together.right[number] == alone.right[0]
+
+
+def test_texts_longer_than_the_window_are_cut_to_it(model: CausalModel) -> None:
+    rows = rows_of(model, ["a" * 500], tokens=1000)
+    assert len(whole(rows[0])) == model.window
+    assert score(model, model.network, rows).tokens.tolist() == [model.window - 1]
+
+
+def test_the_perplexity_of_a_model_that_knows_nothing_is_its_vocabulary(tmp_path: Path) -> None:
+    folder = make_llama(tmp_path)
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    torch.nn.init.zeros_(network.get_output_embeddings().weight)
+    network.save_pretrained(folder)
+    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=f"hf:{folder}", device="cpu"))
+    perplexity, bits = found["perplexity", "untuned"], found["bits", "untuned"]
+    vocabulary = 259
+    assert value(perplexity) == pytest.approx(vocabulary)
+    assert perplexity.interval is not None
+    assert perplexity.interval.low == pytest.approx(vocabulary)
+    assert value(bits) == pytest.approx(math.log2(vocabulary))  # a character is a token here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import socket
 from pathlib import Path
@@ -160,3 +161,25 @@ def test_references_without_end_are_refused_and_a_record_that_needs_them_does_no
 def test_a_schema_within_a_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds another one"):
         schema(tmp_path, {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}})
+
+
+def test_a_schema_that_is_none_is_told_where_and_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\(\$\.properties\.year\.type: 'thing' is not valid .*\)"):
+        schema(tmp_path, {"properties": {"year": {"type": "thing"}}})
+    with pytest.raises(ConfigError) as caught:
+        schema(tmp_path, {"properties": {"year": {"type": "thing" * 1000}}})
+    assert len(str(caught.value)) < 300
+
+
+def test_without_the_extra_the_cure_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("jsonschema", "referencing"):
+            raise ImportError(name)
+        return original(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert CHECK('{"title": "", "year": 1}') == '{"title": "", "year": 1}'
+    with pytest.raises(ConfigError, match=r"understudy\[local\]"):
+        schema(tmp_path, SCHEMA)
