@@ -170,7 +170,7 @@ def test_the_same_attack_breaks_a_test_with_equal_noise_on_answers_and_threshold
 
 
 def test_the_same_attack_breaks_a_run_that_goes_on_after_an_answer_above() -> None:
-    assert attack(many_odd_yes, InsecureSeededNoise(0), run=GoesOn, draws=2_000) > EPSILON
+    assert attack(many_odd_yes, InsecureSeededNoise(0), run=GoesOn, draws=1_000) > EPSILON
 
 
 def test_rho_is_computed_without_a_loss_of_digits() -> None:

@@ -204,9 +204,18 @@ class Life:
 
 
 def serve() -> None:
+    import dp_accounting.pld.privacy_loss_distribution  # noqa: F401
+    import opendp.prelude  # noqa: F401
+    import scipy.optimize  # noqa: F401
     import sklearn.linear_model  # noqa: F401
     import transformers  # noqa: F401
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401
+
+    import understudy.cli
+    import understudy.evaluate.evaluate
+    import understudy.models.causal
+    import understudy.models.local
+    import understudy.run.pipeline  # noqa: F401
 
     for line in sys.stdin:
         process = os.fork()
