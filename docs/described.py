@@ -37,18 +37,19 @@ _BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "me
 _FILES = {"data", "format", "delimiter", "quotes", "encoding", "max_bad_rows"}
 _FREE = [method_class(name).generation_parameters for name in sorted(method_names())]
 VERBS: dict[str, tuple[str, list[type[Parameters]], set[str]]] = {
-    "PlanOptions": ("TypedDict", [RunConfig], _FILES | _BUDGET),
+    "WritingOptions": ("TypedDict", [*WRITING_GROUPS, OutputParameters], set()),
+    "PlanOptions": ("WritingOptions", [RunConfig], _FILES | _BUDGET),
     "RunOptions": ("PlanOptions", [RunConfig], {"data", *_BUDGET}),
     "AuditOptions": ("RunOptions", [AuditParameters, RunConfig], {"data", *_BUDGET}),
     "GenerateOptions": (
-        "TypedDict",
+        "WritingOptions",
         [*WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters, *_FREE],
         set(),
     ),
-    "BaselineOptions": ("TypedDict", [*WRITING_GROUPS, OutputParameters, BaselineParameters], set()),
+    "BaselineOptions": ("WritingOptions", [*WRITING_GROUPS, OutputParameters, BaselineParameters], set()),
     "EvaluateOptions": ("TypedDict", [EvaluationConfig], set()),
 }
-"""The typed keywords of a verb: which they extend, the groups of its parameters, and what it takes otherwise."""
+"""The typed keywords of a verb, or those that several share: which they extend, the groups of its parameters, and what it takes otherwise."""
 _IN_MEMORY = {
     "holdout": "Corpus | TableSource | None",
     "recipient": "Corpus | TableSource | None",

@@ -8,12 +8,29 @@ from understudy.corpus import Corpus, TableSource
 from understudy.privacy.exact import Number
 from understudy.run.generating import Result
 
-class PlanOptions(TypedDict, total=False):
+class WritingOptions(TypedDict, total=False):
+    document_type: str
+    prompt: str | PathLike[str] | None
+    samples: int
+    llm_temperature: float
+    max_tokens: int
+    json_schema: str | PathLike[str] | None
+    llm: str
+    base_url: str | PathLike[str] | None
+    api_key_env: str | PathLike[str] | None
+    llm_extra_body: str | Mapping[str, Any] | None
+    llm_batch: bool
+    spending_cap: float | None
+    expected_records: int | None
+    price_input: float | None
+    price_output: float | None
     output: str | PathLike[str] | None
     records_per_label: int | None
     records: int | None
     seed: int
     fresh: bool
+
+class PlanOptions(WritingOptions, total=False):
     engine: Literal["in-process", "processes", "ray"]
     workers: int | None
     scratch: str | PathLike[str] | None
@@ -21,24 +38,9 @@ class PlanOptions(TypedDict, total=False):
     column_pairs: str
     guide_candidates: int | None
     guide: bool
-    llm: str
-    base_url: str | PathLike[str] | None
-    api_key_env: str | PathLike[str] | None
-    llm_extra_body: str | Mapping[str, Any] | None
-    llm_batch: bool
-    spending_cap: float | None
-    document_type: str
-    prompt: str | PathLike[str] | None
-    samples: int
-    llm_temperature: float
-    max_tokens: int
-    json_schema: str | PathLike[str] | None
     private_model: str | PathLike[str] | None
     embedder: str
     trust_endpoint: bool
-    expected_records: int | None
-    price_input: float | None
-    price_output: float | None
     dataset: str | PathLike[str] | None
     ledger: str | PathLike[str] | None
     ledger_id: str | PathLike[str] | None
@@ -74,31 +76,11 @@ class AuditOptions(RunOptions, total=False):
     attacks: str | Sequence[str]
     confidence: float
 
-class GenerateOptions(TypedDict, total=False):
-    document_type: str
-    prompt: str | PathLike[str] | None
-    samples: int
-    llm_temperature: float
-    max_tokens: int
-    json_schema: str | PathLike[str] | None
-    llm: str
-    base_url: str | PathLike[str] | None
-    api_key_env: str | PathLike[str] | None
-    llm_extra_body: str | Mapping[str, Any] | None
-    llm_batch: bool
-    spending_cap: float | None
-    expected_records: int | None
-    price_input: float | None
-    price_output: float | None
+class GenerateOptions(WritingOptions, total=False):
     embedder: str
     trust_endpoint: bool
     guide_candidates: int | None
     where: str | Mapping[str, Any] | None
-    output: str | PathLike[str] | None
-    records_per_label: int | None
-    records: int | None
-    seed: int
-    fresh: bool
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
     length: int
@@ -116,27 +98,7 @@ class GenerateOptions(TypedDict, total=False):
     keywords_are_public: bool
     distance: Literal["centred", "cosine", "l2"]
 
-class BaselineOptions(TypedDict, total=False):
-    document_type: str
-    prompt: str | PathLike[str] | None
-    samples: int
-    llm_temperature: float
-    max_tokens: int
-    json_schema: str | PathLike[str] | None
-    llm: str
-    base_url: str | PathLike[str] | None
-    api_key_env: str | PathLike[str] | None
-    llm_extra_body: str | Mapping[str, Any] | None
-    llm_batch: bool
-    spending_cap: float | None
-    expected_records: int | None
-    price_input: float | None
-    price_output: float | None
-    output: str | PathLike[str] | None
-    records_per_label: int | None
-    records: int | None
-    seed: int
-    fresh: bool
+class BaselineOptions(WritingOptions, total=False):
     labels: str | Sequence[str | int | float | bool] | None
     min_words: int
     max_words: int
