@@ -49,7 +49,8 @@ VERBS: dict[str, tuple[str, list[type[Parameters]], set[str]]] = {
     "BaselineOptions": ("WritingOptions", [*WRITING_GROUPS, OutputParameters, BaselineParameters], set()),
     "EvaluateOptions": ("TypedDict", [EvaluationConfig], set()),
 }
-"""The typed keywords of a verb, or those that several share: which they extend, the groups of its parameters, and what it takes otherwise."""
+"""The typed keywords of a verb, or of several: which they extend, its groups of parameters, and what it takes
+otherwise."""
 _IN_MEMORY = {
     "holdout": "Corpus | TableSource | None",
     "recipient": "Corpus | TableSource | None",
