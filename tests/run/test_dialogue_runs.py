@@ -21,10 +21,9 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.transcript import Part, TextForm
 from understudy.models.types import ChatRequest, Completion
-from understudy.models.vectors import uncached
+from understudy.models.vectors import ContentsEmbedder, uncached
 from understudy.run import pipeline as running
 from understudy.run import tabling
-from understudy.run.guiding import ContentsEmbedder
 from understudy.run.settings import run_config
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import MOST_TRIES, NoText

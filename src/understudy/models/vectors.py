@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
-from understudy.models.types import Embedder
+from understudy.base.transcript import TextForm
+from understudy.models.types import Embedder, WrappedEmbedder
 
 FOLDER = "embeddings"  # in private/
 CACHE_GB = 4.0  # most gigabytes of vectors that a folder keeps
@@ -58,6 +59,26 @@ def uncached(embedder: Embedder) -> Embedder:
     """The embedder itself, which is tried: stored vectors say nothing about the machine at hand."""
     found: Embedder = getattr(embedder, "uncached", embedder)
     return found
+
+
+@dataclass(frozen=True)
+class ContentsEmbedder(WrappedEmbedder):
+    """An embedder of transcripts; other texts, such as terms, are embedded as they are."""
+
+    form: TextForm
+
+    @property
+    def uncached(self) -> Embedder:
+        """As :func:`uncached`."""
+        return ContentsEmbedder(uncached(self.embedder), self.form)
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("longest", "batch_tokens"):  # which not every embedder has
+            return getattr(self.embedder, name)
+        raise AttributeError(name)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.embedder.embed([self.form.contents(text) for text in texts])
 
 
 class CachedEmbedder:

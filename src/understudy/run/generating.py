@@ -23,18 +23,17 @@ from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
-from understudy.run.guiding import GuidedChooser, load_embedder_of
+from understudy.run.guiding import GuidedChooser
 from understudy.run.job import Chat, FreeJob, Texts, Wanted
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
 from understudy.run.session import GENERATED, Listener, Session, in_texts
-from understudy.run.settings import ModelParameters, PrivateModelParameters
+from understudy.run.settings import ModelParameters
 from understudy.run.tabling import TableRows
 from understudy.text.prompts.template import Prompts, with_phrases
 from understudy.text.writing.records import Rows, SyntheticRecord, Value
 from understudy.text.writing.writer import Form, NoText, Writer
 
 if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
     from understudy.models.types import ChatModel
 
 
@@ -334,8 +333,8 @@ def write_texts(
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
-    embedder = load_embedder_of(job.embedder, private, made.schema.form) if method.needs.generation_embedder else None
-    model = load_private_model_of(job.private_model) if method.needs.generation_model else None
+    embedder = job.embedder.load(private, made.schema.form) if method.needs.generation_embedder else None
+    model = job.private_model.load() if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:
         listener.say(f"The language model {job.chat.llm} is not used: a Release of {made.method} needs none.")
     if changed := session.begin():
@@ -455,14 +454,6 @@ def _counts(
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")
     return counts
-
-
-def load_private_model_of(named: PrivateModelParameters) -> CausalModel:
-    """The local model that is named: reads private text, or is what a Release was tuned on. What a Release says of it
-    is not followed: it may come from anybody."""
-    from understudy.models.catalog import load_causal
-
-    return load_causal(named.private_model or "builtin")
 
 
 def _teach(chat: ChatModel, asked: ChatModel) -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.methods.shared.guide.guide import Guide, choose, guide_of
 from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.models.types import Embedder, WrappedEmbedder
-from understudy.models.vectors import remembering, uncached
+from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.release import Release
+from understudy.run.job import PublicEmbedder
 from understudy.run.session import Listener
-from understudy.run.settings import EmbedderParameters
 from understudy.text.writing.records import SyntheticRecord
 
 
@@ -34,38 +32,6 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
         public_inputs={**released.public_inputs, **guide.public_inputs},
         noise_check=released.noise_check + guide.noise_check,
     )
-
-
-@dataclass(frozen=True)
-class ContentsEmbedder(WrappedEmbedder):
-    """An embedder of transcripts; other texts, such as terms, are embedded as they are."""
-
-    form: TextForm
-
-    @property
-    def uncached(self) -> Embedder:
-        """As :func:`~understudy.models.vectors.uncached`."""
-        return ContentsEmbedder(uncached(self.embedder), self.form)
-
-    def __getattr__(self, name: str) -> object:
-        if name in ("longest", "batch_tokens"):  # which not every embedder has
-            return getattr(self.embedder, name)
-        raise AttributeError(name)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.embedder.embed([self.form.contents(text) for text in texts])
-
-
-def load_embedder_of(named: EmbedderParameters, private: Path, form: TextForm = PLAIN) -> Embedder:
-    """The public embedder that is named, which keeps its vectors in the run's ``private`` folder.
-
-    Args:
-        form: the parts of the texts, of which it embeds the contents.
-    """
-    from understudy.models.catalog import load_embedder
-
-    found = remembering(load_embedder(named.embedder), private)
-    return ContentsEmbedder(found, form) if form else found
 
 
 def has_guide(made: Release) -> bool:
@@ -90,7 +56,7 @@ class GuidedChooser:
 
     @classmethod
     def of(
-        cls, made: Release, wanted: ChoosingParameters, named: EmbedderParameters, private: Path, listener: Listener
+        cls, made: Release, wanted: ChoosingParameters, named: PublicEmbedder, private: Path, listener: Listener
     ) -> GuidedChooser | None:
         """None where the Release has no guide, or it is to be ignored.
 
@@ -98,7 +64,7 @@ class GuidedChooser:
         """
         if not has_guide(made) or wanted.guide_candidates == 0:
             return None
-        embedder = load_embedder_of(named, private, made.schema.form)
+        embedder = named.load(private, made.schema.form)
         cure = "Generate with the embedder that it was made with (--embedder), or with --guide-candidates 0."
         return cls(guide_of(made, embedder, cure=cure), embedder, listener.say)
 

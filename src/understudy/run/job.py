@@ -27,6 +27,7 @@ from understudy.methods.shared.guide.plan import GUIDE_SHARE, ChoosingParameters
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
+from understudy.models.vectors import ContentsEmbedder, remembering
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
@@ -39,6 +40,8 @@ from understudy.text.prompts.template import PromptTemplate, WritingParameters, 
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder
+    from understudy.models.causal import CausalModel
+    from understudy.models.types import Embedder
 
 
 class FreeJob:
@@ -70,8 +73,8 @@ class FreeJob:
             self.wanted.require(self.method, labels=config.label_set.size, guide=guide, columns=columns)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
         self.chat = Chat.of(config, self.method, self.texts, releases=releases, generates=generates)
-        self.embedder = config.part(settings.EmbedderParameters)
-        self.private_model = config.part(settings.PrivateModelParameters)
+        self.embedder = config.part(PublicEmbedder)
+        self.private_model = config.part(PrivateModel)
         self.place = config.part(settings.OutputParameters)
         self.dataset = config.dataset
         self.lasting = Lasting(config.lasting, config.changeable, config.without_gone)
@@ -266,6 +269,27 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
             f"Rounds and repairs wait for the answers before them: {self.in_a_row} batches one after another, each "
             "within a day. Without --llm-batch the answers come at once."
         )
+
+
+class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
+    """The embedder that is named."""
+
+    def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
+        """It keeps its vectors in the run's ``private`` folder, and embeds the contents of texts of this form."""
+        from understudy.models.catalog import load_embedder
+
+        found = remembering(load_embedder(self.embedder), private)
+        return ContentsEmbedder(found, form) if form else found
+
+
+class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=False):
+    """The local model that is named: reads private text, or is what a Release was tuned on. What a Release says of it
+    is not followed: it may come from anybody."""
+
+    def load(self) -> CausalModel:
+        from understudy.models.catalog import load_causal
+
+        return load_causal(self.private_model or "builtin")
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.generating import Writing, load_private_model_of, require_room
-from understudy.run.guiding import load_embedder_of, with_guide
+from understudy.run.generating import Writing, require_room
+from understudy.run.guiding import with_guide
 from understudy.run.job import Job, Table
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import RELEASED, Listener, Session
@@ -218,7 +218,7 @@ def _load_models(
     embedder = model = None
     dimension = 0
     if job.method.needs_embedder or job.promise.guide:
-        own = load_embedder_of(job.embedder, session.folder.private, job.texts.form)
+        own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
@@ -231,7 +231,7 @@ def _load_models(
             require_guide_fits(labels.size, dimension)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
-        model = load_private_model_of(job.private_model)
+        model = job.private_model.load()
         require_encodes_all(model)
     return Preparation(
         labels=labels,
