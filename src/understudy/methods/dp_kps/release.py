@@ -230,7 +230,7 @@ def noise_check(
     units = f"{plan.unit.kind}s"
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
     discovered = len(arrays.get(DISCOVERED, ()))
-    counts = arrays["counts"][: len(arrays["counts"]) - discovered]
+    counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
     title = f"vocabulary noise floor ({units} of which this is the only term)"
     entries = [
