@@ -45,6 +45,15 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
 
 
+@pytest.fixture(autouse=True)
+def guides_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run of a test embeds its texts because the embedder happens to be installed; tests of the decision say so."""
+    from understudy.run import guiding, job
+
+    monkeypatch.setattr(job, "embedder_here", lambda _name: False)
+    monkeypatch.setattr(guiding, "embedder_here", lambda _name: True)
+
+
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny causal model, to be read only."""

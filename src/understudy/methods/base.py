@@ -222,6 +222,8 @@ class Method(ABC):
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.guarantee.SecretBudget`; a method that cannot is
     never given one."""
+    guided: ClassVar[bool] = False
+    """Whether it has a guide without being asked: one that chooses among what is sampled, before a text is written."""
 
     @property
     def needs_embedder(self) -> bool:

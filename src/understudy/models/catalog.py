@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.base.errors import ConfigError, ModelError
-from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path
-from understudy.models.machine import require_device, require_local
+from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path, is_pulled
+from understudy.models.machine import missing_packages, require_device, require_local
 from understudy.models.presets import PRESETS, preset_of
 from understudy.models.types import ChatModel, Embedder
 
@@ -102,6 +102,16 @@ def _on_this_machine(spec: str, builtin: BuiltinModel) -> tuple[Path, str] | Non
         return builtin_path(builtin), f"builtin:{builtin.name}"
     provider, _, name = spec.partition(":")
     return (model_folder(name), spec) if provider == "hf" and name else None
+
+
+def embedder_here(spec: str) -> bool:
+    """Whether the embedder that ``spec`` names is on this machine. Loads nothing, and asks nobody."""
+    if missing_packages():
+        return False
+    if spec == "builtin":
+        return is_pulled(EMBEDDER)
+    provider, _, name = spec.partition(":")
+    return provider == "hf" and bool(name)
 
 
 def language_note(spec: str) -> str | None:

@@ -24,10 +24,14 @@ _NO_CUDA = "torch sees no CUDA device on this machine."
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelerate", "safetensors")
 
 
+def missing_packages() -> list[str]:
+    """What local models need and is not installed."""
+    return [name for name in _PACKAGES if find_spec(name) is None]
+
+
 def require_local() -> None:
     """Make sure that local models can be loaded, without the hub's telemetry, before anything imports torch."""
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
+    if missing := missing_packages():
         raise ModelError(
             f"Local models need packages that are not installed: {', '.join(missing)}.",
             "Install the extra: pip install 'understudy[local]'",

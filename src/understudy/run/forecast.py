@@ -8,12 +8,11 @@ from typing import Any
 from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
-from understudy.methods.shared.guide.plan import GUIDE, recommendation
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.run.job import Chat, Job, Promise, Texts, Wanted
+from understudy.run.job import Chat, Job, Texts, Wanted
 from understudy.run.settings import RunConfig
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -69,20 +68,14 @@ def forecast(config: RunConfig) -> Forecast:
     job = Job(config)
     plan = job.plan()
     labels = job.table.label_set
-    entries = [*_recommended_guide(plan, job.promise, labels), *_recommended_stop_words(job.method, job.texts)]
+    decided = job.guide_decision
+    entries = [
+        *([Fact("guide", "on" if decided.on else "off", f"guide ({decided.why})")] if decided.why else []),
+        *_recommended_stop_words(job.method, job.texts),
+    ]
     warned = (*plan.forecast.warnings, *job.promise.warnings)
     recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
     return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))
-
-
-def _recommended_guide(plan: Plan, promise: Promise, labels: LabelSet) -> tuple[Fact, ...]:
-    """The share that a guide should have, of runs without one."""
-    budget, expected = plan.budget, promise.expected_records
-    if expected is None or isinstance(budget, SecretBudget) or not budget.delta:
-        return ()
-    if any(charge.name == GUIDE for charge in plan.charges):
-        return ()
-    return recommendation(budget, labels=labels.size, expected_records=expected).entries
 
 
 def _recommended_stop_words(method: Method, texts: Texts) -> tuple[Fact, ...]:
@@ -100,7 +93,7 @@ def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: Lab
     records = Fact("records", sum(counts), "synthetic records")
     if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
-    counts = [count * wanted.candidates(method, chat) for count in counts]
+    counts = [count * wanted.candidates(method) for count in counts]
     estimate = method.estimate_calls(counts, texts.parameters, texts.template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * texts.parameters.max_tokens

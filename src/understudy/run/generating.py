@@ -326,7 +326,7 @@ def write_texts(
         rows.require(asked)
     private = session.folder.private
     chooser = GuidedChooser.of(made, wanted, job.embedder, private, listener)
-    counts = [count * wanted.candidates(method, job.chat) for count in asked]
+    counts = [count * wanted.candidates(method) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
         counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)

@@ -14,7 +14,8 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.methods.shared.guide.guide import Guide, choose, guide_of
-from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.guide.plan import NO_EMBEDDER, ChoosingParameters
+from understudy.models.catalog import embedder_here
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.release import Release
@@ -63,6 +64,9 @@ class GuidedChooser:
         Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
         """
         if not has_guide(made) or wanted.guide_candidates == 0:
+            return None
+        if wanted.guide_candidates is None and not embedder_here(named.embedder):
+            listener.say(f"The guide of this Release is not used: {NO_EMBEDDER}.")
             return None
         embedder = named.load(private, made.schema.form)
         cure = "Generate with the embedder that it was made with (--embedder), or with --guide-candidates 0."

@@ -20,12 +20,22 @@ from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
+from understudy.ledger.store import begun_settings
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.guide.plan import GUIDE_SHARE, ChoosingParameters, GuideParameters, plan_with_guide
+from understudy.methods.shared.guide.plan import (
+    GUIDE_SHARE,
+    NO_EMBEDDER,
+    TYPICAL_RECORDS,
+    ChoosingParameters,
+    GuideParameters,
+    plan_with_guide,
+    why_no_guide,
+)
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
+from understudy.models.catalog import embedder_here
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.models.vectors import ContentsEmbedder, remembering
 from understudy.privacy.exact import as_typed
@@ -67,6 +77,7 @@ class FreeJob:
         releases: bool = False,
         generates: bool = True,
     ) -> None:
+        config = config.model_copy(update={"guide": bool(config.guide)})
         self.method = make_method(config.method, config.method_parameters)
         self.wanted = config.part(Wanted)
         if generates:
@@ -94,10 +105,12 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        self.guide_decision = GuideDecision.of(config)
+        config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
             config,
             form=config.form,
-            guide=config.guide,
+            guide=self.guide_decision.on,
             columns=config.columns is not None,
             releases=True,
             generates=config.part(Wanted).said if generates is None else generates,
@@ -149,6 +162,38 @@ class Job(FreeJob):
         return self.promise.guide or self.method.needs.embedder == "private"
 
 
+@dataclass(frozen=True)
+class GuideDecision:
+    """Whether a Release has a guide, from public facts; and why, where nobody said so."""
+
+    on: bool
+    why: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> GuideDecision:
+        """As it was said, as the run in the output folder began, or as it pays."""
+        if config.guide is not None:
+            return cls(config.guide)
+        if config.output is not None and not config.fresh:
+            origin = config.part(settings.LedgerParameters).noise_source.origin
+            if "guide" in (begun := begun_settings(Path(config.output) / "private", origin)):
+                return cls(bool(begun["guide"]))
+        method = make_method(config.method, config.method_parameters)
+        if not method.guided or config.epsilon is None or config.delta is None:
+            return cls(False)
+        budget, labels = config.budget, config.label_set.size
+        if isinstance(budget, SecretBudget) or not budget.delta or method.dump().get("noise") == "laplace":
+            return cls(False)
+        if labels < 2:  # it has nothing to tell apart
+            return cls(False)
+        if why := why_no_guide(budget, labels=labels, expected_records=config.expected_records):
+            return cls(False, why)
+        if not embedder_here(config.embedder):
+            return cls(False, NO_EMBEDDER)
+        told = "" if config.expected_records else f", if there are about {TYPICAL_RECORDS} records (--expected-records)"
+        return cls(True, f"it pays{told}: the embedder reads each text, and 30 % of the budget is the guide's")
+
+
 # Parts are in no help and no schema: reading their fields' docstrings would double the time to import this file.
 
 
@@ -182,12 +227,11 @@ class Wanted(
         assert self.records is not None
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
-    def candidates(self, method: Method, chat: Chat) -> int:
+    def candidates(self, method: Method) -> int:
         """Texts made for each one that is kept."""
         if not self.guide or self.guide_candidates == 0:
             return 1
-        phrases = chat.llm == "none" and method.needs.generation_llm == "optional"
-        return self.guide_candidates or (1 if phrases else _TEXTS)
+        return self.guide_candidates or (1 if method.guided else _TEXTS)
 
     def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
         """See that this can be had, before anything is done; else ConfigError.

@@ -112,6 +112,8 @@ def make_release(
         )
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
+        if job.guide_decision.why:
+            listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
         for warning in promise.warnings:
             listener.say(f"Warning: {warning}")
             if listener.nobody:

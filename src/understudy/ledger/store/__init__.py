@@ -15,9 +15,10 @@ import hashlib
 import hmac
 import json
 import logging
+import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -49,6 +50,19 @@ _NEW = "new.sqlite"
 """Of a new run in a used folder, until it begins."""
 _RUN = "run"  # the setting that a run begins with
 _Settings = Mapping[str, Any]
+
+
+def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
+    """The settings that a run began with in an output's private folder, in use or not; none where none did."""
+    path = folder / _file(noise)
+    if not path.is_file():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
+            return {} if found is None else dict(_beginning(found[0])["config"])
+    except (sqlite3.Error, ResumeError):  # opening it for writing says what is wrong
+        return {}
 
 
 class RunStore:

@@ -140,11 +140,13 @@ def _origin(statement: Statement) -> NoiseOrigin:
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
     """What sequences are sampled by, and how probably each score is real (independent mode).
 
-    The posterior of the noisy scores ``found`` of all labels, in which terms of like rank in V~ share a model; where
-    there is no noise, the scores themselves, of which those above 0 are real.
+    The posterior of the noisy scores ``found`` of all labels, in which terms of like rank in V~ share a model, the
+    expected score weighed once more by the probability that it is real: of thousands of terms that are each a little
+    likely, too many would be sampled. Where there is no noise, the scores themselves, of which those above 0 are real.
     """
     if noise.std > 0:
-        return shrink(found, noise)
+        posterior = shrink(found, noise)
+        return Posterior(posterior.probability, posterior.probability * posterior.mean)
     return Posterior((found > 0).astype(np.float64), found)
 
 

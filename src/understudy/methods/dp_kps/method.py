@@ -22,6 +22,7 @@ class DPKPS(Method, DPKPSParameters):
     parameters: ClassVar[type[Parameters]] = DPKPSParameters
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
     needs: ClassVar[Needs] = Needs(embedder="public")  # the terms of the released vocabulary alone
+    guided: ClassVar[bool] = True
 
     plan = make_plan
     prepare = releasing.prepare

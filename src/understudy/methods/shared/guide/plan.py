@@ -70,14 +70,24 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
     return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
 
 
-def recommendation(budget: Budget, *, labels: int, expected_records: int) -> Facts:
-    """The share of the budget that a guide should get: 0 where it would be mostly noise and only cost."""
-    share = GUIDE_SHARE
-    multiplier = gaussian_split(budget, (share, 1 - share))[0]
-    if _signal_to_noise(multiplier, expected_records / labels) < _LEAST:
-        share = 0.0
-    return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide)"),))
+def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None) -> str:
+    """Why a guide is not worth its share of the budget; empty: it is.
 
+    Without a declared number of records it is decided for :data:`TYPICAL_RECORDS`.
+    """
+    records = TYPICAL_RECORDS if expected_records is None else expected_records
+    if records > MOST_EMBEDDED:
+        return f"embedding {records} texts takes hours"
+    multiplier = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0]
+    if _signal_to_noise(multiplier, records / labels) < _LEAST:
+        return f"it would be mostly noise for {labels} labels of {records} records"
+    return ""
+
+
+NO_EMBEDDER = "the embedder is not on this machine (pip install 'understudy[local]'; understudy models pull builtin)"
+TYPICAL_RECORDS, MOST_EMBEDDED = 5_000, 50_000
+"""Records of a table that declares none; and those that are embedded without being asked for: ten minutes' work of two
+cores."""
 
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
@@ -115,9 +125,9 @@ GUIDE_SHARE = 0.3
 class GuideParameters(Parameters):
     """The guide: noisy sums of the private texts' embeddings, by which texts are chosen."""
 
-    guide: bool = False
+    guide: bool | None = None
     """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
-    the private texts. ``plan`` says what that buys."""
+    the private texts. Default: decided from public facts, which ``plan`` and the run say in one line."""
 
     gone: ClassVar[GoneOnes] = {"guide_share": Gone(GUIDE_SHARE, "the guide gets 30 % of the budget (of mu^2)")}
 
@@ -127,7 +137,7 @@ class ChoosingParameters(Parameters):
 
     guide_candidates: int | None = Field(None, ge=0, le=1000)
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
-    1 where phrases stand for texts, which are chosen by themselves."""
+    1 of dp-kps, whose phrases it chooses before a text is written."""
 
     gone: ClassVar[GoneOnes] = {
         "guide_moves": Gone(False, "texts stay with the label that they were made for"),
