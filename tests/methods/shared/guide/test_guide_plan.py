@@ -14,10 +14,9 @@ from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.guide.plan import (
     GUIDE,
-    GUIDE_SHARE,
     VECTOR_WEIGHT,
     plan_with_guide,
-    recommendation,
+    why_no_guide,
 )
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -175,31 +174,20 @@ def test_the_forecast_says_the_noise_and_warns_where_it_is_most() -> None:
     assert ratios[10_000] == pytest.approx(100 * ratios[100])
 
 
-def test_a_guide_is_recommended_where_its_sums_would_stand_above_the_noise() -> None:
-    def share(records: int, labels: int, epsilon: int) -> Any:
-        return value(
-            recommendation(Budget(epsilon, "1e-6"), labels=labels, expected_records=records), "recommended_guide_share"
-        )
+def test_a_guide_pays_where_its_sums_would_stand_above_the_noise() -> None:
+    def why(records: int | None, labels: int, epsilon: int) -> str:
+        return why_no_guide(Budget(epsilon, "1e-6"), labels=labels, expected_records=records)
 
-    assert share(10_000, 5, 3) == GUIDE_SHARE
-    assert share(100, 5, 3) == 0
-    assert share(2_000, 1, 3) == GUIDE_SHARE
-    assert share(2_000, 100, 3) == 0
+    assert not why(10_000, 5, 3)
+    assert "100 records" in why(100, 5, 3)
+    assert "100 labels" in why(2_000, 100, 3)
+    assert not why(None, 5, 3)
+    assert not why(50_000, 5, 3)
+    assert "hours" in why(50_001, 5, 3)
 
 
 def foretold(name: str, budget: Budget, **changes: Any) -> Forecast:
     return forecast(run_config(configured(name, budget, **changes)))
-
-
-def test_plans_without_a_guide_recommend_a_share_and_others_do_not() -> None:
-    def said(**changes: Any) -> Any:
-        made = foretold("dp-kps laplace" if "delta" in changes else "dp-kps gaussian", BUDGETS[0], **changes)
-        return value(made.plan.forecast, "recommended_guide_share")
-
-    assert said(guide=False, expected_records=100_000) == GUIDE_SHARE
-    assert said(guide=False) is None
-    assert said(expected_records=100_000) is None
-    assert said(guide=False, expected_records=100_000, delta="0") is None
 
 
 def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
@@ -208,7 +196,7 @@ def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
         return value(made.calls, "records"), value(made.calls, "calls")
 
     assert calls("dp-kps gaussian", guide=False) == (30, 30)
-    assert calls("dp-kps gaussian") == (30, 90)
+    assert calls("dp-kps gaussian") == (30, 30)
     assert calls("dp-kps gaussian", guide_candidates=7) == (30, 210)
     assert calls("dp-kps gaussian", guide_candidates=0) == (30, 30)
     assert calls("dp-kps gaussian", llm="none") == (30, 0)
