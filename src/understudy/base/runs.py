@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,14 +54,14 @@ class Runs:
     def _written(self, tables: Iterable[Any]) -> Path:
         import pyarrow as pa
 
-        path = self.folder / f"{secrets.token_hex(16)}.arrow"
+        tables = iter(tables)
+        first, path = next(tables), self.folder / f"{secrets.token_hex(16)}.arrow"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with ExitStack() as stack:
-            stream = stack.enter_context(atomic_file(path, mode=PRIVATE_MODE))
-            writer = None
-            for table in tables:
-                if writer is None:  # of a schema that the first rows have
-                    writer = stack.enter_context(pa.ipc.new_stream(stream, table.schema, options=options))
+        with (
+            atomic_file(path, mode=PRIVATE_MODE) as stream,
+            pa.ipc.new_stream(stream, first.schema, options=options) as writer,
+        ):
+            for table in chain([first], tables):
                 writer.write_table(table, max_chunksize=_ROWS)
         return path
 

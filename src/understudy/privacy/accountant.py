@@ -24,7 +24,6 @@ from understudy.privacy.events import (
     GaussianEvent,
     MixtureEvent,
     PureEvent,
-    SelectionEvent,
     SubsampledGaussianEvent,
     SubsampledPureEvent,
     ZCDPEvent,
@@ -74,7 +73,7 @@ class Composition:
     @property
     def mu(self) -> float | None:
         """mu of the composition if every event is Gaussian, but for its :attr:`failure`; else None."""
-        if not all(isinstance(event, GaussianEvent | SelectionEvent) for event in self.events):
+        if not all(isinstance(event, GaussianEvent) for event in self.events):
             return None
         return math.sqrt(math.fsum(2 * event.rho for event in self.events))
 
@@ -150,7 +149,7 @@ def _gaussian_releases(event: Event) -> int:
     """
     if isinstance(event, SubsampledGaussianEvent):
         return event.count
-    return int(isinstance(event, GaussianEvent | SelectionEvent))
+    return int(isinstance(event, GaussianEvent))
 
 
 def renyi_epsilon(events: Iterable[Event], delta: float) -> float:

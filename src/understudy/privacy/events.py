@@ -33,7 +33,7 @@ class _Event:
 
     @property
     def failure(self) -> float:
-        """The probability with which the rest of the event's promise does not hold; the accountant adds it to delta."""
+        """The probability with which the rest of what is said here does not hold; the accountant adds it to delta."""
         return 0.0
 
 
@@ -56,44 +56,29 @@ class GaussianEvent(_Event):
 
 
 @dataclass(frozen=True)
-class SelectionEvent(_Event):
-    """Gaussian noise on sums over names that nobody listed; names above a threshold are shown with their noisy sums.
+class SelectionEvent(GaussianEvent):
+    """Gaussian noise on sums over names that nobody listed, of which those above a threshold are shown.
 
-    With probability 1 - delta at least no name is shown that the unit alone brings, and then the release is
-    (1/noise_multiplier)-GDP. So whatever the noise implies at delta_0 holds at delta_0 + delta: with the unit the
-    output is distributed as (1 - p) P + p R, p at most delta, without it as Q, and P and Q are those of the Gaussian.
-    For any set S and e = e^epsilon, (1 - p) P(S) + p R(S) - e Q(S) <= (1 - p) delta_0 + p, and
-    Q(S) - e (1 - p) P(S) = (1 - p) (Q(S) - e P(S)) + p Q(S) <= (1 - p) delta_0 + p. Composed with others alike.
-
-    Args:
-        noise_multiplier: in L2 sensitivities.
-        delta: the probability that any name is shown which one unit alone brings, at most.
+    With the unit the output is distributed as (1 - p) P + p R, where p, the probability of showing a name that the unit
+    alone has, is at most ``delta``; without it as Q; and P and Q are those of the Gaussian. So what the noise implies
+    at some d holds at d + delta: for any set S and e = e^epsilon, (1 - p) P(S) + p R(S) - e Q(S) <= (1 - p) d + p, and
+    Q(S) - e (1 - p) P(S) = (1 - p) (Q(S) - e P(S)) + p Q(S) <= (1 - p) d + p. Composed with others it is alike.
     """
 
-    noise_multiplier: float
     delta: float
     kind: ClassVar[str] = "selection"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if require_positive(delta=self.delta) >= 1:
-            raise ConfigError(f"Expected delta < 1, got {self.delta}.", "Give the probability of showing a lone name.")
+            raise ConfigError(f"Expected delta < 1, got {self.delta}.", "Give a probability.")
 
     @property
     def failure(self) -> float:
         return self.delta
 
-    @property
-    def rho(self) -> float:
-        """Of the noise; what may fail is added to delta."""
-        return 1 / (2 * self.noise_multiplier**2)
-
-    def to_pld(self, *, interval: float = 1e-4) -> Any:
-        """Of the noise; what may fail is added to delta."""
-        return gaussian_loss(self.noise_multiplier, interval=interval)
-
     def __str__(self) -> str:
-        return f"Gaussian noise, noise multiplier {self.noise_multiplier:.6g}, and delta {self.delta:.3g} of its own"
+        return f"{super().__str__()}, and delta {self.delta:.3g} of its own"
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,12 @@ class NoisySelection:
         Noise: discrete Gaussian, sigma = noise_multiplier * COUNT_GRID (at least SMALLEST_SIGMA), sampled for each
         name that any unit has. Shown are the names whose noisy sum is above :attr:`threshold`, in the order of names.
         Event: :class:`~understudy.privacy.events.SelectionEvent`. On the names that others have too it is a Gaussian
-        release. A name that the unit alone has is shown with probability P(G + Z > T); for an integer k > 0 a discrete
-        Gaussian has P(Z >= k) <= Phi_bar((k - 1) / sigma), as its sum over integers is below the integral and its norm
-        above sqrt(2 pi) sigma. So of t such names, t <= m, one or more are shown with probability at most
+        release. A name that the unit alone has is shown with probability P(G + Z > T); a discrete Gaussian has
+        P(Z >= k) <= Phi_bar((k - 1) / sigma) for integers k > 0, as its sum is below the integral and its norm above
+        sqrt(2 pi) sigma. So one or more of at most m such names are shown with probability at most
         1 - (1 - Phi_bar((T - G) / sigma))^m, and T is the least integer where this is at most ``delta`` for every m.
-        Source: Korolova, Kenthapadi, Mishra and Ntoulas 2009 (noisy counts of what occurs, above a threshold); Gopi,
-        Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially private set union" (weights, Gaussian
-        noise); Swanberg, Globus-Harris, Griffith, Ritz, Groce and Bray 2023 (one round of DP-SIPS).
+        Source: Korolova et al. 2009 (what occurs, above a threshold); Gopi et al. 2020, "Differentially private set
+        union" (weights, Gaussian noise); Swanberg et al. 2023 (one round of DP-SIPS).
 
     Args:
         delta: with what probability a name may be shown that one unit alone has.

@@ -480,7 +480,7 @@ def _require_consistent_secrets(statement: Statement, composition: Composition) 
     for prior, posterior in statement.posterior_at.items():
         if not 0 < prior <= posterior <= 1:
             raise ValueError("a posterior is not a probability, or below its prior")
-    if not all(isinstance(event, GaussianEvent | MixtureEvent) for event in composition.events):
+    if composition.failure or not all(isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events):
         raise ValueError("a charge promises nothing for secrets")
     if composition.mu is None:
         return

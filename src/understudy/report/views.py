@@ -25,7 +25,6 @@ from understudy.privacy.events import (
     GaussianEvent,
     MixtureEvent,
     PureEvent,
-    SelectionEvent,
     SubsampledGaussianEvent,
     SubsampledPureEvent,
     ZCDPEvent,
@@ -337,7 +336,7 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def seconds_of_losses(events: Sequence[Event]) -> float:
     """Of :meth:`~understudy.privacy.accountant.Composition.power`; 0 where a closed form has it."""
-    closed = all(isinstance(event, GaussianEvent | SelectionEvent) for event in events)
+    closed = all(isinstance(event, GaussianEvent) for event in events)
     if closed or any(isinstance(event, ZCDPEvent | MixtureEvent) for event in events):
         return 0.0
     return _A_POINT * sum((place + _AHEAD) * _GRID * _width(event) for place, event in enumerate(events, 1))
@@ -358,7 +357,7 @@ def seconds_of_secrets(events: Sequence[Event], priors: int) -> float:
 
 
 def _width(event: Event) -> float:
-    if isinstance(event, GaussianEvent | SelectionEvent | SubsampledGaussianEvent):
+    if isinstance(event, GaussianEvent | SubsampledGaussianEvent):
         return 1 / (2 * event.noise_multiplier**2) + _TAIL / event.noise_multiplier
     assert isinstance(event, PureEvent | SubsampledPureEvent)
     return event.pure_epsilon
@@ -409,7 +408,7 @@ def spending(statement: Statement) -> Spending:
     measure = "rho of zero-concentrated differential privacy, which adds up (what sampling gains is left out)"
     if all(isinstance(event, PureEvent) for event in events):
         measure, costs = "epsilon, which adds up", [event.pure_epsilon for event in events]
-    elif all(isinstance(event, GaussianEvent | SelectionEvent) for event in events):
+    elif all(isinstance(event, GaussianEvent) for event in events):
         measure = "mu squared of Gaussian differential privacy, which adds up"
     whole = sum(costs)
     shares = (cost / whole if whole else None for cost in costs)

@@ -29,7 +29,6 @@ from understudy.privacy.events import (
     Event,
     GaussianEvent,
     MixtureEvent,
-    SelectionEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
@@ -193,7 +192,7 @@ class Claim:
         """What else is promised, and gives the number: mu of a Gaussian (of sampled units, too) or rho; else None."""
         if all(isinstance(event, ZCDPEvent) for event in self.events):
             return "zCDP"
-        if all(isinstance(event, GaussianEvent | SelectionEvent) or _is_certain(event) for event in self.events):
+        if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):
             return "Gaussian"
         first = self.events[0]
         alone = isinstance(first, SubsampledGaussianEvent) and first.count == len(self.events) == 1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats
-from understudy.audit.mechanisms.sums import InMemory, Row, corpus
+from understudy.audit.mechanisms.sums import Row, corpus
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
@@ -21,7 +21,6 @@ from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.sealed import decode_names
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.phrases import Unlisted
 
 _KNOWN = ("zorple", "quexil", "vantor")
 _LONE = "brindlewick"
@@ -30,23 +29,11 @@ Sums = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class _Summed:
-    """A query whose sums are known."""
-
-    most: int
-    by_name: Sums
-
-    def sums(self, data: Any) -> Iterator[tuple[list[str], NDArray[np.int64]]]:  # noqa: ARG002
-        names = sorted(self.by_name)
-        yield names, np.array([self.by_name[name] for name in names], dtype=np.int64)
-
-
-@dataclass(frozen=True)
 class SelectionAttack:
     """Was the unit among those whose names are selected?
 
-    The score is the log-likelihood ratio of what is shown, and with what numbers (Neyman and Pearson 1933); a name that
-    only the unit has settles it.
+    The score is the log-likelihood ratio of the numbers that are shown (Neyman and Pearson 1933), of names that are
+    always shown; a name that only the unit has settles it.
 
     Args:
         absent, present: exact sums by name without and with the unit.
@@ -58,32 +45,29 @@ class SelectionAttack:
     claim: Claim
     source: NoiseSource = field(default_factory=SystemNoise)
 
+    @property
+    def most(self) -> int:
+        return self.mechanism.most
+
+    def sums(self, data: Sums) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
+        yield sorted(data), np.array([data[name] for name in sorted(data)], dtype=np.int64)
+
     def scores(self, runs: int, *, present: bool) -> Floats:
-        query = _Summed(self.mechanism.most, self.present if present else self.absent)
-        return np.array([self._score(self._shown(query)) for _ in range(runs)])
+        data: Any = self.present if present else self.absent
+        return np.array([self._score(select(self.mechanism, self, data, source=self.source)) for _ in range(runs)])
 
-    def _shown(self, query: _Summed) -> dict[str, float]:
-        found = select(self.mechanism, query, _NO_DATA, source=self.source)
-        values = found["value"] * self.mechanism.sensitivity.grid
-        return dict(zip(decode_names(found["names"]), values.tolist(), strict=True))
-
-    def _score(self, shown: Mapping[str, float]) -> float:
-        from scipy.special import log_ndtr
-
-        score, scale, limit = 0.0, self.mechanism.scale, self.mechanism.threshold
-        for name, larger in self.present.items():
-            smaller = self.absent.get(name)
-            if smaller is None:
-                score += _CERTAIN if name in shown else log_ndtr((limit - larger) / scale)
-            elif name in shown:
-                score += (larger - smaller) * (2 * shown[name] - larger - smaller) / (2 * scale**2)
-            else:
-                score += log_ndtr((limit - larger) / scale) - log_ndtr((limit - smaller) / scale)
-        return float(score)
+    def _score(self, found: Mapping[str, NDArray[Any]]) -> float:
+        score = 0.0
+        for name, value in zip(decode_names(found["names"]), found["value"].tolist(), strict=True):
+            if name not in self.absent:
+                return _CERTAIN
+            shift = self.present[name] - self.absent[name]
+            middle = (self.present[name] + self.absent[name]) / 2
+            score += shift * (value * self.mechanism.sensitivity.grid - middle) / self.mechanism.scale**2
+        return score
 
 
 _CERTAIN = 1e6
-_NO_DATA = InMemory(())
 
 
 def discovered(
@@ -98,7 +82,7 @@ def discovered(
     if unit.kind == "owner":
         mine = [Row(name, owner="Ann") for name in _KNOWN]
     with tempfile.TemporaryDirectory() as scratch:
-        query = query_of(Unlisted(["note"], stop_words=frozenset()), most, Path(scratch))
+        query = query_of(frozenset(), frozenset(), most, Path(scratch))
         absent, present = (by_name(query, corpus(rows, unit)) for rows in (others, [*others, *mine]))
     return SelectionAttack(mechanism, absent, present, Claim((mechanism.event,), float(budget.delta)))
 

@@ -62,9 +62,9 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
-from understudy.text.vocabulary.phrases import Unlisted
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
 from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
+from understudy.text.vocabulary.words import split_words
 
 
 def prepare(
@@ -182,11 +182,12 @@ def _discovered(
     parameters: DPKPSParameters, vocabulary: Vocabulary, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Terms that the vocabulary does not have, in order of name, and their noisy weighted counts."""
-    unlisted = Unlisted(vocabulary.terms, stop_words=load_stop_words(parameters.stop_words))
-    query = UnlistedTerms(unlisted, plan.mechanism(DISCOVERED).most, tools.scratch)
+    listed = frozenset(" ".join(split_words(term)) for term in vocabulary.terms)
+    stop_words, most = load_stop_words(parameters.stop_words), plan.mechanism(DISCOVERED).most
+    query = UnlistedTerms(listed, stop_words, most, tools.scratch)
     found = tools.measure(DISCOVERED, query, corpus)
-    most = np.sort(np.argsort(-found.value, kind="stable")[:MOST_DISCOVERED])
-    return [found.names[place] for place in most.tolist()], found.value[most]
+    joined = np.sort(np.argsort(-found.value, kind="stable")[:MOST_DISCOVERED])
+    return [found.names[place] for place in joined.tolist()], found.value[joined]
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:

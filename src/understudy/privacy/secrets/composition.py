@@ -70,7 +70,7 @@ def require_gaussian(event: Event) -> GaussianEvent | MixtureEvent:
 
     Raises ConfigError if it is neither Gaussian nor a mixture of Gaussians.
     """
-    if not isinstance(event, GaussianEvent | MixtureEvent):
+    if not isinstance(event, GaussianEvent | MixtureEvent) or event.failure:
         raise ConfigError(
             f"Secret protection needs Gaussian noise, not: {event}.",
             "Choose gaussian noise, or give --epsilon and --delta instead of --secret-prior and --secret-posterior.",

@@ -1,11 +1,12 @@
-"""Terms of one to three words that stand in texts and in no list: words in a row, of which none needs to be known."""
+"""Terms of one to three words that stand in texts, of which no list is known beforehand."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from array import array
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,153 +15,86 @@ from understudy.text.vocabulary.words import split_words
 
 LONGEST_PHRASE = 3
 LONGEST_WORD = 30
-"""Bytes in UTF-8; no phrase goes across a longer one. So a phrase has at most 92 bytes."""
+"""Bytes in UTF-8; no phrase goes across a longer one."""
+LONGEST_TEXT = 1 << 20
+"""Characters of a text that are read."""
 _BREAK = re.compile(r"[\n\r\t\v\f()\[\]{}<>|\"“”„«»…–—。！？；：，、]+|[.,:;!?-]+(?!\w)")
 _BROKEN = " xphrasexendx "
 """Stands for such marks: a word that no phrase goes across."""
+_CONTRACTED = frozenset("aren couldn didn doesn hadn hasn haven isn mustn shouldn wasn weren wouldn".split())  # noqa: SIM905
+"""What is left of English words before an apostrophe: it says nothing, and is in no list of stop words."""
 _BITS = 21
-_MOST_WORDS = 1 << _BITS
-_VERBS = (
-    "ai",
-    "are",
-    "could",
-    "did",
-    "does",
-    "had",
-    "has",
-    "have",
-    "is",
-    "must",
-    "need",
-    "should",
-    "was",
-    "were",
-    "would",
-)
-_CONTRACTED = frozenset(f"{verb}n" for verb in _VERBS)
-"""What split_words leaves of English words with an apostrophe: they say nothing, and are in no list of stop words."""
-_INNER, _EDGE, _ALONE = 1, 2, 4
-_AT_ONCE = 1 << 20  # characters
-_MOST_AT_ONCE = 1 << 12  # texts
-
-
-class Unlisted:
-    """What counts as a phrase: words in a row of one sentence that do not begin or end with a stop word or a lone
-    letter, and are no term of a public list.
-
-    A mark that ends a sentence or a part of one divides phrases, unless a letter or digit follows it at once, as in
-    "2.5" or "10:30". Numbers are words; alone they have two digits at least.
-
-    Args:
-        listed: the terms of the public list.
-        stop_words: as :func:`~understudy.text.vocabulary.terms.load_stop_words` reads them.
-    """
-
-    def __init__(self, listed: Iterable[str], *, stop_words: frozenset[str]) -> None:
-        terms = [tuple(split_words(term)) for term in listed]
-        self.single = frozenset(words[0] for words in terms if len(words) == 1)
-        self.stop_words = stop_words
-        several = [_hash_of(words) for words in terms if 1 < len(words) <= LONGEST_PHRASE]
-        self.several = np.unique(np.array(several, dtype=np.uint64))
-
-    def kind(self, word: str) -> int:
-        if word in self.stop_words or word in _CONTRACTED or (len(word) == 1 and word.isascii() and word.isalpha()):
-            return _INNER
-        alone = word not in self.single and (len(word) > 1 or not word.isascii())
-        return _INNER | _EDGE | (_ALONE if alone else 0)
-
-
-class Found(NamedTuple):
-    """Phrases in some texts, as often as they stand there.
-
-    Args:
-        place: ``Int64[n]``: of the text, in ascending order for phrases of the same number of words.
-        code: ``Int64[n]``: of the phrase, in the finder that found it.
-        hash: ``UInt64[n]``: of the phrase's words, the same everywhere.
-    """
-
-    place: NDArray[np.int64]
-    code: NDArray[np.int64]
-    hash: NDArray[np.uint64]
+_MASK = (1 << _BITS) - 1
+_BESIDE_OTHERS, _ALONE = 1, 2
 
 
 class PhraseFinder(dict[str, int]):
-    """Finds phrases, as codes of the words that it met: it numbers them as they come. 0 ends a phrase."""
+    """Finds words in a row of one sentence, none of which is a stop word or a lone letter.
 
-    def __init__(self, unlisted: Unlisted) -> None:
+    A mark that ends a sentence, or a part of one, divides phrases, unless a letter or digit follows it at once, as in
+    "2.5". Numbers are words; alone they have two digits at least. A phrase is a code of its words, which the finder
+    numbers as they come; so a finder must not meet more than 2^20 of them before its last call. 0 ends a phrase.
+
+    Args:
+        listed: words that do not count alone.
+        stop_words: as :func:`~understudy.text.vocabulary.terms.load_stop_words` reads them.
+    """
+
+    def __init__(self, listed: frozenset[str], stop_words: frozenset[str]) -> None:
         super().__init__({"": 0, _BROKEN.strip(): 0})
-        self._unlisted = unlisted
-        self._words = [""]
-        self._kinds = np.zeros(1 << 12, dtype=np.int8)
-        self._hashes = np.zeros(1 << 12, dtype=np.uint64)
+        self._listed, self._says_nothing = listed, stop_words | _CONTRACTED
+        self._words, self._kinds, self._hashes = [""], array("b", [0]), array("Q", [0])
 
     def __missing__(self, word: str) -> int:
         if len(word.encode()) > LONGEST_WORD:
             return 0
-        number = len(self._words)
-        if number == len(self._kinds):
-            self._kinds = np.concatenate([self._kinds, np.zeros_like(self._kinds)])
-            self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)])
+        kind = 0
+        if word not in self._says_nothing and not (len(word) == 1 and "a" <= word <= "z"):
+            alone = word not in self._listed and (len(word) > 1 or not word.isascii())
+            kind = _BESIDE_OTHERS | (_ALONE if alone else 0)
+        self[word] = number = len(self._words)
         self._words.append(word)
-        self._kinds[number] = self._unlisted.kind(word)
-        self._hashes[number] = _hash_of((word,))
-        self[word] = number
+        self._kinds.append(kind)
+        self._hashes.append(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()))
         return number
 
-    def find(self, texts: Sequence[str]) -> Found:
+    def find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """As often as they stand there: the places of the phrases' texts, their codes, and hashes of their words."""
         words: list[str] = []
         lengths = []
         for text in texts:
-            said = split_words(_BREAK.sub(_BROKEN, text))
+            said = split_words(_BREAK.sub(_BROKEN, text[:LONGEST_TEXT]))
             words += said
             words.append("")
             lengths.append(len(said) + 1)
         numbers = np.fromiter(map(self.__getitem__, words), dtype=np.int64, count=len(words))
-        if len(self) > _MOST_WORDS:
-            raise OverflowError("more words than codes have room for")  # by far more than one call can bring
-        kinds, hashes = self._kinds[numbers], self._hashes[numbers]
-        places = np.repeat(np.arange(len(texts)), lengths)
-        found = [self._of(np.flatnonzero(kinds & _ALONE), places, numbers, hashes, 1)]
-        edge, inner = (kinds & _EDGE) > 0, (kinds & _INNER) > 0
-        found.append(self._of(np.flatnonzero(edge[:-1] & edge[1:]), places, numbers, hashes, 2))
-        found.append(self._of(np.flatnonzero(edge[:-2] & inner[1:-1] & edge[2:]), places, numbers, hashes, 3))
-        return Found(*(np.concatenate(each) for each in zip(*found, strict=True)))
-
-    def _of(
-        self,
-        starts: NDArray[np.int64],
-        places: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        hashes: NDArray[np.uint64],
-        words: int,
-    ) -> Found:
-        code, hashed = numbers[starts], hashes[starts]
-        for ahead in range(1, words):
-            code |= numbers[starts + ahead] << (_BITS * ahead)
-            hashed = _joined(hashed, hashes[starts + ahead])
-        found = Found(places[starts], code, hashed)
-        if words == 1 or not len(self._unlisted.several):
-            return found
-        at = np.searchsorted(self._unlisted.several, hashed)
-        new = self._unlisted.several[np.minimum(at, len(self._unlisted.several) - 1)] != hashed
-        return Found(*(each[new] for each in found))
+        kinds = np.frombuffer(self._kinds, dtype=np.int8)[numbers]
+        hashes = np.frombuffer(self._hashes, dtype=np.uint64)[numbers]
+        places, found = np.repeat(np.arange(len(texts)), lengths), []
+        for size in range(1, LONGEST_PHRASE + 1):
+            fits = kinds & (_ALONE if size == 1 else _BESIDE_OTHERS)
+            for ahead in range(1, size):
+                fits = fits[:-1] & kinds[ahead:]
+            starts = np.flatnonzero(fits)
+            code, hashed = numbers[starts], hashes[starts]
+            for ahead in range(1, size):
+                code |= numbers[starts + ahead] << (_BITS * ahead)
+                hashed = mixed(hashed * np.uint64(3) + hashes[starts + ahead])
+            found.append((places[starts], code, hashed))
+        place, code, hashed = (np.concatenate(each) for each in zip(*found, strict=True))
+        return place, code, hashed
 
     def codes(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Of phrases that a finder named."""
         words = (map(self.__getitem__, name.split(" ")) for name in names)
         found = (sum(number << (_BITS * ahead) for ahead, number in enumerate(each)) for each in words)
         return np.fromiter(found, dtype=np.int64, count=len(names))
 
     def in_order(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[n]``: the order in which the names of these codes are sorted. A blank is below all that words are of:
-        so by the first words, and of those with the same first words by the second ones.
-        """
-        ranks = np.zeros(len(self._words), dtype=np.int64)
-        ranks[sorted(range(1, len(ranks)), key=self._words.__getitem__)] = np.arange(1, len(ranks))
-        parts = ((codes >> (_BITS * ahead)) & (_MOST_WORDS - 1) for ahead in range(LONGEST_PHRASE))
-        sortable = np.zeros_like(codes)
-        for part in parts:
-            sortable = sortable << _BITS | ranks[part]
+        """``Int64[n]``: how to sort codes by name. A blank is below all that words are of: so word by word."""
+        ranks, sortable = np.zeros(len(self._words), dtype=np.int64), np.zeros_like(codes)
+        ranks[sorted(range(len(ranks)), key=self._words.__getitem__)] = np.arange(len(ranks))
+        for ahead in range(LONGEST_PHRASE):
+            sortable = sortable << _BITS | ranks[(codes >> (_BITS * ahead)) & _MASK]
         return np.argsort(sortable)
 
     def names(self, codes: NDArray[np.int64]) -> Any:
@@ -169,21 +103,8 @@ class PhraseFinder(dict[str, int]):
         import pyarrow.compute as pc
 
         words = pa.array([None, *self._words[1:]], pa.string())
-        numbers = ((codes >> (_BITS * ahead)) & (_MOST_WORDS - 1) for ahead in range(LONGEST_PHRASE))
-        parts = [words.take(pa.array(each)) for each in numbers]
+        parts = [words.take(pa.array((codes >> (_BITS * ahead)) & _MASK)) for ahead in range(LONGEST_PHRASE)]
         return pc.binary_join_element_wise(*parts, " ", null_handling="skip")
-
-
-def in_pieces(texts: Sequence[str]) -> Iterator[slice]:
-    """A few texts at a time, of so many characters together that memory does not grow with their number."""
-    first, size = 0, 0
-    for place, text in enumerate(texts):
-        if place > first and (size + len(text) > _AT_ONCE or place - first == _MOST_AT_ONCE):
-            yield slice(first, place)
-            first, size = place, 0
-        size += len(text)
-    if first < len(texts):
-        yield slice(first, len(texts))
 
 
 def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -191,15 +112,3 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     found = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(found ^ (found >> np.uint64(31)))
-
-
-def _joined(first: NDArray[np.uint64], following: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return mixed(first * np.uint64(3) + following)
-
-
-def _hash_of(words: Sequence[str]) -> int:
-    hashes = [np.frombuffer(hashlib.blake2b(word.encode(), digest_size=8).digest(), dtype="<u8") for word in words]
-    found = hashes[0]
-    for following in hashes[1:]:
-        found = _joined(found, following)
-    return int(found[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,19 +16,19 @@ from numpy.typing import NDArray
 
 from understudy.base.files import private_folder
 from understudy.base.runs import Runs
-from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.privacy.selection import weight_of
-from understudy.text.vocabulary.phrases import Found, PhraseFinder, Unlisted, in_pieces, mixed
+from understudy.text.vocabulary.phrases import PhraseFinder, mixed
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
+Columns = tuple[NDArray[Any], ...]
 
-_FOLDER = "terms"
 _HELD = 1 << 21
-"""Terms, with their numbers, that are held in memory before a run is written."""
+"""Terms, with their numbers, that are held before a run is written: some 200 MB."""
 _MOST_WORDS = 1 << 19
 """Words that a finder has met before it is replaced; each takes some 200 bytes."""
-_WRITTEN = 1 << 16  # at a time
+_TEXTS, _ROWS = 512, 1 << 16  # at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,38 +39,40 @@ class UnlistedTerms:
 
     Guarantee:
         Unit: a record, or an owner: the set of an owner is of all kept records together, whatever batch they are in.
-        Sensitivity: a unit's set is the terms of its text that ``unlisted`` lets through, each once; of more than
-        ``most`` those with the smallest hash of unit and term. A unit is known by a keyed hash, of the record's text or
-        of the owner. So a set depends on its own unit, the dataset's key and public facts: not on other units, on where
-        it stands, or on what is frequent. With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms
-        of a unit whose hashes were alike would count as one, so that m is never exceeded.)
-        Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing is left out.
-
-    Memory: some 200 MB for each worker, whatever the corpus.
+        Sensitivity: a unit's set is the terms of its text, each once; of more than ``most`` those with the smallest
+        hash of unit and term. A unit is known by a keyed hash, of the record's text or of the owner. So a set depends
+        on its own unit, the dataset's key and public facts: not on other units, on where it stands, or on what is
+        frequent. With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes
+        were alike would count as one.) Terms of several words that the list has take part, and are left out in the end.
+        Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
 
     Args:
-        unlisted: what is a term.
+        listed: the terms of the public list, as their words with a blank between.
+        stop_words: with which no term begins or ends.
         most: terms per unit (C).
         scratch: a private folder, which all workers of an engine see: sums lie there until all are read.
     """
 
-    unlisted: Unlisted
+    listed: frozenset[str]
+    stop_words: frozenset[str]
     most: int
     scratch: Path
 
     def sums(self, data: BoundedCorpus) -> Iterator[tuple[list[str], Integers]]:
         shutil.rmtree(self._folder, ignore_errors=True)  # of a run that was killed
-        private_folder(private_folder(self.scratch) / _FOLDER)
+        private_folder(private_folder(self.scratch) / self._folder.name)
         try:
             files = [file for part in data.map(self._files_of) for file in part]
             for table in Runs(self._folder).merged(files):
-                yield table["key"].to_pylist(), table["value"].to_numpy()
+                names, sums = table["key"].to_pylist(), table["value"].to_numpy()
+                new = [place for place, name in enumerate(names) if name not in self.listed]
+                yield [names[place] for place in new], sums[new]
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def _folder(self) -> Path:
-        return self.scratch / _FOLDER
+        return self.scratch / "terms"
 
     @cached_property
     def _weights(self) -> Integers:
@@ -81,124 +84,137 @@ class UnlistedTerms:
         return self._of_owners(part) if part.unit.kind == "owner" else self._of_records(part)
 
     def _of_records(self, part: BoundedCorpus) -> list[Path]:
-        sums = _Sums(Runs(self._folder), self.unlisted)
+        sums = _Terms(Runs(self._folder), self)
         for batch in part.batches():
-            for piece in in_pieces(batch.said):
-                found = sums.finder.find(batch.said[piece])
-                priorities = _priorities(found, _keyed(batch.said[piece], part.hash_key))
-                chosen, sizes = _chosen(found.place, priorities, self.most)
-                sums.add(found.code[chosen], self._weights[sizes])
+            for found in _found(sums.finder, batch, _hashed(batch, part.hash_key)):
+                _, _, codes, sizes = _chosen(*found, most=self.most)
+                sums.add(codes, self._weights[sizes])
         return sums.files()
 
     def _of_owners(self, part: BoundedCorpus) -> list[Path]:
         """The records of an owner may be anywhere in the part: terms are sorted by owner first."""
-        owners = _Owners(Runs(self._folder, "min"), self.unlisted, self.most)
+        by_owner = Runs(self._folder, "min")
+        owners, sums = _Owners(by_owner, self), _Terms(Runs(self._folder), self)
         for batch in part.batches():
-            seeds = np.array(batch.hashes(), dtype=np.uint64)
-            for piece in in_pieces(batch.said):
-                found = owners.finder.find(batch.said[piece])
-                owners.add(batch.units[piece][found.place], _priorities(found, seeds[piece]), found.code)
-        sums = _Sums(Runs(self._folder), self.unlisted)
-        for units, terms in owners.whole():
+            for found in _found(owners.finder, batch, np.array(batch.hashes(), dtype=np.uint64)):
+                owners.add(*found)
+        for units, terms in _whole(by_owner.merged(owners.files())):
             kept, sizes = _first(units, self.most)
             sums.add(sums.finder.codes(terms.take(kept).to_pylist()), self._weights[sizes])
         return sums.files()
 
 
-class _Sums:
-    """Weights by term."""
+class _Held(ABC):
+    """Rows of a few columns: in memory, and where they are too many in sorted files."""
 
-    def __init__(self, runs: Runs, unlisted: Unlisted) -> None:
-        self.finder = PhraseFinder(unlisted)
-        self._runs, self._unlisted = runs, unlisted
+    def __init__(self, runs: Runs, query: UnlistedTerms) -> None:
+        self.query, self._runs = query, runs
+        self._held: list[Columns] = []
         self._files: list[Path] = []
-        self._codes, self._weights = [_none()], [_none()]
+        self._forget()
 
-    def add(self, codes: Integers, weights: Integers) -> None:
-        self._codes.append(codes)
-        self._weights.append(weights)
-        full = len(self.finder) > _MOST_WORDS
-        if full or sum(map(len, self._codes)) > 2 * _HELD:
-            self._add_up()
-            if full or len(self._codes[0]) > _HELD:
-                self._write()
+    @abstractmethod
+    def _reduced(self, *columns: NDArray[Any]) -> Columns:
+        """In fewer rows."""
+
+    @abstractmethod
+    def _rows(self, *columns: NDArray[Any]) -> tuple[Any, Any]:
+        """Keys and values, of rows as they are reduced."""
+
+    def add(self, *columns: NDArray[Any]) -> None:
+        self._held.append(columns)
+        if len(self.finder) > _MOST_WORDS or sum(len(first) for first, *_ in self._held) > 2 * _HELD:
+            self._write(more_than=_HELD)
 
     def files(self) -> list[Path]:
-        """All that was added."""
-        self._add_up()
-        if len(self._codes[0]):
+        if self._held:
             self._write()
         return self._files
 
-    def _add_up(self) -> None:
-        codes, weights = np.concatenate(self._codes), np.concatenate(self._weights)
-        order = np.argsort(codes)
+    def _write(self, *, more_than: int = 0) -> None:
+        columns = self._reduced(*map(np.concatenate, zip(*self._held, strict=True)))
+        size, self._held = len(columns[0]), [columns]
+        if size > more_than or len(self.finder) > _MOST_WORDS:
+            some = [[each[start : start + _ROWS] for each in columns] for start in range(0, size, _ROWS)]
+            if size:
+                self._files.append(self._runs.write(self._rows(*each) for each in some))
+            self._held = []
+            if len(self.finder) > _MOST_WORDS:
+                self._forget()
+
+    def _forget(self) -> None:
+        self.finder = PhraseFinder(self.query.listed, self.query.stop_words)
+
+
+class _Terms(_Held):
+    """Codes, and their weights."""
+
+    def _reduced(self, *columns: NDArray[Any]) -> Columns:
+        codes, weights = columns
+        order = self.finder.in_order(codes)
         codes, weights = codes[order], weights[order]
         first = np.flatnonzero(np.diff(codes, prepend=-1))
-        self._codes = [codes[first]]
-        self._weights = [np.add.reduceat(weights, first) if len(first) else _none()]
+        return codes[first], np.add.reduceat(weights, first) if len(first) else weights
 
-    def _write(self) -> None:
-        order = self.finder.in_order(self._codes[0])
-        codes, weights = self._codes[0][order], self._weights[0][order]
-        slices = (slice(start, start + _WRITTEN) for start in range(0, len(codes), _WRITTEN))
-        self._files.append(self._runs.write((self.finder.names(codes[each]), weights[each]) for each in slices))
-        self._codes, self._weights = [_none()], [_none()]
-        if len(self.finder) > _MOST_WORDS:
-            self.finder = PhraseFinder(self._unlisted)
+    def _rows(self, *columns: NDArray[Any]) -> tuple[Any, Any]:
+        codes, weights = columns
+        return self.finder.names(codes), weights
 
 
-class _Owners:
-    """Terms by owner: of each owner those of least priority."""
+class _Owners(_Held):
+    """Units, priorities and codes."""
 
-    def __init__(self, runs: Runs, unlisted: Unlisted, most: int) -> None:
-        self.finder = PhraseFinder(unlisted)
-        self._runs, self._unlisted, self._most = runs, unlisted, most
-        self._files: list[Path] = []
-        self._held: list[tuple[Integers, Hashes, Integers]] = []
+    def _reduced(self, *columns: NDArray[Any]) -> Columns:
+        units, priorities, codes = columns
+        return _chosen(units, priorities, codes, most=self.query.most)[:3]
 
-    def add(self, units: Integers, priorities: Hashes, codes: Integers) -> None:
-        self._held.append((units, priorities, codes))
-        if sum(len(each[0]) for each in self._held) > 2 * _HELD or len(self.finder) > _MOST_WORDS:
-            self._write()
-
-    def whole(self) -> Iterator[tuple[Integers, Any]]:
-        """Units, and the terms of each as an Arrow array, by priority, each once; all of a unit's together."""
+    def _rows(self, *columns: NDArray[Any]) -> tuple[Any, Any]:
         import pyarrow as pa
 
-        if self._held:
-            self._write()
-        left = None
-        for rows in self._runs.merged(self._files):
-            table = rows if left is None else pa.concat_tables([left, rows])
-            units = _units(table)
-            whole = int(np.searchsorted(units, units[-1]))  # the last one may go on
-            yield units[:whole], table["value"][:whole]
-            left = table.slice(whole)
-        if left is not None:
-            yield _units(left), left["value"]
-
-    def _write(self) -> None:
-        units, priorities, codes = (np.concatenate(each) for each in zip(*self._held, strict=True))
-        chosen, _ = _chosen(units, priorities, self._most)
-        slices = (chosen[start : start + _WRITTEN] for start in range(0, len(chosen), _WRITTEN))
-        if len(chosen):
-            rows = ((_keys(units[each], priorities[each]), self.finder.names(codes[each])) for each in slices)
-            self._files.append(self._runs.write(rows))
-        self._held = []
-        if len(self.finder) > _MOST_WORDS:
-            self.finder = PhraseFinder(self._unlisted)
+        units, priorities, codes = columns
+        keys = np.stack([units.astype(np.uint64), priorities], axis=1).astype(">u8")  # sorted as they are
+        buffers = [None, pa.py_buffer(keys.tobytes())]
+        return pa.Array.from_buffers(pa.binary(16), len(keys), buffers), self.finder.names(codes)
 
 
-def _chosen(units: Integers, priorities: Hashes, most: int) -> tuple[Integers, Integers]:
-    """The places of the terms that count, for each unit each term once and ``most`` of least priority, in this order;
-    and how many count of each one's unit."""
+def _whole(tables: Iterator[Any]) -> Iterator[tuple[Integers, Any]]:
+    """Units, and the terms of each by priority as Arrow's strings; all of a unit's together."""
+    import pyarrow as pa
+
+    left = None
+    for rows in tables:
+        table = rows if left is None else pa.concat_tables([left, rows])
+        units = _units(table)
+        whole = int(np.searchsorted(units, units[-1]))  # the last one may go on
+        yield units[:whole], table["value"][:whole]
+        left = table.slice(whole)
+    if left is not None:
+        yield _units(left), left["value"]
+
+
+def _units(table: Any) -> Integers:
+    return np.frombuffer(b"".join(table["key"].to_pylist()), dtype=">u8")[::2].astype(np.int64)
+
+
+def _found(finder: PhraseFinder, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
+    """Units of the terms in a batch, their priorities, and their codes, as often as they stand there."""
+    for start in range(0, len(batch.texts), _TEXTS):
+        some = slice(start, start + _TEXTS)
+        places, codes, hashes = finder.find(batch.said[some])
+        yield batch.units[some][places], mixed(hashes ^ seeds[some][places]), codes
+
+
+def _chosen(
+    units: Integers, priorities: Hashes, codes: Integers, *, most: int
+) -> tuple[Integers, Hashes, Integers, Integers]:
+    """Of each unit each term once, ``most`` of least priority, in this order; and how many count of each one's unit."""
     order = np.lexsort((priorities, units))
-    units, priorities = units[order], priorities[order]
+    units, priorities, codes = units[order], priorities[order], codes[order]
     new = np.ones(len(order), dtype=np.bool_)
     new[1:] = (units[1:] != units[:-1]) | (priorities[1:] != priorities[:-1])
-    kept, sizes = _first(units[new], most)
-    return order[new][kept], sizes
+    units, priorities, codes = units[new], priorities[new], codes[new]
+    kept, sizes = _first(units, most)
+    return units[kept], priorities[kept], codes[kept], sizes
 
 
 def _first(units: Integers, most: int) -> tuple[Integers, Integers]:
@@ -209,27 +225,7 @@ def _first(units: Integers, most: int) -> tuple[Integers, Integers]:
     return kept, np.minimum(sizes, most)
 
 
-def _keyed(texts: Sequence[str], key: bytes) -> Hashes:
-    digests = [hashlib.blake2b(text.encode(), key=key, digest_size=8).digest() for text in texts]
+def _hashed(batch: BoundedBatch, key: bytes) -> Hashes:
+    """A keyed hash of each text."""
+    digests = (hashlib.blake2b(text.encode(), key=key, digest_size=8).digest() for text in batch.said)
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
-def _priorities(found: Found, seeds: Hashes) -> Hashes:
-    return mixed(found.hash ^ seeds[found.place])
-
-
-def _keys(units: Integers, priorities: Hashes) -> Any:
-    """As Arrow's binary strings, which sort as units and priorities do."""
-    import pyarrow as pa
-
-    keys = np.stack([units.astype(np.uint64), priorities], axis=1).astype(">u8")
-    return pa.Array.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(keys.tobytes())])
-
-
-def _units(table: Any) -> Integers:
-    keys = b"".join(table["key"].to_pylist())
-    return np.frombuffer(keys, dtype=">u8")[::2].astype(np.int64)
-
-
-def _none() -> Integers:
-    return np.zeros(0, dtype=np.int64)
