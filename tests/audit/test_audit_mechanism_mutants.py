@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +46,7 @@ from understudy.audit.mechanisms.training import (
     trained,
 )
 from understudy.base.errors import PrivacyError
-from understudy.corpus.bounding import BoundedBatch
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evaluate.charged import MetricCounts
 from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
@@ -145,7 +146,8 @@ class Unweighted(UnlistedTerms):
 class OwnersAsRecords(UnlistedTerms):
     """Each record of an owner has a set of its own."""
 
-    _of_owners = UnlistedTerms._of_records
+    def _files_of(self, part: BoundedCorpus) -> list[Path]:
+        return super()._files_of(replace(part, unit=Unit()))
 
 
 def test_terms_whose_weights_are_not_shared_out_are_caught() -> None:

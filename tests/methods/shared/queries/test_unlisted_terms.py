@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tiny_corpora import OWNER, RECORD, Row, bounded
 
 from understudy.audit.mechanisms.selection import by_name
+from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.queries import unlisted as queries
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
@@ -89,7 +91,8 @@ class Unweighted(UnlistedTerms):
 
 
 class OwnersAsRecords(UnlistedTerms):
-    _of_owners = UnlistedTerms._of_records
+    def _files_of(self, part: BoundedCorpus) -> list[Path]:
+        return super()._files_of(replace(part, unit=Unit()))
 
 
 def test_broken_twins_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
