@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from evolution_fixtures import WordEmbedder
 from working import Pickling
 
+from understudy.audit.mechanisms.selection import by_name
 from understudy.base.errors import CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus import parts as corpus_parts
@@ -24,6 +26,7 @@ from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
 from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
@@ -76,7 +79,7 @@ def queries(unit: Unit) -> dict[str, Query[Any]]:
 
 
 def sums(corpus: BoundedCorpus, folder: Path, unit: Unit) -> dict[str, bytes]:
-    """The exact sums of all queries, votes among them."""
+    """The exact sums of all queries, votes and terms that no list has among them."""
     found = {name: exact_sum(query, corpus).tobytes() for name, query in queries(unit).items()}
     candidates = integer_vectors(WordEmbedder().embed([f"{word} of somebody" for word in WORDS] * len(LABELS)))
     labels = np.repeat(np.arange(len(LABELS), dtype=np.int32), len(WORDS))
@@ -84,6 +87,8 @@ def sums(corpus: BoundedCorpus, folder: Path, unit: Unit) -> dict[str, bytes]:
     embedded = PrivateEmbeddings(corpus, WordEmbedder(), folder, "key")
     for round_ in ("first", "again"):
         found[f"votes, {round_}"] = exact_sum(votes, embedded).tobytes()
+    unlisted = by_name(UnlistedTerms(frozenset({"heart"}), frozenset(), 2, folder / "unlisted"), corpus)
+    found["unlisted terms"] = np.array([(crc32(name.encode()), each) for name, each in unlisted.items()]).tobytes()
     return found
 
 

@@ -132,7 +132,8 @@ def test_sums_in_many_files_are_those_in_one(unit: Unit, tmp_path: Path, monkeyp
     at_once = by_name(query(tmp_path), bounded(table, unit))
     monkeypatch.setattr(queries, "_HELD", 8)
     monkeypatch.setattr(queries, "_MOST_WORDS", 5)
-    monkeypatch.setattr(queries, "_WRITTEN", 3)
+    monkeypatch.setattr(queries, "_ROWS", 3)
+    monkeypatch.setattr(queries, "_TEXTS", 2)
     monkeypatch.setattr("understudy.base.runs._ROWS", 4)
     monkeypatch.setattr("understudy.base.runs._TOGETHER", 3)
     assert by_name(query(tmp_path), bounded(table, unit)) == at_once
