@@ -70,3 +70,9 @@ def test_codes_have_the_order_of_their_names() -> None:
 
 def test_of_a_text_without_end_the_beginning_is_read() -> None:
     assert found(f"virtual {' ' * LONGEST_TEXT} disposable") == {"virtual"}
+
+
+def test_a_finder_does_not_show_what_it_read() -> None:
+    made = finder()
+    made.find(["virtual"])
+    assert "virtual" not in f"{made} {made!r}"

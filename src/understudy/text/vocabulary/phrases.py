@@ -45,6 +45,9 @@ class PhraseFinder(dict[str, int]):
         self._listed, self._says_nothing = listed, stop_words | _CONTRACTED
         self._words, self._kinds, self._hashes = [""], array("b", [0]), array("Q", [0])
 
+    def __repr__(self) -> str:
+        return "<PhraseFinder>"  # without the private words that it met
+
     def __missing__(self, word: str) -> int:
         if len(word.encode()) > LONGEST_WORD:
             return 0
