@@ -86,7 +86,7 @@ class UnlistedTerms:
     def _of_records(self, part: BoundedCorpus) -> list[Path]:
         sums = _Terms(Runs(self._folder), self)
         for batch in part.batches():
-            for found in _found(sums.finder, batch, _hashed(batch, part.hash_key)):
+            for found in _found(sums, batch, _hashed(batch, part.hash_key)):
                 _, _, codes, sizes = _chosen(*found, most=self.most)
                 sums.add(codes, self._weights[sizes])
         return sums.files()
@@ -96,7 +96,7 @@ class UnlistedTerms:
         by_owner = Runs(self._folder, "min")
         owners, sums = _Owners(by_owner, self), _Terms(Runs(self._folder), self)
         for batch in part.batches():
-            for found in _found(owners.finder, batch, np.array(batch.hashes(), dtype=np.uint64)):
+            for found in _found(owners, batch, np.array(batch.hashes(), dtype=np.uint64)):
                 owners.add(*found)
         for units, terms in _whole(by_owner.merged(owners.files())):
             kept, sizes = _first(units, self.most)
@@ -196,11 +196,11 @@ def _units(table: Any) -> Integers:
     return np.frombuffer(b"".join(table["key"].to_pylist()), dtype=">u8")[::2].astype(np.int64)
 
 
-def _found(finder: PhraseFinder, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
-    """Units of the terms in a batch, their priorities, and their codes, as often as they stand there."""
+def _found(held: _Held, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
+    """Units of the terms in a batch, their priorities, and their codes in the finder that ``held`` has at the time."""
     for start in range(0, len(batch.texts), _TEXTS):
         some = slice(start, start + _TEXTS)
-        places, codes, hashes = finder.find(batch.said[some])
+        places, codes, hashes = held.finder.find(batch.said[some])
         yield batch.units[some][places], mixed(hashes ^ seeds[some][places]), codes
 
 
