@@ -198,9 +198,10 @@ def _units(table: Any) -> Integers:
 
 def _found(held: _Held, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
     """Units of the terms in a batch, their priorities, and their codes in the finder that ``held`` has at the time."""
-    for start in range(0, len(batch.texts), _TEXTS):
+    said = batch.said
+    for start in range(0, len(said), _TEXTS):
         some = slice(start, start + _TEXTS)
-        places, codes, hashes = held.finder.find(batch.said[some])
+        places, codes, hashes = held.finder.find(said[some])
         yield batch.units[some][places], mixed(hashes ^ seeds[some][places]), codes
 
 
