@@ -260,7 +260,7 @@ def test_what_is_made_of_the_descriptions_of_parameters_is_current() -> None:
 IN_WORDS = {
     "stop_words": "built-in",
     "top_k": "all",
-    "top_terms": "those above the noise",
+    "top_terms": "twice those likely to be real",
     "keywords": "the template's",
     "public_label": "one set of clusters for all",
 }
