@@ -37,7 +37,7 @@ class PlanOptions(WritingOptions, total=False):
     where: str | Mapping[str, Any] | None
     column_pairs: str
     guide_candidates: int | None
-    guide: bool
+    guide: bool | None
     private_model: str | PathLike[str] | None
     embedder: str
     trust_endpoint: bool
