@@ -45,13 +45,15 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
 
 
-@pytest.fixture(autouse=True)
-def guides_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def guides_are_asked_for() -> Iterator[None]:
     """No run of a test embeds its texts because the embedder happens to be installed; tests of the decision say so."""
     from understudy.run import guiding, job
 
-    monkeypatch.setattr(job, "embedder_here", lambda _name: False)
-    monkeypatch.setattr(guiding, "embedder_here", lambda _name: True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "embedder_here", lambda _name: False)
+        patch.setattr(guiding, "embedder_here", lambda _name: True)
+        yield
 
 
 @pytest.fixture(scope="session")

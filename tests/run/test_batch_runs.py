@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
             waiting.set()
 
     plan.before = look
-    command = [sys.executable, "-c", QUICK, "run", *flags(batched(tmp_path, server))]
+    command = [sys.executable, "-c", QUICK, "run", *flags(batched(tmp_path, server, guide=False))]
     around = {**os.environ, "UNDERSTUDY_LEDGER": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=around) as process:
         assert waiting.wait(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from run_fixtures import Said
 import understudy as us
 from understudy.base.errors import ConfigError, ResumeError, UnderstudyWarning
 from understudy.run import pipeline as running
+from understudy.run.job import Job
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
 
@@ -109,7 +109,7 @@ def test_what_cannot_resume_does_not_say_so(
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["understudy.run.forecast"], "make_plan", stop)
+    monkeypatch.setattr(Job, "plan", stop)
     said = understudy("plan", *flags(settings(tmp_path, output=None)))
     assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")
 

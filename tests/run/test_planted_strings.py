@@ -221,7 +221,7 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, **SKIP}
         if method == "dp-kps":
-            values = settings(tmp_path, **changes, guide=True, owner="clinician")
+            values = settings(tmp_path, **changes, guide=True, guide_candidates=3, owner="clinician")
         else:
             values = evolving(tmp_path, method=method, **changes)
         said = understudy("run", *flags(values))
