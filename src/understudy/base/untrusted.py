@@ -98,18 +98,24 @@ def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
 
 def said(text: str, *, everything: bool = False) -> list[str]:
     """What a text says: of JSON (an object or a list) its strings and numbers, and those of JSON within its strings,
-    all without JSON's escapes, which would be parts of words; of another text the text itself.
+    all without JSON's escapes, which would be parts of words; of another text the text itself. An escape may stand for
+    half a character, which no embedder and no encoding takes: U+FFFD stands for it.
 
     ``everything`` adds keys, true, false and null, and all values of a repeated key.
     """
     if text.lstrip()[:1] not in ("{", "["):
-        return [text]
+        return [writable(text)]
     try:
         hook = _flat if everything else dict
         value = json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str, parse_constant=str)
         return [line for each in leaves(value, everything=everything) for line in said(each, everything=everything)]
     except (ValueError, RecursionError):
-        return [text]
+        return [writable(text)]
+
+
+def writable(text: str) -> str:
+    """The text with U+FFFD in the place of halves of surrogate pairs."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _flat(pairs: list[tuple[str, Any]]) -> list[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.transcript import PLAIN, TextForm
-from understudy.base.untrusted import leaves
+from understudy.base.untrusted import leaves, writable
 from understudy.corpus.corpus import Corpus
 from understudy.corpus.parts import Part, parts_of, shuffled
 from understudy.privacy.measurement import Engine
@@ -249,7 +249,7 @@ def _said(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequen
 
 
 def _values(record: str) -> str:
-    return "\n".join(leaves(json.loads(record)))
+    return writable("\n".join(leaves(json.loads(record))))
 
 
 def _number(digest: bytes) -> int:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from understudy.base.errors import ConfigError
 from understudy.base.files import atomic_file
 from understudy.base.labels import canonical
+from understudy.base.untrusted import writable
 from understudy.corpus.delimited import escaped
 
 if TYPE_CHECKING:
@@ -131,8 +132,3 @@ def _in_words(cell: object) -> object:
 
 def _clean(cell: object) -> object:
     return writable(cell) if isinstance(cell, str) else cell
-
-
-def writable(text: str) -> str:
-    """The text with U+FFFD in the place of halves of surrogate pairs."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -29,7 +29,8 @@ from understudy.base.files import (
     storage_error,
 )
 from understudy.base.labels import canonical
-from understudy.corpus.write import writable, write_table
+from understudy.base.untrusted import writable
+from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import bug
 from understudy.text.vocabulary.words import split_words
 
 LONGEST_PHRASE = 3
@@ -33,7 +34,8 @@ class PhraseFinder(dict[str, int]):
 
     A mark that ends a sentence, or a part of one, divides phrases, unless a letter or digit follows it at once, as in
     "2.5". Numbers are words; alone they have two digits at least. A phrase is a code of its words, which the finder
-    numbers as they come; so a finder must not meet more than 2^20 of them before its last call. 0 ends a phrase.
+    numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever calls it replaces
+    it long before, and it raises rather than do so.
 
     Args:
         listed: words that do not count alone.
@@ -55,7 +57,10 @@ class PhraseFinder(dict[str, int]):
         if word not in self._says_nothing and not (len(word) == 1 and "a" <= word <= "z"):
             alone = word not in self._listed and (len(word) > 1 or not word.isascii())
             kind = _BESIDE_OTHERS | (_ALONE if alone else 0)
-        self[word] = number = len(self._words)
+        number = len(self._words)
+        if number > _MASK:
+            raise bug("A finder of phrases met more words than it has numbers for.")
+        self[word] = number
         self._words.append(word)
         self._kinds.append(kind)
         self._hashes.append(int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()))

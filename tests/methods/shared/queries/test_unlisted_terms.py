@@ -14,12 +14,15 @@ import pytest
 from tiny_corpora import OWNER, RECORD, Row, bounded
 
 from understudy.audit.mechanisms.selection import by_name
+from understudy.base.errors import PrivacyError
+from understudy.base.transcript import Part, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.queries import unlisted as queries
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.selection import weight_of
 from understudy.privacy.unit import Unit
+from understudy.text.vocabulary import phrases
 
 WORDS = [f"word{number}" for number in range(40)]
 LISTED, STOP_WORDS = frozenset({"known", "word1 word2"}), frozenset({"the"})
@@ -167,6 +170,54 @@ def test_files_are_private_and_those_of_a_killed_run_are_removed(tmp_path: Path)
     assert left.stat().st_mode & 0o077 == 0
     sums.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
+
+
+@units
+def test_more_words_than_a_finder_has_numbers_for_give_no_term_anothers_name(
+    unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words are numbered by first sight: past the last number a unit that comes first would rename all that follow."""
+    new = [Row(" . ".join(f"n{8 * text + word}" for word in range(8)), 0, f"owner {text}") for text in range(60)]
+    said = [Row("zorple", 0, f"other {number}") for number in range(30)]
+    first = Row(" . ".join(f"u{number}" for number in range(10)), 0, "zoe")
+
+    def found(*rows: Row) -> dict[str, int]:
+        return by_name(query(tmp_path), bounded(rows, unit, batch_size=1000))
+
+    expected = found(*new, *said), found(first, *new, *said)
+    assert expected[0]["zorple"] == expected[1]["zorple"] == 30 * weight_of(1)
+    monkeypatch.setattr(phrases, "_BITS", 7)
+    monkeypatch.setattr(phrases, "_MASK", 127)
+    for name, few in {"_MOST_WORDS": 31, "LONGEST_TEXT": 64, "_ROWS": 4, "_HELD": 16}.items():
+        monkeypatch.setattr(queries, name, few)
+    coded: list[int] = []
+    codes = phrases.PhraseFinder.codes
+    monkeypatch.setattr(
+        phrases.PhraseFinder, "codes", lambda self, names: [coded.append(len(names)), codes(self, names)][1]
+    )
+    assert (found(*new, *said), found(first, *new, *said)) == expected
+    assert max(coded, default=0) == (4 if unit.kind == "owner" else 0), "a few names of owners' terms at a time"
+    monkeypatch.setattr(queries, "LONGEST_TEXT", 1 << 20)  # by the number of texts alone
+    with pytest.raises(PrivacyError, match="more words than it has numbers for"):
+        found(*new, *said)
+
+
+def test_texts_are_read_by_characters_and_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "LONGEST_TEXT", 10)
+    monkeypatch.setattr(queries, "_TEXTS", 3)
+    at_once = [(each.start, each.stop) for each in queries._at_once([1, 1, 1, 1, 9, 10, 10, 0, 0])]
+    assert at_once == [(0, 3), (3, 5), (5, 6), (6, 9)]
+    assert list(queries._at_once([])) == []
+
+
+def test_a_dialogue_with_half_a_character_in_json_is_counted_as_any_other(tmp_path: Path) -> None:
+    form = TextForm(("question", "answer"))
+    texts = [
+        form.render([Part("question", "what is it"), Part("answer", each)]) for each in ('{"a": "\\ud800 zorple"}', "x")
+    ]
+    assert form.contents(texts[0]).encode().endswith(b"zorple"), "no embedder takes half a character"
+    corpus = replace(bounded([Row(text) for text in texts]), form=form)
+    assert by_name(query(tmp_path), corpus)["zorple"] > 0
 
 
 def test_a_corpus_without_terms_has_none(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from understudy.base.files import private_folder
 from understudy.base.runs import Runs
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.privacy.selection import weight_of
-from understudy.text.vocabulary.phrases import PhraseFinder, mixed
+from understudy.text.vocabulary.phrases import LONGEST_TEXT, PhraseFinder, mixed
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -28,7 +28,8 @@ _HELD = 1 << 21
 """Terms, with their numbers, that are held before a run is written: some 200 MB."""
 _MOST_WORDS = 1 << 19
 """Words that a finder has met before it is replaced; each takes some 200 bytes."""
-_TEXTS, _ROWS = 512, 1 << 16  # at a time
+_TEXTS, _ROWS = 512, 1 << 16
+"""At a time: so few that a finder never meets more words than it has numbers for (:meth:`PhraseFinder.__missing__`)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,7 +101,9 @@ class UnlistedTerms:
                 owners.add(*found)
         for units, terms in _whole(by_owner.merged(owners.files())):
             kept, sizes = _first(units, self.most)
-            sums.add(sums.finder.codes(terms.take(kept).to_pylist()), self._weights[sizes])
+            for start in range(0, len(kept), _ROWS):
+                some = slice(start, start + _ROWS)
+                sums.add(sums.finder.codes(terms.take(kept[some]).to_pylist()), self._weights[sizes[some]])
         return sums.files()
 
 
@@ -199,10 +202,21 @@ def _units(table: Any) -> Integers:
 def _found(held: _Held, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
     """Units of the terms in a batch, their priorities, and their codes in the finder that ``held`` has at the time."""
     said = batch.said
-    for start in range(0, len(said), _TEXTS):
-        some = slice(start, start + _TEXTS)
+    for some in _at_once([min(len(text), LONGEST_TEXT) for text in said]):
         places, codes, hashes = held.finder.find(said[some])
         yield batch.units[some][places], mixed(hashes ^ seeds[some][places]), codes
+
+
+def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
+    """Up to ``_TEXTS`` texts, of together no more characters than one may have: more words than these cannot be new."""
+    start = size = 0
+    for place, length in enumerate(lengths):
+        if place > start and (place - start == _TEXTS or size + length > LONGEST_TEXT):
+            yield slice(start, place)
+            start, size = place, 0
+        size += length
+    if start < len(lengths):
+        yield slice(start, len(lengths))
 
 
 def _chosen(
