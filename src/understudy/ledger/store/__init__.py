@@ -58,7 +58,8 @@ def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        # read-only it would leave the journal's files behind
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
             return {} if found is None else dict(_beginning(found[0])["config"])
     except (sqlite3.Error, ResumeError):  # opening it for writing says what is wrong
