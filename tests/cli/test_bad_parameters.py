@@ -59,7 +59,7 @@ BAD: dict[str, Bad] = {
     "unknown model": Bad({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
     "an endpoint that fails": Bad({"llm": "openai:test"}, 6, "does not answer: ", "understudy models check"),
     "budget exceeded": Bad({}, 4, "asks for (epsilon=3, delta=1e-06)", "--raise", spent_budget),
-    "no output": Bad({"output": None}, 2, "No output folder given", "--output FOLDER"),
+    "no output": Bad({"output": None, "data": "*.csv"}, 2, "No output folder given", "--output FOLDER"),
     "output is a file": Bad({"output": "notes.csv"}, 10, "cannot be written", "Use another --output"),
     "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),
     "a ledger that is none": Bad({"ledger": "notes.csv"}, 5, "cannot be used", "backup"),
@@ -183,7 +183,6 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "no output": ({"output": None}, 2, "No output folder given", "--output FOLDER"),
-    "no number": ({"records": None}, 2, "how many records", "--records"),
     "too long": ({"length": 11}, 2, "longer", "Lower length"),
     "gone": ({"coherence": 2}, 2, "There is no parameter 'coherence' any more", "Leave it out"),
     "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-terms"),

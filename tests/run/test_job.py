@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from understudy.base.errors import ConfigError
+from understudy.run import job as job_module
 from understudy.run.job import Job, Wanted
 from understudy.run.settings import RunConfig, run_config
 
@@ -42,8 +43,27 @@ def test_what_a_run_refuses_its_plan_refuses(changes: dict[str, Any], problem: s
 
 def test_a_release_does_not_ask_what_is_to_be_generated() -> None:
     assert not Job(config(records=None), charges=True, generates=False).wanted.said
-    with pytest.raises(ConfigError, match="Not exactly one option says how many records"):
-        Job(config(records=None), charges=True, generates=True)
+
+
+@pytest.mark.parametrize(("labels", "each"), [("a,b", 50), (",".join("abcdefghijklm"), 10)])
+def test_what_nobody_says_about_the_texts_is_decided(labels: str, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Job(config(records=None, labels=labels), charges=True, generates=True)
+    assert made.wanted.records_per_label == each
+    assert made.decided == (
+        f"Texts to write: {each} per label, since no number is given (--records, --records-per-label).",
+    )
+    assert not Job(config(), charges=True, generates=True).decided
+    columns = Job(config(records=None, columns=COLUMNS), charges=True, generates=True)
+    assert columns.wanted.records == 100
+
+    unnamed = {**VALUES, "records": 10}
+    for missing, llm in ([], "builtin"), (["torch"], "none"):
+        monkeypatch.setattr(job_module, "missing_packages", lambda missing=missing: missing)
+        found = Job(run_config(unnamed), charges=True, generates=True)
+        assert (found.chat.llm, "understudy[local]" in " ".join(found.decided)) == (llm, bool(missing))
+        assert Job(config(llm="builtin"), charges=True, generates=True).chat.llm == "builtin"  # as it was said
+    with pytest.raises(ConfigError, match="how many records"):
+        Job(config(records_per_label=3), charges=True, generates=True)
 
 
 @pytest.mark.parametrize("data", [("a.csv", "b.csv"), ("-",), ()])

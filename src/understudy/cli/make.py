@@ -27,7 +27,7 @@ from understudy.cli.options import (
     require_output,
     value_of,
 )
-from understudy.cli.output import listener, show_json
+from understudy.cli.output import listener, say, show_json
 from understudy.corpus.read import Kind, read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
@@ -48,6 +48,7 @@ from understudy.run.settings import (
     Groups,
     OutputParameters,
     PrivateModelParameters,
+    RunConfig,
     configured_method,
     read_config,
     release_groups,
@@ -141,6 +142,21 @@ def init(
     click.echo(path)
 
 
+def _with_output(settings: RunConfig) -> RunConfig:
+    """With a folder beside the working directory's other files, named after the table, where none is given.
+
+    Raises ConfigError if the table has no one name.
+    """
+    if settings.output is not None:
+        return settings
+    name = Path(settings.data[0]).name.split(".")[0] if len(settings.data) == 1 else ""
+    if not name.replace("-", "").replace("_", "").isalnum():  # standard input, a pattern
+        require_output(None)
+    output = f"{name}-synthetic"
+    say(f"The results go to {output} (--output).")
+    return settings.model_copy(update={"output": output})
+
+
 @click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)
 @_method_option
 @config_option
@@ -148,8 +164,7 @@ def init(
 def run(config: str | None, as_json: bool, **values: Any) -> None:
     """Make a synthetic table from a private one: release, then generate. The same command resumes a run that was
     killed."""
-    settings = run_config(given(values, config))
-    require_output(settings.output)
+    settings = _with_output(run_config(given(values, config)))
     with listener() as told:
         _show(pipeline.run(settings, listener=told), as_json, table=True)
 
@@ -167,8 +182,7 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
 )
 def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> None:
     """Make a Release of a private table: the only step that reads it."""
-    settings = run_config(given(values, config))
-    require_output(settings.output)
+    settings = _with_output(run_config(given(values, config)))
     with listener() as told:
         _show(pipeline.release(settings, listener=told, resume=resume), as_json, table=False)
 

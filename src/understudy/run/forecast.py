@@ -69,21 +69,10 @@ def forecast(config: RunConfig) -> Forecast:
     plan = job.plan()
     labels = job.table.label_set
     decided = job.guide_decision
-    entries = [
-        *([Fact("guide", "on" if decided.on else "off", f"guide ({decided.why})")] if decided.why else []),
-        *_recommended_stop_words(job.method, job.texts),
-    ]
+    entries = [Fact("guide", "on" if decided.on else "off", f"guide ({decided.why})")] if decided.why else []
     warned = (*plan.forecast.warnings, *job.promise.warnings)
     recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
     return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))
-
-
-def _recommended_stop_words(method: Method, texts: Texts) -> tuple[Fact, ...]:
-    """``none`` for questions, which "who", "when" and "how many" tell apart, where a method would leave them out."""
-    leaves_out = method.dump().get("stop_words", "none") is None
-    if "question" not in texts.parameters.document_type.lower() or not leaves_out:
-        return ()
-    return (Fact("recommended_stop_words", "none", "recommended for questions (--stop-words)"),)
 
 
 def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet) -> Facts:

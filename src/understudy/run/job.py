@@ -36,6 +36,7 @@ from understudy.methods.shared.guide.plan import (
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
 from understudy.models.catalog import embedder_here
+from understudy.models.machine import missing_packages
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.models.vectors import ContentsEmbedder, remembering
 from understudy.privacy.exact import as_typed
@@ -61,6 +62,7 @@ class FreeJob:
         config: as flags, YAML or Python give it; nobody sees it after this.
         form: the parts that texts have.
         guide, columns: whether the Release has, or is to have, a guide and typed columns.
+        labels: how many it has; None: as the configuration declares.
         releases, generates: whether a Release is made, and texts of it.
 
     Raises:
@@ -74,14 +76,19 @@ class FreeJob:
         form: TextForm = PLAIN,
         guide: bool = False,
         columns: bool = False,
+        labels: int | None = None,
         releases: bool = False,
         generates: bool = True,
     ) -> None:
         config = config.model_copy(update={"guide": bool(config.guide)})
+        labels = config.label_set.size if labels is None else labels
         self.method = make_method(config.method, config.method_parameters)
+        self.decided: tuple[str, ...] = ()
+        if generates:
+            config, self.decided = _decided(config, self.method, labels=labels, columns=columns, form=form)
         self.wanted = config.part(Wanted)
         if generates:
-            self.wanted.require(self.method, labels=config.label_set.size, guide=guide, columns=columns)
+            self.wanted.require(self.method, labels=labels, guide=guide, columns=columns)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
         self.chat = Chat.of(config, self.method, self.texts, releases=releases, generates=generates)
         self.embedder = config.part(PublicEmbedder)
@@ -192,6 +199,39 @@ class GuideDecision:
             return cls(False, NO_EMBEDDER)
         told = "" if config.expected_records else f", if there are about {TYPICAL_RECORDS} records (--expected-records)"
         return cls(True, f"it pays{told}: the embedder reads each text, and 30 % of the budget is the guide's")
+
+
+def _decided(
+    config: RunConfig, method: Method, *, labels: int, columns: bool, form: TextForm
+) -> tuple[RunConfig, tuple[str, ...]]:
+    """What writing takes where nobody says it: how many texts, and no language model where none can be loaded.
+
+    Returns:
+        The configuration with it, and a line on each.
+    """
+    changes: dict[str, Any] = {}
+    lines = []
+    needs = method.needs
+    optional = needs.generation_llm == "optional" and not (needs.candidates or form or config.record_columns)
+    if optional and "llm" not in config.model_fields_set and missing_packages():
+        changes["llm"] = "none"
+        lines.append(
+            "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
+            "machine (pip install 'understudy[local]')."
+        )
+    if config.records is None and config.records_per_label is None and not needs.holds_texts:
+        number = str(_TEXTS_IN_ALL)
+        if columns:  # rows have their labels as the released distribution does
+            changes["records"] = _TEXTS_IN_ALL
+        else:
+            changes["records_per_label"] = each = max(_TEXTS_IN_ALL // labels, _TEXTS_OF_LABEL)
+            number = f"{each} per label" if labels > 1 else str(each)
+        lines.append(f"Texts to write: {number}, since no number is given (--records, --records-per-label).")
+    return config.model_copy(update=changes), tuple(lines)
+
+
+_TEXTS_IN_ALL, _TEXTS_OF_LABEL = 100, 10
+"""Texts that are written where nobody says how many; those of a label are no fewer than the second number."""
 
 
 # Parts are in no help and no schema: reading their fields' docstrings would double the time to import this file.

@@ -67,6 +67,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
+        _say_decided(job, listener)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
         made = make_release(session, job, corpus, writing, listener)
         return write_texts(session, made, job, writing, listener, capped=True)
@@ -94,7 +95,13 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
             f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
     config = run_config({**fixed, **options, "method": made.method})
-    job = FreeJob(config, form=made.schema.form, guide=has_guide(made), columns=has_columns(made))
+    job = FreeJob(
+        config,
+        form=made.schema.form,
+        guide=has_guide(made),
+        columns=has_columns(made),
+        labels=made.schema.label_set.size,
+    )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
@@ -102,8 +109,14 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         open_session(job.place, job.lasting.free({"release": made.digest}), noise, free=True) as session,
         _recorded(session, job, listener, "generate") as listener,
     ):
+        _say_decided(job, listener)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         return write_texts(session, made, job, writing, listener, clear=True)
+
+
+def _say_decided(job: FreeJob, listener: Listener) -> None:
+    for line in job.decided:
+        listener.say(line)
 
 
 def _recorded(session: Session, job: FreeJob, listener: Listener, verb: str) -> AbstractContextManager[Listener]:

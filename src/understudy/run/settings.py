@@ -385,9 +385,9 @@ class OutputParameters(Parameters):
     """The output."""
 
     output: Operational[str | None] = None
-    """Folder for the results."""
+    """Folder for the results. Default of ``run`` and ``release``: NAME-synthetic, after the table."""
     records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records per label."""
+    """Synthetic records per label. Default: 100 shared among the labels, and at least 10 of each."""
     records: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records in total, in equal shares for all labels; with typed columns as the released distribution has
     them."""
