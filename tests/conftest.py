@@ -3,6 +3,7 @@ privacy losses of the same events are computed once."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -127,6 +128,11 @@ def privacy_losses_once() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest goes first, so that no worker is left alone with it."""
     items.sort(key=lambda item: 0 if item.get_closest_marker("slow") else 1 if item.path.name == "test_docs.py" else 2)
+
+
+def pytest_collection_finish() -> None:
+    """Every full collection of garbage would go through all that is imported by now."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -110,10 +110,10 @@ def all_neighbours(unit: Unit) -> Iterator[Neighbours]:
             others, [*others, *(Row(f"{said} {number}", number % LABELS, "zoe") for number in range(most))]
         )
     if unit.kind != "secret":
-        yield from random_neighbours(unit, pairs=80, seed=4)
+        yield from random_neighbours(unit, pairs=40, seed=4)
         return
     generator = np.random.default_rng(4)
-    for _ in range(80):
+    for _ in range(40):
         rows = random_rows(generator, owners=["ann"], most=6)
         added = random_rows(generator, owners=["zoe"], most=9)[:most]
         larger = [*rows, *added]
@@ -127,18 +127,13 @@ def largest_movement(query: Any, unit: Unit, *, records: int = 1) -> float:
 @units
 @ks
 @distances
-def test_no_unit_moves_the_votes_by_more_than_they_declare(unit: Unit, k: int, distance: str) -> None:
+def test_no_unit_moves_the_votes_by_more_than_they_declare_and_the_worst_comes_within_a_thousandth(
+    unit: Unit, k: int, distance: str
+) -> None:
     votes = query(unit, neighbours=k, distance=distance)
-    for pair in neighbours(unit):
-        moved = movement(votes, pair, unit, bound=embedded, records=vectors_of(unit))
-        assert moved.l1 <= 1
-        assert moved.l2 <= 1
-
-
-@units
-@ks
-def test_the_worst_unit_comes_within_a_thousandth(unit: Unit, k: int) -> None:
-    assert largest_movement(query(unit, neighbours=k), unit, records=vectors_of(unit)) > 0.999
+    moved = [movement(votes, pair, unit, bound=embedded, records=vectors_of(unit)) for pair in neighbours(unit)]
+    assert max(each.l1 for each in moved) <= 1
+    assert 0.999 < max(each.l2 for each in moved) <= 1
 
 
 @units

@@ -151,9 +151,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changes", "said"), BAD)
-def test_bad_settings_are_told_before_anything_is_charged(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_bad_settings_are_told_before_anything_is_charged(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], changes: dict[str, Any], said: str
+) -> None:
+    use_chat(FakeChat())
     with pytest.raises((ConfigError, CorpusError)) as caught:
-        running.run(run_config(values(tmp_path, **{"llm": "builtin", **changes})))
+        running.run(run_config(values(tmp_path, **{"llm": "fake", **changes})))
     assert said in str(caught.value)
     assert not runs_charged(tmp_path / "ledger.sqlite")
 

@@ -244,10 +244,10 @@ def outcome(
     return called
 
 
-def tables_of(method: str, number: int) -> dict[str, Rows]:
-    """All of them; of methods that train, which take long, each case but the first gets two."""
+def tables_of(number: int) -> dict[str, Rows]:
+    """All of them for a method's first case; two for each other, in turn."""
     others = [name for name in TABLES if name != "usual"]
-    named = {"usual", others[number % len(others)]} if method in TUNED and number else set(TABLES)
+    named = {"usual", others[number % len(others)]} if number else set(TABLES)
     return {name: rows for name, rows in TABLES.items() if name in named}
 
 
@@ -257,7 +257,7 @@ def tables_of(method: str, number: int) -> dict[str, Rows]:
 def test_a_run_is_refused_before_the_charge_or_ends_alike_on_every_table(
     outcome: Callable[[str, Mapping[str, Any], Rows], tuple[int, Any]], method: str, number: int
 ) -> None:
-    ends = {name: outcome(method, CASES[method][number], rows) for name, rows in tables_of(method, number).items()}
+    ends = {name: outcome(method, CASES[method][number], rows) for name, rows in tables_of(number).items()}
     assert all(end == ends["usual"] for end in ends.values()), ends
     charged, end = ends["usual"]
     assert charged == (0 if isinstance(end, str) else 1), f"charged, and then: {end}"

@@ -27,10 +27,12 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
 from understudy.run import pipeline as running
 
+REPEATED = ("dp-kps guided", "dp-finetune guided", "dp-finetune with columns")
+"""Whose parts others have too."""
 DROPPED = object()
 BAD = (DROPPED, None, "x", "", -1, 0, 10**30, 1e300, True, [], {}, [None], ["a", "b"], {"a": 1}, "1e999999999")
-FIELDS, GENERATED = 120, 2
-"""So many changes of fields are tried of each method, and so many of what loads generates: all would take minutes."""
+CHANGES, GENERATED = 80, 2
+"""So many changes of fields and of arrays are tried of each method, and so many of what loads generates."""
 
 
 def changed_fields(fields: Any) -> Iterator[dict[str, Any]]:
@@ -101,7 +103,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
 
 @pytest.mark.usefixtures("embedder", "varied_chat")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.endswith("guided")])
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name not in REPEATED])
 def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release_error(
     name: str, tmp_path: Path, base: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +115,7 @@ def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release
         members = {member: archive.read(member) for member in archive.namelist()}
     loaded: list[Release] = []
     refused = 0
-    for fields in choice.sample(list(changed_fields(json.loads(members["release.json"]))), FIELDS):
+    for fields in choice.sample(list(changed_fields(json.loads(members["release.json"]))), CHANGES):
         with zipfile.ZipFile(file, "w") as archive:
             for member, data in {**members, "release.json": json.dumps(fields).encode()}.items():
                 archive.writestr(zipfile.ZipInfo(member), data)
@@ -125,13 +127,14 @@ def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release
             if (found.parameters, found.schema) != (good.parameters, good.schema):
                 loaded.append(found)
     arrays: list[Release] = []
-    for release in changed_releases(good):
+    others = list(changed_releases(good))
+    for release in choice.sample(others, min(CHANGES, len(others))):
         release.save(file)
         found = outcome(file)
         refused += found is None
         if found is not None:
             arrays.append(found)
-    assert refused > 60
+    assert refused > 50
     some = [choice.sample(each, min(GENERATED, len(each))) for each in (loaded, arrays)]
     for release in (good, *some[0], *some[1]):
         with suppress(UnderstudyError):

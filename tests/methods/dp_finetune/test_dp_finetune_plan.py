@@ -35,10 +35,8 @@ def mechanism(plan: Plan) -> DPSGD:
 @pytest.mark.parametrize(
     ("given", "rate", "steps"),
     [
-        ({}, 0.0256, 10),
         ({"steps": 20}, 0.0256, 20),
         ({"sampling_rate": 0.05}, 0.05, 10),
-        ({"sampling_rate": 0.02, "steps": 50}, 0.02, 50),
     ],
 )
 def test_noise_follows_from_rate_and_steps(given: dict[str, Any], rate: float, steps: int) -> None:

@@ -190,8 +190,10 @@ def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin")
-def test_the_embedded_model_draws_a_text(tmp_path: Path) -> None:
-    assert load_causal("builtin", device="cpu").ends
+def test_the_embedded_model_draws_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_causal("builtin", device="cpu")
+    assert model.ends
+    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: model)
     few = {"texts_per_batch": 1, "batches": 1, "batch_size": 1, "tokens_per_batch": 3, "max_tokens": 3}
     changes = {"private_model": "builtin", "prompt": None, **few}
     values = predicting(tmp_path, tmp_path, **changes)

@@ -37,6 +37,12 @@ def numbers(values: tuple[MetricValue, ...]) -> list[float | None]:
     return [each.value for each in values]
 
 
+@pytest.fixture
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ROUNDS", 3)
+
+
+@pytest.mark.usefixtures("few_rounds")
 def test_every_kind_learns_a_separable_problem_from_every_table() -> None:
     values = measure_classifiers(
         toy(150, seed=1), toy(60, seed=2), {"synthetic": toy(60, seed=3), "baseline": toy(30, seed=4)}, seeds=2, **ALL
@@ -92,9 +98,8 @@ def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeyp
     assert seen == list(synthetic.texts)
 
 
-def test_a_seed_repeats_all_figures_and_another_gives_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ROUNDS", 3)
-
+@pytest.mark.usefixtures("few_rounds")
+def test_a_seed_repeats_all_figures_and_another_gives_others() -> None:
     def measured(seed: int) -> list[dict]:
         values = measure_classifiers(
             toy(80, seed=1, noise=0.9), toy(90, seed=2, noise=0.9), {"s": toy(30, seed=3)}, seed=seed, seeds=2, **ALL
@@ -108,6 +113,7 @@ def test_a_seed_repeats_all_figures_and_another_gives_others(monkeypatch: pytest
     assert {("real", "embedding"), ("real", "network"), ("s", "network"), ("real (all)", "coral")} <= set(differ)
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_global_random_numbers_and_threads_stay_as_they_were() -> None:
     import torch
 
@@ -212,6 +218,7 @@ def test_a_column_of_one_value_is_left_out_with_a_note() -> None:
     assert {each.of for each in values} == {SYNTHETIC, REAL_ALL, MAJORITY}  # there are not more real rows
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_training_works_where_gradients_are_off() -> None:
     import torch
 
