@@ -312,7 +312,6 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
     ("changes", "words", "problem"),
     [
         ({"epsilon": None, "delta": None}, (), "No privacy budget"),
-        ({"records_per_label": None}, (), "how many records"),
         ({"output": None}, (), "no folder"),
         ({"colour": "red"}, (), "no parameter 'colour'"),
         ({"data": None}, (), "No private data"),

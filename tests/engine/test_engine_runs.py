@@ -67,7 +67,7 @@ def use_embedder(monkeypatch: pytest.MonkeyPatch) -> Callable[[WordEmbedder], No
     return use
 
 
-def released(values: dict[str, Any], engine: str, *, workers: int = 2, **changes: Any) -> us.Release:
+def released(values: dict[str, Any], engine: str, *, workers: int | None = 1, **changes: Any) -> us.Release:
     own = {"engine": engine} | ({"workers": workers} if engine != "in-process" else {})
     output = str(Path(values["output"]).with_name(f"out-{engine}"))
     return running.release(run_config({**values, "output": output, **own, **changes})).release
@@ -91,7 +91,7 @@ def test_a_release_without_noise_is_the_same_on_every_engine(
 ) -> None:
     made = evolving(tmp_path) if method == "aug-pe" else settings(tmp_path, **GUIDED)
     values = {**made, **(OWNED if unit == "owner" else {}), "insecure_no_noise": True}
-    here, there = released(values, "in-process"), released(values, engine)
+    here, there = released(values, "in-process"), released(values, engine, workers=2 if unit == "owner" else 1)
     assert same(here, there)
     assert not list(tmp_path.rglob("scratch/*/*")), "intermediate files are gone"
     machines = [note for note in there.statement.trusted if "Ray cluster" in note]
@@ -113,7 +113,7 @@ def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
     here = released(values, "in-process")
     use_embedder(DyingEmbedder(tmp_path, 1))
-    assert same(here, released(values, "processes", workers=1))
+    assert same(here, released(values, "processes"))
     assert len(list(tmp_path.glob("died-*"))) == 1
 
 
@@ -124,7 +124,7 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     values = settings(tmp_path, **GUIDED)
     use_embedder(DyingEmbedder(tmp_path, 1000))
     with pytest.raises(EngineError, match="died"):
-        released(values, "processes", workers=1, output=values["output"])
+        released(values, "processes", output=values["output"])
     use_embedder(WordEmbedder())
     made = released(values, "in-process", output=values["output"])
     assert made.statement.private
@@ -135,7 +135,7 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
 def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, tmp_path: Path) -> None:
     write_csv(tmp_path / "notes.csv", rows(4000))
-    values = settings(tmp_path, llm=None, records_per_label=None)
+    values = settings(tmp_path, llm=None, records_per_label=None, guide=False)
     here = ["release", *flags(values)]
     script = [sys.executable, "-m", "understudy"]
     with subprocess.Popen(

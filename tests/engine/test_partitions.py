@@ -118,7 +118,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sums_are_the_same_on_every_partitioning(
     source: Callable[[pa.Table, Path], Any], unit: Unit, tmp_path: Path
 ) -> None:
-    corpus = corpus_of(source(table(200), tmp_path))
+    corpus = corpus_of(source(table(90), tmp_path))
     whole = sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "whole", unit)
     for workers in (1, 5):
         folder = tmp_path / str(workers)

@@ -205,7 +205,7 @@ class Life:
 
 def serve() -> None:
     import dp_accounting.pld.privacy_loss_distribution  # noqa: F401
-    import opendp.prelude  # noqa: F401
+    import opendp.measurements  # noqa: F401
     import scipy.optimize  # noqa: F401
     import sklearn.linear_model  # noqa: F401
     import transformers  # noqa: F401

@@ -136,7 +136,7 @@ def learnt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pseudo-sentences, few steps, and several groups of teachers."""
-    for module in ("plan", "method", "release"):
+    for module in ("release", "method", "plan"):  # the last is where the others import it from
         monkeypatch.setattr(f"understudy.methods.seq_pate.{module}.PSEUDO_TEXTS", 6)
     monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
     monkeypatch.setattr("understudy.methods.seq_pate.release.TEACHER_STEPS", 2)

@@ -196,7 +196,7 @@ def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
     with FakeEndpoint(reply) as endpoint:
         endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url}
         # All terms in every prompt, in some order: no two prompts are alike.
-        values = settings(tmp_path, **endpoint_flags, top_terms=16, length=16, records_per_label=10)
+        values = settings(tmp_path, **endpoint_flags, top_terms=16, length=16, records_per_label=10, guide=False)
         killed = Chain(lives, tmp_path, values, {"understudy.run.generating:AT_ONCE": AT_ONCE})
         asked: list[str] = []
 
@@ -309,7 +309,8 @@ def test_a_model_of_this_machine_that_is_killed_while_it_generates_writes_every_
     lives: subprocess.Popen[str], tmp_path: Path, model: str, chain: int
 ) -> None:
     spec = "builtin" if model == "builtin" else f"hf:{make_llama(tmp_path / 'llama', window=4096)}"
-    values = settings(tmp_path, llm=spec, records_per_label=14, max_tokens=12, document_type="note", length=5)
+    asked = {"records_per_label": 14, "max_tokens": 12, "document_type": "note", "length": 5}
+    values = settings(tmp_path, llm=spec, guide=False, **asked)
     few = {"cpu": 400 if model == "builtin" else 3000}  # so that a few texts are many batches
     killed = Chain(lives, tmp_path, values, {"understudy.models.local:_BATCH_TOKENS": few})
     stored: dict[str, bytes] = {}

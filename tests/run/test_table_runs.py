@@ -179,7 +179,7 @@ def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
 def test_an_engine_gives_the_same_histograms(tmp_path: Path) -> None:
     values = tables(tmp_path, owner="clinician", insecure_no_noise=True, ledger=None)
     here = running.release(run_config({**values, "output": str(tmp_path / "here")})).release
-    there = running.release(run_config({**values, "engine": "processes", "workers": 2})).release
+    there = running.release(run_config({**values, "engine": "processes", "workers": 1})).release
     for name in ("columns", "column-scores", "column-pairs"):
         np.testing.assert_array_equal(here.arrays[name], there.arrays[name])
 

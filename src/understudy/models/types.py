@@ -43,7 +43,9 @@ class ChatRequest:
 
         An endpoint's address is left out, as a resumed run may change it; with ``address`` not, as in older stores."""
         model_id = model_id if address else model_id.partition("@http")[0]
-        fields = {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
+        fields = {**vars(self), "messages": [vars(message) for message in self.messages]}
+        if self.schema is None:
+            del fields["schema"]
         canonical = json.dumps([model_id, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 

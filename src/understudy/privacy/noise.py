@@ -189,23 +189,31 @@ def _below(bits: NDArray[np.uint64], rates: NDArray[np.float64]) -> NDArray[np.b
 
 @lru_cache(maxsize=64)
 def _sampler(kind: NoiseKind, scale: float) -> Any:
-    import opendp.prelude as dp
+    from opendp.measurements import make_gaussian, make_laplace
+    from opendp.metrics import l1_distance, l2_distance
 
-    dp.enable_features("contrib")
-    integers = dp.vector_domain(dp.atom_domain(T="i64"))
     if kind == "gaussian":
-        return dp.m.make_gaussian(integers, dp.l2_distance(T="f64"), scale=scale)
-    return dp.m.make_laplace(integers, dp.l1_distance(T="i64"), scale=scale)
+        return make_gaussian(_integers(), l2_distance(T="f64"), scale=scale)
+    return make_laplace(_integers(), l1_distance(T="i64"), scale=scale)
+
+
+def _integers() -> Any:
+    """OpenDP's vectors of 64-bit integers, without its ``prelude``, which takes a second to import scikit-learn."""
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return vector_domain(atom_domain(T="i64"))
 
 
 @lru_cache(maxsize=64)
 def _chooser(scale: float) -> Any:
     """OpenDP's noisy max under zCDP: Gumbel noise, which is the exponential mechanism (under pure DP it is another)."""
-    import opendp.prelude as dp
+    from opendp.measurements import make_noisy_max
+    from opendp.measures import zero_concentrated_divergence
+    from opendp.metrics import linf_distance
 
-    dp.enable_features("contrib")
-    integers = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_noisy_max(integers, dp.linf_distance(T="i64"), dp.zero_concentrated_divergence(), scale=scale)
+    return make_noisy_max(_integers(), linf_distance(T="i64"), zero_concentrated_divergence(), scale=scale)
 
 
 _SPARE = 1 + 2**-30  # the float exponentials below are within 2^-42; it costs one proposal in 2^30
