@@ -264,8 +264,6 @@ def test_two_numbers_of_records_are_refused_before_anything_is_done(tmp_path: Pa
     made = release(parts(tmp_path))
     with pytest.raises(ConfigError, match="Give one of"):
         running.generate(made, records=4, records_per_label=2)
-    with pytest.raises(ConfigError, match="Give one of"):  # and another method needs a number as ever
-        running.run(run_config(settings(tmp_path, records_per_label=None)))
 
 
 def test_texts_that_are_empty_in_the_release_are_counted_and_no_model_is_recommended(
