@@ -170,7 +170,7 @@ def test_the_forecast_says_the_noise_and_warns_where_it_is_most() -> None:
         plan = planned("dp-kps gaussian", budget, expected_records=records)
         ratios[records] = value(plan.forecast, "guide_signal_to_noise")
         warned = any("The guide would be mostly noise" in warning for warning in plan.forecast.warnings)
-        assert warned == (ratios[records] < 0.5) == (records == 100)
+        assert warned == (ratios[records] < 0.35) == (records == 100)
     assert ratios[10_000] == pytest.approx(100 * ratios[100])
 
 
