@@ -109,6 +109,15 @@ def test_a_sample_is_the_same_on_every_engine_as_its_coins_are_tossed_by_the_com
     assert not same(here, other), "the sample is random"
 
 
+@pytest.mark.parametrize("unit", ["record", "owner"])
+def test_a_guides_sample_is_the_same_on_every_engine_too(unit: str, tmp_path: Path, use_embedder: Any) -> None:
+    owned = {**OWNED, "expected_records": 50_000} if unit == "owner" else {"expected_records": 100_000}
+    values = {**settings(tmp_path, **GUIDED), **owned, "insecure_noise_seed": 3}
+    here = released(values, "in-process")
+    assert same(here, released(values, "processes"))
+    assert here.statement.charges[-1].event.kind == "subsampled gaussian"
+
+
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
     here = released(values, "in-process")

@@ -16,10 +16,11 @@ from scipy import stats
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.shared.queries.counts import LabelCounts
+from understudy.privacy import measurement
 from understudy.privacy.events import Inclusion
 from understudy.privacy.measurement import Query, Rates, exact_sum, measure
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, SampledSum, Sensitivity, Shape
-from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, SampledSum, Sensitivity, Shape, SubsampledSum
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 
 COINS = 20_000
 ONE = Sensitivity.of_counts(1)
@@ -32,6 +33,7 @@ class Corpus:
     labels: Sequence[int]
     shares: Sequence[int] | None = None
     batch: int = 7
+    units: Sequence[int] | None = None
     reads: list[int] = field(default_factory=list)
 
     def batches(self) -> Iterator[BoundedBatch]:
@@ -41,7 +43,8 @@ class Corpus:
         for first in range(0, len(labels), self.batch):
             here = slice(first, first + self.batch)
             texts = [""] * len(labels[here])
-            yield BoundedBatch(texts, labels[here], shares[here], np.arange(len(texts)) + first)
+            units = np.arange(len(labels)) if self.units is None else np.asarray(self.units)
+            yield BoundedBatch(texts, labels[here], shares[here], units[here])
 
 
 class OneEverywhere(InsecureNoNoise):
@@ -388,3 +391,106 @@ def test_a_sampled_sum_refuses_a_query_that_was_not_planned() -> None:
             measure(sampled(), query, Corpus([0]), source=SystemNoise(), rates=0.5)
     with pytest.raises(PrivacyError, match="wrong type or shape"):
         measure(sampled(1.0), Counts(answer_as=np.float64), Corpus([0]), source=SystemNoise(), rates=1.0)
+
+
+# -- sums over sampled units ------------------------------------------------------------------------------------------
+
+
+def units_marks(
+    rate: float,
+    *,
+    units: int,
+    each: int = 1,
+    multiplier: float = 1.0,
+    source: NoiseSource | None = None,
+    query: Counts | None = None,
+) -> NDArray[np.float64]:
+    """``Float64[each, units]``: the sum of records that each have a place of their own, those of a unit far apart."""
+    mechanism = SubsampledSum(multiplier, rate, ONE, (each * units,))
+    corpus = Corpus(range(each * units), units=np.tile(np.arange(units), each).tolist())
+    found = measure(mechanism, query or Counts(each * units), corpus, source=source or InsecureNoNoise())
+    return found.reshape(each, units)
+
+
+class MoreOften(InsecureNoNoise):
+    """The broken twin of a source: half as many coins again fall as the rate says."""
+
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return super().include(1.5 * rates)
+
+
+def test_each_unit_is_sampled_with_the_rate_that_is_charged() -> None:
+    """Two-sided at alpha = 1e-6."""
+    found, twin = (int(units_marks(0.2, units=COINS, source=source).sum()) for source in (None, MoreOften()))
+    assert stats.binomtest(found, COINS, 0.2).pvalue > ALPHA
+    assert stats.binomtest(twin, COINS, 0.2).pvalue < ALPHA
+
+
+def test_units_are_sampled_independently_of_each_other() -> None:
+    """How many of two neighbours are sampled, at alpha = 1e-6."""
+    both = units_marks(0.5, units=COINS)[0].reshape(-1, 2).sum(axis=1)
+    assert (
+        stats.chisquare(np.bincount(both.astype(int), minlength=3), len(both) * np.array([0.25, 0.5, 0.25])).pvalue
+        > ALPHA
+    )
+
+
+def test_the_records_of_an_owner_are_all_in_the_sample_or_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = units_marks(0.5, units=40, each=3)
+    assert 0 < first.sum() < 40
+    assert all(np.array_equal(first, other) for other in others)
+    monkeypatch.setattr(measurement, "_SampledUnits", measurement._Sampled)  # the broken twin: a coin per record
+    first, *others = units_marks(0.5, units=40, each=3)
+    assert not any(np.array_equal(first, other) for other in others)
+
+
+def test_one_coin_is_tossed_per_unit_and_noise_is_added_though_nothing_is_sampled() -> None:
+    source = OneEverywhere()
+    assert units_marks(1e-12, units=40, each=3, source=source).tolist() == [[2**-20] * 40] * 3
+    assert source.coins == 40
+    assert [size for _, _, size in source.asked] == [120]
+
+
+def test_every_measurement_of_units_samples_anew() -> None:
+    def fixed(make: Any) -> bool:
+        return len({units_marks(0.5, units=60, source=make()).tobytes() for _ in range(3)}) < 3
+
+    assert not fixed(InsecureNoNoise)  # its coins are the system's
+    assert not fixed(SystemNoise)
+    assert fixed(lambda: InsecureSeededNoise(0))  # the broken twin
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.25])
+def test_the_noise_is_that_of_a_sampled_unit_whatever_the_rate_is(rate: float) -> None:
+    """Two-sided at alpha = 1e-6. The broken twin scales it by the rate, as the mean over all units would be."""
+    corpus, mechanism = Corpus([]), SubsampledSum(1.5, rate, ONE, (COINS,))
+    noise = measure(mechanism, Counts(COINS), corpus, source=SystemNoise()) * COUNT_GRID
+    assert scale_p_value("gaussian", noise, scale=1.5 * COUNT_GRID) > ALPHA
+    for wrong in (1 / 4, 2 / 3, 3 / 2):
+        assert scale_p_value("gaussian", noise, scale=1.5 * COUNT_GRID * wrong) < ALPHA
+
+
+def test_only_sampled_records_reach_the_query_many_together() -> None:
+    handed: list[NDArray[np.int32]] = []
+
+    @dataclass(frozen=True)
+    class Watched(Counts):
+        def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+            handed.append(batch.labels)
+            return super().of_batch(batch)
+
+    found = units_marks(0.1, units=COINS, query=Watched(COINS))[0]
+    assert np.concatenate(handed).tolist() == np.flatnonzero(found).tolist()
+    assert 2 <= len(handed) <= 3, "of nearly three thousand small batches"
+
+
+def test_what_a_sum_over_sampled_units_was_not_planned_for_is_refused() -> None:
+    """Rates of the caller's, and secrets, whose records each have a coin."""
+    corpus, mechanism = Corpus([0, 1, 2]), SubsampledSum(1.0, 0.5, ONE.times(2), (3,))
+    with pytest.raises(PrivacyError, match="Only a sum over sampled records has rates"):
+        measure(mechanism, Counts(), corpus, source=SystemNoise(), rates=0.5)
+    with pytest.raises(PrivacyError, match="one by one"):
+        measure(mechanism, Counts(), corpus, source=SystemNoise(), records_per_unit=2)
+    with pytest.raises(PrivacyError, match="not the one that was planned"):
+        measure(mechanism, Counts(sensitivity=ONE.times(3)), corpus, source=SystemNoise())
+    assert corpus.reads == []

@@ -15,18 +15,20 @@ from hypothesis import strategies as st
 from noise_tests import ALPHA, scale_p_value
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.mechanisms import (
     COUNT_GRID,
     LARGEST_RELEASE,
     LARGEST_SCALE,
+    LEAST_NOISE,
     SMALLEST_SIGMA,
     Declared,
     Mechanism,
     NoisySum,
     SampledSum,
     Sensitivity,
+    SubsampledSum,
 )
 from understudy.privacy.noise import NoiseKind, SystemNoise
 from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
@@ -38,12 +40,14 @@ COUNTS = Sensitivity.of_counts(3)
 GAUSSIAN = NoisySum("gaussian", 2.0, COUNTS, (3,))
 LAPLACE = NoisySum("laplace", 2.0, COUNTS, (3,))
 SAMPLED = SampledSum(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)), COUNTS, (None, 4), incidence="ab" * 32)
+UNITS = SubsampledSum(2.5, 0.125, COUNTS, (None, 4))
 TOKENS = PrivateTokens(clip=10, batch_size=250, temperature=2, tokens=100)
 MECHANISMS: dict[str, Mechanism] = {
     "gaussian": GAUSSIAN,
     "laplace": LAPLACE,
     "of an unknown size": NoisySum("gaussian", 2.0, Sensitivity(None, 2.0**20, 2.0**20), (None, 7)),
     "sampled": SAMPLED,
+    "of sampled units": UNITS,
     "tokens": TOKENS,
     "tested tokens": replace(TOKENS, test=TokenTest(0.5, 0.2)),
     "subsampled": SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
@@ -63,6 +67,10 @@ def test_the_event_and_the_noise_are_known_before_any_data_is_read() -> None:
     assert LAPLACE.noise_std == pytest.approx(2 * 3 * math.sqrt(2))
     assert SAMPLED.event == MixtureEvent(2.5, SAMPLED.inclusion)
     assert SAMPLED.scale == pytest.approx(2.5 * 2**20 * math.sqrt(3))
+    assert UNITS.event == SubsampledGaussianEvent(2.5, 0.125, 1)
+    for rate in (1e-6, 0.5, 1.0):
+        assert replace(UNITS, rate=rate).scale == SAMPLED.scale, "the noise is that of a sampled unit"
+    assert UNITS.noise_std == pytest.approx(2.5 * math.sqrt(3))
 
 
 # -- sensitivities ----------------------------------------------------------------------------------------------------
@@ -127,6 +135,7 @@ def test_the_scale_is_never_rounded_below_multiplier_times_sensitivity() -> None
         for mechanism in (
             NoisySum("gaussian", multiplier, sevens, (7,)),
             SampledSum(multiplier, (((1.0, 1),),), sevens, (7,)),
+            SubsampledSum(multiplier, 0.5, sevens, (7,)),
         ):
             assert Fraction(mechanism.scale) > Fraction(multiplier) * Fraction(sevens.l2)
         assert sevens.l1 is not None
@@ -135,14 +144,24 @@ def test_the_scale_is_never_rounded_below_multiplier_times_sensitivity() -> None
         )
 
 
-@pytest.mark.parametrize(
-    "make", [lambda l2: replace(GAUSSIAN, sensitivity=l2), lambda l2: replace(SAMPLED, sensitivity=l2)]
-)
+@pytest.mark.parametrize("make", [lambda l2, of=of: replace(of, sensitivity=l2) for of in (GAUSSIAN, SAMPLED, UNITS)])
 def test_a_grid_too_coarse_for_gaussian_noise_is_refused_in_the_plan(make: Any) -> None:
     edge = SMALLEST_SIGMA / make(COUNTS).noise_multiplier
     with pytest.raises(ConfigError, match="out of range for these parameters: its noise is too small"):
         make(Sensitivity(None, edge * 0.99))
     make(Sensitivity(None, edge * 1.01))
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.0000001, math.nan, math.inf])
+def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigError, match="rate"):
+        replace(UNITS, rate=rate)
+
+
+def test_a_sampled_unit_is_never_given_away_however_seldom_it_is_sampled() -> None:
+    assert replace(UNITS, noise_multiplier=LEAST_NOISE, rate=1e-9)
+    with pytest.raises(ConfigError, match="given away"):
+        replace(UNITS, noise_multiplier=0.99 * LEAST_NOISE, rate=1e-9)
 
 
 def test_laplace_noise_is_exactly_pure_on_any_grid() -> None:
@@ -170,7 +189,7 @@ def test_the_sampler_does_clamp_and_at_the_largest_scale_it_does_not() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
-@pytest.mark.parametrize("mechanism", [GAUSSIAN, LAPLACE, SAMPLED], ids=["gaussian", "laplace", "sampled"])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, LAPLACE, SAMPLED, UNITS], ids=lambda each: each.kind)
 def test_an_impossible_noise_multiplier_is_refused(mechanism: Any, multiplier: float) -> None:
     with pytest.raises(ConfigError, match="noise_multiplier"):
         replace(mechanism, noise_multiplier=multiplier)
@@ -227,6 +246,20 @@ def test_what_is_no_mechanism_is_refused(change: dict[str, object]) -> None:
     fields = {**mechanism_to_json(GAUSSIAN), **change}
     with pytest.raises(ValueError):
         mechanism_from_json(fields, GAUSSIAN.event)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rate": 0.25}, {"rate": 1.5}, {"rate": 0.0}, {"rate": True}, {"rate": "0.125"}, {"noise": "laplace"}],
+    ids=str,
+)
+def test_a_forged_sum_over_sampled_units_is_refused(change: dict[str, object]) -> None:
+    """Another rate than is charged, none, and a noise that it does not have."""
+    fields = {**mechanism_to_json(UNITS), **change}
+    with pytest.raises((ValueError, ConfigError)):
+        mechanism_from_json(fields, UNITS.event)
+    with pytest.raises(ValueError):  # all units, charged as a sample of them
+        mechanism_from_json({**mechanism_to_json(replace(GAUSSIAN, noise_multiplier=2.5))}, UNITS.event)
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "declared"])

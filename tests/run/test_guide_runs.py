@@ -22,9 +22,11 @@ from script_model import ScriptModel, echo
 
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError
+from understudy.ledger.store import RunStore
+from understudy.methods.shared.guide.guide import Guide, noise_check
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.types import ChatRequest, Completion
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Receipt
 from understudy.release import Release
 from understudy.run import pipeline as running
@@ -113,6 +115,94 @@ def test_owners_are_bounded_in_the_guide(tmp_path: Path) -> None:
     assert made.statement.unit.kind == "owner"
     total = made.arrays["guide"][:, 0].sum() / 0.3
     assert total == pytest.approx(5, abs=1e-3), "of five owners, however many records each has"
+
+
+# -- a large table ----------------------------------------------------------------------------------------------------
+
+HALF = {"expected_records": 100_000}
+
+
+@pytest.fixture
+def summed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that guides have summed."""
+    texts: list[str] = []
+    of_batch = GuideSums.of_batch
+
+    def noting(query: GuideSums, batch: Any) -> Any:
+        texts.extend(batch.texts)
+        return of_batch(query, batch)
+
+    monkeypatch.setattr(GuideSums, "of_batch", noting)
+    return texts
+
+
+def test_of_a_large_table_a_sample_is_embedded_and_stated(tmp_path: Path, summed: list[str]) -> None:
+    made = run(guided(tmp_path, **HALF)).release
+    assert 0 < len(set(summed)) == len(summed) < 40
+    again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    (charge,) = (charge for charge in again.statement.charges if charge.name == "guide")
+    assert isinstance(charge.event, SubsampledGaussianEvent)
+    assert (charge.event.rate, charge.mechanism.rate) == (0.5, 0.5)  # type: ignore[attr-defined]
+    text = (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+    assert "over a Poisson sample of the records (Gaussian noise" in text
+    assert "once on a Poisson sample of rate 0.5" in text
+    assert again.digest == made.digest
+    assert len(us.generate(again, llm="none", records=6).records) == 6
+    forged = replace(again, statement=replace(again.statement, epsilon_at={1e-6: 2.0}))
+    forged.save(tmp_path / "f.release")
+    with pytest.raises(ReleaseError):
+        us.load_release(tmp_path / "f.release")
+
+
+def test_the_records_that_are_shown_are_those_of_the_table_and_not_of_its_sample(
+    tmp_path: Path, summed: list[str]
+) -> None:
+    made = run(guided(tmp_path, **HALF, insecure_no_noise=True)).release
+    sampled = made.arrays["guide"][:, 0] / 0.3
+    assert sampled.sum() == pytest.approx(len(summed), abs=1e-3)
+    shown = {entry.name: entry.value for entry in made.noise_check.entries}["guide_records"]
+    assert shown == tuple(round(2 * each) for each in sampled)
+    twin = {entry.name: entry.value for entry in noise_check(Guide(made.arrays["guide"], 0.0)).entries}
+    assert twin["guide_records"] != shown, "the broken twin forgets the rate"
+
+
+def test_sampled_owners_come_with_all_their_records(tmp_path: Path, summed: list[str]) -> None:
+    values = guided(
+        tmp_path, owner="clinician", max_records_per_owner=2, expected_records=50_000, insecure_no_noise=True
+    )
+    made = run(values).release
+    assert made.statement.charges[-1].event.rate == 0.5  # type: ignore[union-attr]
+    owners = made.arrays["guide"][:, 0].sum() / 0.3
+    assert owners == pytest.approx(len(summed) / 2, abs=1e-3)
+    assert owners == pytest.approx(round(owners), abs=1e-3)
+
+
+def test_a_crash_before_storing_samples_anew_at_the_charged_rate_and_a_stored_guide_is_kept(
+    tmp_path: Path, summed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number is declared by then, or none: the charge says how records are sampled."""
+    keep = RunStore.keep
+
+    def crashing(store: RunStore, name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "guide":
+            raise KeyboardInterrupt
+        return keep(store, name, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "keep", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            run(guided(tmp_path, **HALF))
+    first = set(summed)
+    summed.clear()
+    made = run(guided(tmp_path)).release
+    assert made.statement.charges[-1].event.rate == 0.5  # type: ignore[union-attr]
+    assert len(summed) < 40
+    assert set(summed) != first
+    (tmp_path / "out" / "release" / "dp-kps.release").unlink()
+    summed.clear()
+    assert run(guided(tmp_path, expected_records=10**6)).release.digest == made.digest
+    assert not summed
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
 # -- what a file must hold --------------------------------------------------------------------------------------------

@@ -362,7 +362,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "",
         "epsilon: 6",
         "delta: 1e-6  # below 1 over the number of records",
-        "# expected_records: 20000  # your estimate, for the forecast",
+        "# expected_records: 20000  # your estimate, a round number",
         "",
         "document_type: document",
         "records: 1000",

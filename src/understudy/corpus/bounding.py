@@ -46,7 +46,8 @@ class _Table(Protocol):
 class BoundedBatch:
     """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i].
 
-    ``units[i]`` tells the units apart: from 0, the same for all records of an owner, in all batches.
+    ``units[i]`` tells the units apart: numbers from 0, as they are first met, the same for all records of an owner, in
+    all batches, and for no other's.
     ``hashes()`` sorts units into disjoint groups. Private; its ``repr`` shows nothing.
     """
 
@@ -72,6 +73,23 @@ class BoundedBatch:
         cells = None if self.cells is None else self.cells[included]
         labels, shares, units = self.labels[included], self.shares[included], self.units[included]
         return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells, hashes=tuple)
+
+    def with_those_of(self, others: Sequence[BoundedBatch]) -> BoundedBatch:
+        """The records of this batch and of ``others``, of the same corpus; without hashes."""
+        every = [self, *others]
+        cells = [each.cells for each in every if each.cells is not None]
+        labels, shares, units = (
+            np.concatenate([getattr(each, name) for each in every]) for name in ("labels", "shares", "units")
+        )
+        return replace(
+            self,
+            texts=[text for each in every for text in each.texts],
+            labels=labels,
+            shares=shares,
+            units=units,
+            cells=np.concatenate(cells) if cells else None,
+            hashes=tuple,
+        )
 
     @property
     def said(self) -> Sequence[str]:

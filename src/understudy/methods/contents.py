@@ -21,7 +21,7 @@ from understudy.methods.shared.tables.variables import (
     parameters_of,
     variables_of,
 )
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.release import Release
 
 BESIDE = frozenset({GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
@@ -60,11 +60,13 @@ class Contents:
     public_inputs: tuple[str, ...] = ()  # those of the statement that ``generate`` looks up
 
     def with_guide(self, release: Release) -> Contents:
-        """Of a Release that has a guide besides."""
+        """Of a Release that has a guide besides, of all records or of a sample."""
+        events = [charge.event for charge in release.statement.charges if charge.name == GUIDE]
+        sampled = any(isinstance(event, SubsampledGaussianEvent) for event in events)
         sums = Held("float64", (release.schema.label_set.size, "embedding with count"))
         return replace(
             self,
-            charges={**self.charges, GUIDE: GaussianEvent.kind},
+            charges={**self.charges, GUIDE: (SubsampledGaussianEvent if sampled else GaussianEvent).kind},
             arrays={**self.arrays, GUIDE: sums},
             public_inputs=tuple({*self.public_inputs, "embedder"}),
         )

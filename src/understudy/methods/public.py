@@ -29,7 +29,7 @@ class PublicFacts:
     Args:
         unit: the privacy unit.
         labels: the declared label set.
-        expected_records: the corpus size as the user types it in; only for the forecast.
+        expected_records: the corpus size as the user types it in; for the forecast, and to sample what a guide embeds.
         columns: typed columns beside texts that are no JSON records.
     """
 

@@ -205,7 +205,7 @@ class SubsampledGaussianEvent(_Event):
     def __str__(self) -> str:
         return (
             f"Gaussian noise, noise multiplier {self.noise_multiplier:.6g}, "
-            f"{self.count:,} times on a Poisson sample of rate {self.rate:.6g}"
+            f"{'once' if self.count == 1 else f'{self.count:,} times'} on a Poisson sample of rate {self.rate:.6g}"
         )
 
 

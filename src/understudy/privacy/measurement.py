@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import PrivacyError, bug
-from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
+from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.sealed import encode_names
 from understudy.privacy.selection import NoisySelection
@@ -126,7 +126,7 @@ def is_divided(data: Any) -> TypeGuard[Divided]:
 
 
 def measure(
-    mechanism: NoisySum | SampledSum,
+    mechanism: NoisySum | SampledSum | SubsampledSum,
     query: Query[Any],
     data: Batches[Any],
     *,
@@ -164,6 +164,10 @@ def measure(
         rates = float(rates) if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         mechanism.require_rates(rates)
         data = _Sampled(data, rates, source)
+    if isinstance(mechanism, SubsampledSum):
+        if records_per_unit != 1:
+            raise bug("The records of a secret would be sampled one by one.", "a sum over sampled units is of others")
+        data = _SampledUnits(data, mechanism.rate, source)
     return mechanism.with_noise(exact_sum(query, data), source)
 
 
@@ -270,6 +274,34 @@ class _Sampled:
         if first + count > len(self._rates):
             raise _other_corpus()
         return self._rates[first : first + count]
+
+
+_TEXTS, _CHARACTERS = 1024, 1 << 22
+
+
+@dataclass(frozen=True, repr=False)
+class _SampledUnits(_Sampled):
+    """A Poisson sample of the units: one coin for all records of each, tossed where it is first met.
+
+    What is sampled of several batches is handed on together, up to _TEXTS or _CHARACTERS: models are slow with few
+    texts at a time.
+    """
+
+    def batches(self) -> Iterator[Any]:
+        tossed, sampled, held = 0, np.zeros(0, dtype=np.int64), []
+        for batch in self._data.batches():
+            new = max(0, int(batch.units.max(initial=-1)) + 1 - tossed)
+            sampled = np.concatenate([sampled, tossed + np.flatnonzero(self._source.include(self._of(tossed, new)))])
+            tossed += new
+            included = np.isin(batch.units, sampled)
+            if included.any():
+                held.append(batch.only(included))
+            texts = [text for each in held for text in each.texts]
+            if len(texts) >= _TEXTS or sum(map(len, texts)) >= _CHARACTERS:
+                yield held[0].with_those_of(held[1:])
+                held = []
+        if held:
+            yield held[0].with_those_of(held[1:])
 
 
 @dataclass(frozen=True, repr=False)

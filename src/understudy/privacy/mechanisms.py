@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, bug
-from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    Inclusion,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+)
 from understudy.privacy.exact import require_positive
 from understudy.privacy.noise import NoiseKind, NoiseSource
 
@@ -26,6 +33,9 @@ units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, h
 LARGEST_SCALE = 2.0**57
 """In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a
 clamped value is bare. Here the chance is below e^-63 per value."""
+
+LEAST_NOISE = 0.25
+"""Of a multiplier on a sample: below it the few units that are sampled would be given away, however rarely that is."""
 
 LARGEST_RELEASE = 100_000_000
 """Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
@@ -237,6 +247,60 @@ class SampledSum:
                 "Records would be sampled with another rate than the event states.",
                 "its sampler and its event disagree",
             )
+
+
+@dataclass(frozen=True)
+class SubsampledSum:
+    """Discrete Gaussian noise on an integer sum over a Poisson sample of the units.
+
+    Guarantee:
+        Unit: a record; or an owner, whose records are all in the sample or none of them. Neighbours add or remove one.
+        No secret: its records would be sampled one by one.
+        Sampling: each unit is in the sample with probability ``rate``, which is public, independently of all other
+        units and afresh in every run. Nobody may learn who is in it: it is used for this sum alone.
+        Sensitivity: ``sensitivity.l2``, of a *sampled* unit, in the integer vectors after rounding. What is summed
+        states its own, which must be no larger.
+        Noise: discrete Gaussian with sigma = noise_multiplier * L2 sensitivity, at least SMALLEST_SIGMA grid units, on
+        every coordinate, whatever ``rate`` is. ``noise_multiplier`` is at least LEAST_NOISE.
+        Event: one release of a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate`` (up to the excess of
+        delta that the accountant adds). Given the coins of all other units, the value's law with the unit is
+        (1 - rate) times that without it plus rate times one at most the sensitivity away; over these coins, which are
+        alike in both worlds, divergences are jointly convex.
+        Source: Balle, Barthe and Gaboardi 2018; Mironov, Talwar and Zhang 2019; Zhu, Dong and Wang 2022, Theorem 11
+        (Poisson sampling, both directions).
+
+    Raises ConfigError as :class:`NoisySum`, or if the noise is less than LEAST_NOISE, or ``rate`` is not in (0, 1].
+    """
+
+    noise_multiplier: float
+    rate: float
+    sensitivity: Sensitivity
+    shape: Shape
+    kind: ClassVar[str] = "subsampled-sum"
+    noise: ClassVar[NoiseKind] = "gaussian"
+
+    def __post_init__(self) -> None:
+        _ = self.event  # checks multiplier and rate
+        if self.noise_multiplier < LEAST_NOISE:
+            raise out_of_range("who is sampled would be given away")
+        require_scale(self.scale, least=SMALLEST_SIGMA)
+        require_releasable(self.shape)
+
+    @cached_property
+    def event(self) -> SubsampledGaussianEvent:
+        return SubsampledGaussianEvent(self.noise_multiplier, self.rate, 1)
+
+    @property
+    def scale(self) -> float:
+        return math.nextafter(self.noise_multiplier * self.sensitivity.l2, math.inf)
+
+    @property
+    def noise_std(self) -> float:
+        """As :attr:`NoisySum.noise_std`."""
+        return self.scale / self.sensitivity.grid
+
+    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        return _with_noise(exact, "gaussian", self.scale, self.sensitivity.grid, source)
 
 
 @dataclass(frozen=True)

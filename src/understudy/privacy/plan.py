@@ -16,7 +16,7 @@ from understudy.privacy.accountant import Composition, Spending, gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, event_from_json, event_to_json
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import Declared, Mechanism, NoisySum, SampledSum
+from understudy.privacy.mechanisms import Declared, Mechanism, NoisySum, SampledSum, SubsampledSum
 from understudy.privacy.sealed import NoiseOrigin, Seal, charge_of
 from understudy.privacy.unit import Unit
 
@@ -207,7 +207,8 @@ def _mechanisms() -> dict[str, Any]:
     from understudy.privacy.subsampled import SubsampledTokens
     from understudy.privacy.tokens import PrivateTokens
 
-    return {made.kind: made for made in (NoisySum, SampledSum, NoisySelection, PrivateTokens, SubsampledTokens, DPSGD)}
+    sums, others = (NoisySum, SampledSum, SubsampledSum), (NoisySelection, PrivateTokens, SubsampledTokens, DPSGD)
+    return {made.kind: made for made in (*sums, *others)}
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,11 @@ from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, pure_spl
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, out_of_range
+from understudy.privacy.mechanisms import LARGEST_SCALE, LEAST_NOISE, SMALLEST_SIGMA, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts, require_utilities
 from understudy.privacy.search import TOLERANCE, edge, log_ratio
 
 SubsetNoise = Literal["gaussian", "votes"]
-
-LEAST_NOISE = 0.25
-"""Of a multiplier: below it the few units that are sampled would be given away, however rarely that is."""
 
 _UP = 1 + 2**-48  # more than all rounding of the few products below: noise is never less than is charged
 

@@ -445,7 +445,7 @@ def require_readable_charges(charges: Sequence[Charge]) -> None:
 
 
 def require_consistent(statement: Statement) -> None:
-    """That the figures are no better than the charges, where these compose in closed form: anything else takes long.
+    """That the figures are no better than the charges, or those of them that compose in closed form: all take long.
 
     Raises ValueError: one is.
     """
@@ -457,14 +457,15 @@ def require_consistent(statement: Statement) -> None:
         raise ValueError("a charge is about secrets, and none are protected")
     least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
-    closed = composition.mu is not None or zcdp
+    gaussians = Composition(tuple(event for event in composition.events if isinstance(event, GaussianEvent)))
+    closed = composition if zcdp else gaussians
     figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
     for delta, epsilon in figures:
-        if (closed or delta == 0) and composition.epsilon(delta) > epsilon * (1 + _ROUNDING):
+        if (closed if delta else composition).epsilon(delta) > epsilon * (1 + _ROUNDING):
             raise ValueError("the charges compose to more than the statement says")
         if _pure_at(least, delta) > epsilon * (1 + _ROUNDING):
             raise ValueError("one charge alone costs more than the statement says")
-    if composition.mu is not None and composition.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
+    if gaussians.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
         raise ValueError("the charges allow a better test than the statement says")
 
 

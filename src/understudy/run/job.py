@@ -26,10 +26,13 @@ from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.methods.shared.guide.plan import (
     GUIDE_SHARE,
+    MOST_EMBEDDED,
     NO_EMBEDDER,
+    SAMPLE,
     TYPICAL_RECORDS,
     ChoosingParameters,
     GuideParameters,
+    embedding_rate,
     plan_with_guide,
     why_no_guide,
 )
@@ -147,6 +150,7 @@ class Job(FreeJob):
                 share=GUIDE_SHARE,
                 labels=facts.labels.size,
                 expected_records=facts.expected_records,
+                unit=facts.unit,
             )
 
         variables = table.variables(facts.labels)
@@ -193,12 +197,18 @@ class GuideDecision:
             return cls(False)
         if labels < 2:  # it has nothing to tell apart
             return cls(False)
-        if why := why_no_guide(budget, labels=labels, expected_records=config.expected_records):
+        unit, expected = config.unit, config.expected_records
+        if why := why_no_guide(budget, labels=labels, expected_records=expected, unit=unit):
             return cls(False, why)
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
-        told = "" if config.expected_records else f", if there are about {TYPICAL_RECORDS} records (--expected-records)"
-        return cls(True, f"it pays{told}: the embedder reads each text, and 30 % of the budget is the guide's")
+        told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
+        reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
+        if rate < 1:
+            reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({SAMPLE})", "less than 30 %"
+        elif not expected:
+            reads += f" (--expected-records lets it sample tables of more than {MOST_EMBEDDED})"
+        return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")
 
 
 def _decided(

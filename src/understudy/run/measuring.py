@@ -21,7 +21,7 @@ from understudy.corpus import Corpus
 from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.mechanisms import NoisySum, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, SealedValue, charge_of
@@ -77,7 +77,7 @@ class Measurements:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
             if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
                 raise bug("A query is not the one that was planned.", "names that nobody listed are selected")
-            secret = self.plan.unit.kind == "secret" and isinstance(mechanism, NoisySum)
+            secret = self.plan.unit.kind == "secret" and isinstance(mechanism, NoisySum | SubsampledSum)
             records = self.plan.unit.max_records if secret else 1
             if isinstance(query, OpenQuery):
                 found = select(mechanism, query, data, source=self.noise)

@@ -285,10 +285,11 @@ class LedgerParameters(Parameters):
 
 
 class PlanParameters(Parameters):
-    """For the forecast only."""
+    """For the forecast."""
 
     expected_records: Operational[int | None] = Field(None, ge=1, le=10**12)
-    """Your estimate of the corpus size (of owners, where owners are protected); never read from the data."""
+    """Your estimate of the corpus size (of owners, where owners are protected), a public round number; never read from
+    the data. Of more than 50,000 records a guide embeds a random sample."""
     price_input: Operational[float | None] = Field(None, ge=0)
     """Price per million input tokens."""
     price_output: Operational[float | None] = Field(None, ge=0)

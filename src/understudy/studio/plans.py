@@ -41,7 +41,7 @@ PATIENCE = 0.25
 """Seconds for which a page waits for the points that it shows first."""
 _COSTS = ("records", "calls", "input_tokens", "output_tokens", "money")
 _SIGNAL = "signal_to_noise"
-_FORECAST_ONLY = ("expected_records", "price_input", "price_output")
+_FORECAST_ONLY = ("price_input", "price_output")
 
 DEFAULTS = {
     **{"epsilon": "4", "delta": "1e-6", "label": "label", "expected_records": "10000"},

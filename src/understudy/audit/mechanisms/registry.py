@@ -18,6 +18,7 @@ from understudy.audit.mechanisms.sums import (
     dp_kps,
     guide,
     one_sum,
+    sampled_guide,
     sec_pe,
 )
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
@@ -47,6 +48,7 @@ _VOTE_ALIKE = f"{_SECRETS} and vote alike"
 _CERTAIN = "one record more, which holds the secret and is always sampled"
 _COORDINATE = "one record more, whose embedding all lies in one coordinate"
 _EMBEDDED_ALIKE = f"{_OWNER} of one label whose embeddings are alike"
+_HALF = "where it is sampled (half of the time)"
 _VALUES = "one record more, of values that no other has"
 _LONE = "one record more, which holds terms that many have and terms that nobody else has"
 _LONE_OWNER = f"{_OWNER} of different terms that many have"
@@ -90,6 +92,15 @@ _ALL: tuple[Auditable, ...] = (
     _of("sec-pe", "sec-pe: two releases", _SECRETS_HALF, sec_pe, rate=0.5, records=3, releases=2),
     _of("guide", "guided-evolution: the guide, also of other methods", _COORDINATE, guide, Unit()),
     _of("guide-owners", "guided-evolution: the guide of owners", _EMBEDDED_ALIKE, guide, OWNER),
+    _of("guide-sampled", "a guide of sampled records", f"{_COORDINATE}, {_HALF}", sampled_guide, Unit(), rate=0.5),
+    _of(
+        "guide-sampled-owners",
+        "a guide of sampled owners",
+        f"{_EMBEDDED_ALIKE}, {_HALF}",
+        sampled_guide,
+        OWNER,
+        rate=0.5,
+    ),
     _of("columns", "typed columns: histograms, scores and pairs", _VALUES, columns, Unit()),
     _of("columns-owners", "typed columns of owners", f"{_OWNER} of one label and like values", columns, OWNER),
     _of("private-tokens", "private-prediction: clipped logits", _ROW, private_tokens, "recenter"),

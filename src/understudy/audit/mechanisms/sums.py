@@ -25,7 +25,7 @@ from understudy.methods.dp_kps.sequences import Frequencies, integer_features
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
-from understudy.methods.shared.guide.plan import guide_sensitivity
+from understudy.methods.shared.guide.plan import guide_sensitivity, rate_of
 from understudy.methods.shared.queries.counts import (
     ColumnTermHistogram,
     LabelCounts,
@@ -41,10 +41,11 @@ from understudy.methods.shared.tables.variables import TablesParameters, Variabl
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, Query, exact_sum, measure
-from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
+from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity, SubsampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate
+from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
 
@@ -141,7 +142,7 @@ class Remembered(Query[Any]):
 
 @dataclass(frozen=True)
 class Measured:
-    mechanism: NoisySum
+    mechanism: NoisySum | SubsampledSum
     query: Query[Any]
     records_per_unit: int = 1
 
@@ -151,7 +152,7 @@ class SumAttack:
     """Was the unit in the data of these sums, all of which are released?
 
     The score is the log-likelihood ratio of the answers, for the noise that the mechanisms say they add (Neyman and
-    Pearson 1933: no test is better).
+    Pearson 1933: no test is better). Where units are sampled, nobody else is in the data, who would only hide it.
 
     Args:
         absent, present: the data without and with the unit.
@@ -169,7 +170,8 @@ class SumAttack:
         return np.asarray(sum(self._scores(each, runs, absent, with_it, present) for each in self.sums))
 
     def _scores(self, each: Measured, runs: int, absent: InMemory, with_it: InMemory, present: bool) -> Floats:
-        mechanism, query = each.mechanism, Remembered(each.query)
+        mechanism, rate = each.mechanism, rate_of(each.mechanism)
+        query = Remembered(each.query, _texts if rate < 1 else id)  # a sampled batch is another object each time
         without, with_unit = exact_sum(query, absent).ravel(), exact_sum(query, with_it).ravel()
         moved = without != with_unit
         data, records = with_it if present else absent, each.records_per_unit
@@ -179,7 +181,12 @@ class SumAttack:
         shift = (with_unit - without)[moved] / mechanism.scale
         if mechanism.noise == "laplace":
             return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
-        return np.asarray(noise @ shift - shift @ shift / 2)
+        ratio = noise @ shift - shift @ shift / 2
+        return np.asarray(ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio))
+
+
+def _texts(batch: BoundedBatch) -> tuple[str, ...]:
+    return tuple(batch.texts)
 
 
 def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
@@ -231,12 +238,12 @@ def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
     return _attack([Measured(metrics.mechanism(query), query)], unit, 0.0)
 
 
-def _attack(sums: Sequence[Measured], unit: Unit, delta: float) -> SumAttack:
+def _attack(sums: Sequence[Measured], unit: Unit, delta: float, others: Sequence[Row] = _OTHERS) -> SumAttack:
     mine = _RECORDS if unit.kind == "owner" else _RECORD
     return SumAttack(
         sums,
-        corpus(_OTHERS, unit),
-        corpus([*_OTHERS, *mine], unit),
+        corpus(others, unit),
+        corpus([*others, *mine], unit),
         Claim(tuple(each.mechanism.event for each in sums), delta),
     )
 
@@ -296,6 +303,14 @@ def guide(unit: Unit, budget: Budget) -> SumAttack:
     query = GuideSums(Corners([row.text for row in _RECORDS]), LABELS, dimension=2)
     mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], guide_sensitivity(), query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta))
+
+
+def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
+    """With the least noise at which a sample keeps within the budget."""
+    whole = guide(unit, budget)
+    query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, tokens=1)
+    mechanism = SubsampledSum(multiplier, rate, guide_sensitivity(), query.shape)
+    return _attack([Measured(mechanism, query)], unit, float(budget.delta), others=())
 
 
 def columns(unit: Unit, budget: Budget) -> SumAttack:

@@ -29,8 +29,9 @@ def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: Publ
         raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     candidates = largest_round(parameters, facts.labels.size)
-    charge = guide_charge(gaussian_split(budget, (1,))[0], facts.labels.size)
-    bought = forecast(charge, labels=facts.labels.size, expected_records=facts.expected_records)
+    labels, expected = facts.labels.size, facts.expected_records
+    charge = guide_charge(gaussian_split(budget, (1,))[0], labels, expected_records=expected, unit=facts.unit)
+    bought = forecast(charge, labels=labels, expected_records=expected)
     entries = (
         Fact("rounds", parameters.rounds, "rounds, all of them free"),
         Fact("candidates_per_round", candidates, "candidates per round"),

@@ -5,7 +5,8 @@
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged. The guide is one
     :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.shared.queries.guide.GuideSums`,
-    joint over labels; all else is post-processing of it.
+    joint over labels, or of a large table a :class:`~understudy.privacy.mechanisms.SubsampledSum` over them; all else
+    is post-processing of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.shared.guide.guide import Guide, noise_check
-from understudy.methods.shared.guide.plan import GUIDE
+from understudy.methods.shared.guide.plan import GUIDE, rate_of
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.plan import Plan
 
@@ -22,9 +23,10 @@ def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release a guide of the private records."""
     embedder = needed(tools.embedder)
     measured = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus)
-    std = 0.0 if measured.seal.noise == "none" else plan.mechanism(GUIDE).noise_std
+    mechanism = plan.mechanism(GUIDE)
+    std = 0.0 if measured.seal.noise == "none" else mechanism.noise_std
     return Released(
         {GUIDE: measured.value},
         public_inputs={"embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
-        noise_check=noise_check(Guide(measured.value, std)),
+        noise_check=noise_check(Guide(measured.value, std), rate=rate_of(mechanism)),
     )

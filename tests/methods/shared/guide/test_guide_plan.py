@@ -15,11 +15,13 @@ from understudy.methods.public import PublicFacts
 from understudy.methods.shared.guide.plan import (
     GUIDE,
     VECTOR_WEIGHT,
+    embedding_rate,
     plan_with_guide,
     why_no_guide,
 )
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
+from understudy.privacy.mechanisms import LEAST_NOISE
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.run import job as jobs
@@ -133,6 +135,7 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
             share=0.3,
             labels=1,
             expected_records=None,
+            unit=Unit(),
         )
 
 
@@ -141,7 +144,7 @@ def test_a_method_whose_plan_never_fits_is_given_up() -> None:
         return DPKPS().plan(Budget(2, budget.delta), facts())
 
     with pytest.raises(ConfigError, match="nothing is left for the method"):
-        plan_with_guide(stubborn, Budget(2, "1e-6"), share=0.5, labels=1, expected_records=None)
+        plan_with_guide(stubborn, Budget(2, "1e-6"), share=0.5, labels=1, expected_records=None, unit=Unit())
 
 
 def test_a_method_that_is_a_guide_gets_no_second_one() -> None:
@@ -176,14 +179,57 @@ def test_the_forecast_says_the_noise_and_warns_where_it_is_most() -> None:
 
 def test_a_guide_pays_where_its_sums_would_stand_above_the_noise() -> None:
     def why(records: int | None, labels: int, epsilon: int) -> str:
-        return why_no_guide(Budget(epsilon, "1e-6"), labels=labels, expected_records=records)
+        return why_no_guide(Budget(epsilon, "1e-6"), labels=labels, expected_records=records, unit=Unit())
 
     assert not why(10_000, 5, 3)
     assert "100 records" in why(100, 5, 3)
     assert "100 labels" in why(2_000, 100, 3)
     assert not why(None, 5, 3)
     assert not why(50_000, 5, 3)
-    assert "hours" in why(50_001, 5, 3)
+    assert not why(1_000_000, 5, 3)
+    assert "of which 5% are embedded" in why(1_000_000, 1_000, 1)
+
+
+# -- large tables ------------------------------------------------------------------------------------------------------
+
+
+def test_about_fifty_thousand_records_are_embedded_of_those_declared_and_all_of_fewer() -> None:
+    for records in (None, 1, 50_000, 50_001):
+        assert embedding_rate(records, Unit()) == 1
+    assert embedding_rate(100_000, Unit()) == 0.5
+    assert embedding_rate(1_000_000, Unit()) == embedding_rate(1_001_234, Unit()) == 0.05, "the number is not told"
+    assert embedding_rate(10**12, Unit()) == 5e-8
+    assert embedding_rate(100_000, Unit("owner", 5)) == 0.1, "of at most five records each"
+
+
+@pytest.mark.parametrize("name", ["dp-kps gaussian", "dp-kps laplace", "aug-pe", "private-prediction"])
+def test_a_sample_has_the_noise_of_all_records_and_the_method_gets_what_is_saved(name: str) -> None:
+    budget = BUDGETS[0]
+    small, large = (planned(name, budget, expected_records=records) for records in (50_000, 1_000_000))
+    assert small.charges == planned(name, budget).charges, "with rate 1 it is as it was"
+    guide = small.charges[-1].event
+    assert isinstance(guide, GaussianEvent)
+    assert large.charges[-1].event == SubsampledGaussianEvent(guide.noise_multiplier, 0.05, 1)
+    assert "Poisson sample of the records" in large.charges[-1].why
+    assert 0.97 * 3 <= large.total <= 3
+    rho = [sum(charge.event.rho for charge in plan.charges[:-1]) for plan in (small, large)]
+    assert (rho[1] > 1.1 * rho[0]) == (name != "private-prediction"), "zCDP knows no sampling"
+    assert value(large.forecast, "guide_rate") == 0.05
+    assert value(large.forecast, "guide_signal_to_noise") == pytest.approx(
+        value(small.forecast, "guide_signal_to_noise")
+    )
+
+
+def test_a_sampled_record_keeps_the_least_noise_and_a_guide_alone_keeps_its_own() -> None:
+    def alone(epsilon: str, records: int) -> Plan:
+        own = {"guide": False, "method": "guided-evolution", "epsilon": epsilon, "expected_records": records}
+        return plan_of({**COMMON, "delta": "1e-6", **own})
+
+    whole, part = alone("3", 50_000), alone("3", 100_000)
+    assert part.mechanism(GUIDE).noise_multiplier == whole.mechanism(GUIDE).noise_multiplier
+    assert part.total < 0.8 * whole.total
+    assert alone("40", 50_000).mechanism(GUIDE).noise_multiplier < LEAST_NOISE
+    assert alone("40", 100_000).mechanism(GUIDE).noise_multiplier == LEAST_NOISE
 
 
 def foretold(name: str, budget: Budget, **changes: Any) -> Forecast:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
 from understudy.methods.shared.queries.guide import GuideSums
+from understudy.privacy import measurement
 from understudy.privacy.measurement import exact_sum, measure
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.mechanisms import NoisySum, SubsampledSum
 from understudy.privacy.noise import InsecureNoNoise
 from understudy.privacy.unit import Unit
 
@@ -209,6 +211,29 @@ def test_an_embedder_of_another_shape_is_an_error_that_quotes_no_text(answer: An
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None  # nor does a traceback show it
     assert SECRET not in repr(query(Other()))
+
+
+# -- a sample ----------------------------------------------------------------------------------------------------------
+
+
+def is_of_whole_units(rows: list[Row], unit: Unit) -> bool:
+    """Whether a sampled sum is that of all records of some units, and of nothing else: with the coins of others as they
+    are, one unit more then moves it as it moves a sum of all, or not at all."""
+    mechanism = SubsampledSum(1.0, 0.5, guide_sensitivity(), query().shape)
+    found = measure(mechanism, query(), bounded(rows, unit), source=InsecureNoNoise())
+    told = [row.owner if unit.kind == "owner" else str(place) for place, row in enumerate(rows)]
+    names = sorted(set(told))
+    subsets = (chosen for size in range(len(names) + 1) for chosen in combinations(names, size))
+    parts = ([row for name, row in zip(told, rows, strict=True) if name in chosen] for chosen in subsets)
+    return any(np.array_equal(found, exact_sum(query(), bounded(part, unit)) / GRID) for part in parts)
+
+
+def test_a_sample_is_of_all_records_of_some_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        assert is_of_whole_units(random_rows(7, seed), RECORD)
+        assert is_of_whole_units(random_rows(12, seed), OWNER)
+    monkeypatch.setattr(measurement, "_SampledUnits", measurement._Sampled)  # the broken twin: a coin per record
+    assert not all(is_of_whole_units(random_rows(12, seed), OWNER) for seed in range(20))
 
 
 # -- broken twins, caught by the very same measure --------------------------------------------------------------------

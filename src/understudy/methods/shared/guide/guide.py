@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ReleaseError
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GUIDE, VECTOR_WEIGHT
 from understudy.models.types import Embedder
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
 
@@ -33,7 +33,7 @@ class Guide:
 
     Args:
         sums: ``Float64[labels, 1 + d]``: per label the weighted number of records, and the weighted sum of their unit
-            vectors.
+            vectors; of the sampled ones, where records were sampled.
     """
 
     sums: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Guide:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """``Float64[labels]``: noisy numbers of records, none below what noise alone reaches (at least 1)."""
+        """``Float64[labels]``: noisy numbers of records summed, none below what noise alone reaches (at least 1)."""
         noise = self.noise_std / COUNT_WEIGHT
         return np.maximum(self.sums[:, 0] / COUNT_WEIGHT, max(1.0, 2 * noise))
 
@@ -105,10 +105,10 @@ _WARNING = (
 )
 
 
-def noise_check(guide: Guide) -> Facts:
-    """How much of each label's distance from the others is signal."""
+def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
+    """How much of each label's distance from the others is signal; and the label's records, sampled with ``rate``."""
     shares = tuple(round(float(each), 2) for each in guide.reliability)
-    counts = tuple(round(float(each)) for each in guide.sums[:, 0] / COUNT_WEIGHT)
+    counts = tuple(round(float(each)) for each in guide.sums[:, 0] / COUNT_WEIGHT / rate)
     entries = [Fact("guide_records", counts, "records of the guide (noisy)")]
     if len(shares) > 1:
         entries.append(Fact("guide_reliability", shares, "share of signal in a label's distance from the others"))
@@ -136,7 +136,7 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
         raise ReleaseError("The Release holds no guide of this embedder's vectors.", "Ask whoever made it.")
     (event,) = events
     sealed = made.statement.sealed
-    noisy = isinstance(event, GaussianEvent) and (sealed is None or sealed.noise != "none")
+    noisy = isinstance(event, GaussianEvent | SubsampledGaussianEvent) and (sealed is None or sealed.noise != "none")
     return Guide(sums, event.noise_multiplier if noisy else 0.0)  # type: ignore[union-attr]
 
 

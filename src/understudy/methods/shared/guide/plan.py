@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -13,17 +13,37 @@ from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasable
+from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity, SubsampledSum, require_releasable
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.unit import Unit
 
 GUIDE = "guide"
 """The charge, and the array of the Release."""
 
 
-def guide_charge(multiplier: float, labels: int) -> Charge:
-    """One noisy sum per label, jointly over labels, with this noise multiplier."""
-    mechanism = NoisySum("gaussian", multiplier, guide_sensitivity(), (labels, None))
-    return Charge(GUIDE, mechanism, f"noisy sums of the texts' embeddings for each of {labels} label(s)")
+def embedding_rate(expected_records: int | None, unit: Unit) -> float:
+    """With which each record, or owner, is embedded: about :data:`MOST_EMBEDDED` records of those declared, or all.
+
+    In two digits, so that a Release does not tell the number that was declared.
+    """
+    if expected_records is None:
+        return 1.0
+    return min(1.0, float(f"{MOST_EMBEDDED / (expected_records * unit.max_records):.2g}"))
+
+
+def rate_of(mechanism: Any) -> float:
+    """The rate with which a guide's records were sampled: by this a number in its sums is divided."""
+    return mechanism.rate if isinstance(mechanism, SubsampledSum) else 1.0
+
+
+def guide_charge(multiplier: float, labels: int, *, expected_records: int | None, unit: Unit) -> Charge:
+    """One noisy sum per label, jointly over labels, with this noise multiplier; of a sample where many are expected."""
+    rate, shape = embedding_rate(expected_records, unit), (labels, None)
+    why = f"noisy sums of the texts' embeddings for each of {labels} label(s)"
+    if rate == 1:
+        return Charge(GUIDE, NoisySum("gaussian", multiplier, guide_sensitivity(), shape), why)
+    mechanism = SubsampledSum(max(multiplier, LEAST_NOISE), rate, guide_sensitivity(), shape)
+    return Charge(GUIDE, mechanism, f"{why}, over a Poisson sample of the {unit.kind}s")
 
 
 def require_guide_fits(labels: int, dimension: int) -> None:
@@ -44,16 +64,18 @@ def plan_with_guide(
     share: float,
     labels: int,
     expected_records: int | None,
+    unit: Unit,
 ) -> Plan:
     """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
 
-    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it.
+    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it. Where it samples, its
+    noise stays what it would be of all records, and the method gets what sampling saves.
 
     Raises ConfigError as there.
     """
 
     def plan_guide(multipliers: Sequence[float]) -> Addition:
-        charge = guide_charge(multipliers[0], labels)
+        charge = guide_charge(multipliers[0], labels, expected_records=expected_records, unit=unit)
         return Addition((charge,), forecast(charge, labels=labels, expected_records=expected_records))
 
     return plan_beside(plan_method, budget, plan_guide, shares=(share,), what="guide")
@@ -61,33 +83,34 @@ def plan_with_guide(
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
     """How far the sums stand above their noise."""
-    multiplier = charge.mechanism.noise_multiplier  # type: ignore[attr-defined]
+    multiplier, rate = charge.mechanism.noise_multiplier, rate_of(charge.mechanism)  # type: ignore[attr-defined]
     entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
     if expected_records is None:
         return Facts(tuple(entries))
-    ratio = _signal_to_noise(multiplier, expected_records / labels)
+    if rate < 1:
+        entries.append(Fact("guide_rate", rate, f"rate of the guide's sample ({SAMPLE})"))
+    ratio = _signal_to_noise(multiplier, rate * expected_records / labels)
     entries.append(Fact("guide_signal_to_noise", ratio, "guide signal to noise of a label of average size (about)"))
     return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
 
 
-def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None) -> str:
+def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, unit: Unit) -> str:
     """Why a guide is not worth its share of the budget; empty: it is.
 
     Without a declared number of records it is decided for :data:`TYPICAL_RECORDS`.
     """
     records = TYPICAL_RECORDS if expected_records is None else expected_records
-    if records > MOST_EMBEDDED:
-        return f"embedding {records} texts takes hours"
-    multiplier = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0]
-    if _signal_to_noise(multiplier, records / labels) < _LEAST:
-        return f"it would be mostly noise for {labels} labels of {records} records"
+    multiplier, rate = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0], embedding_rate(records, unit)
+    if _signal_to_noise(multiplier, rate * records / labels) < _LEAST:
+        sampled = f", of which {rate:.0%} are embedded" if rate < 1 else ""
+        return f"it would be mostly noise for {labels} labels of {records} records{sampled}"
     return ""
 
 
 NO_EMBEDDER = "the embedder is not on this machine (pip install 'understudy[local]'; understudy models pull builtin)"
 TYPICAL_RECORDS, MOST_EMBEDDED = 5_000, 50_000
-"""Records of a table that declares none; and those that are embedded without being asked for: ten minutes' work of two
-cores."""
+"""Records of a table that declares none; and those that are embedded of a larger one, about."""
+SAMPLE = f"about {MOST_EMBEDDED} texts: ten minutes on one core"
 
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
