@@ -140,6 +140,7 @@ def variants(private: Private, epsilon: float, delta: float, per_label: int) -> 
         share=GUIDE_SHARE,
         labels=labels,
         expected_records=len(private.texts),
+        unit=facts.unit,
     )
     for name, plan, size in (
         ("default", plain, None),
@@ -181,7 +182,10 @@ def run(options: Namespace) -> Iterator[Row]:
             yield {**of, "epsilon": None, "variant": "real", **scores(real, test)}
             for epsilon in options.epsilons:
                 reason = why_no_guide(
-                    us.Budget(str(epsilon), str(options.delta)), labels=len(names), expected_records=len(labels)
+                    us.Budget(str(epsilon), str(options.delta)),
+                    labels=len(names),
+                    expected_records=len(labels),
+                    unit=Unit("record"),
                 )
                 for variant, (texts, made) in variants(private, epsilon, options.delta, per_label):
                     train = Sample(tuple(texts), tuple(names[label] for label in made), embedder.embed(texts))

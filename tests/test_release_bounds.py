@@ -22,7 +22,7 @@ import pytest
 from test_release_file import make
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parquet import count_values
-from understudy.privacy.events import GaussianEvent, PureEvent, ZCDPEvent
+from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
@@ -262,6 +262,8 @@ def test_a_manifest_of_another_form_is_one_clear_error(file: Path, change: Calla
         {"power": 0.02},
         {"charges": (Charge("density", Declared(GaussianEvent(1e-20)), "sums"),)},
         {"charges": (Charge("density", Declared(ZCDPEvent(40.0)), "choices"),)},
+        {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 0.999, 1)), "of a sample"),)},
+        {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 1.0, 9)), "of all"),)},
         {"charges": (Charge("density", Declared(PureEvent(7.0)), "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
     ],
 )

@@ -15,14 +15,22 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
-from understudy.privacy.events import Event, GaussianEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, PureEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import round_up
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.release.statement import DELTAS, NOT_PRIVATE, EpsilonPromise, Sealed, Statement, load_statement
+from understudy.release.statement import (
+    DELTAS,
+    NOT_PRIVATE,
+    EpsilonPromise,
+    Sealed,
+    Statement,
+    load_statement,
+    sampled_at,
+)
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 
@@ -272,3 +280,16 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
     ):
         with pytest.raises(ValueError, match="charges"):
             Statement.from_json({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5, 1 / 32, 1 / 8192])
+@pytest.mark.parametrize("multiplier", [0.25, 1.5, 8.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-3])
+def test_what_one_sampled_sum_costs_at_least_is_no_more_than_it_is_accounted_for(
+    multiplier: float, rate: float, delta: float
+) -> None:
+    event = SubsampledGaussianEvent(multiplier, rate, 1)
+    epsilon = Composition((event,)).epsilon(delta)
+    assert sampled_at(event, epsilon) <= delta
+    if rate == 1 or epsilon > 0.5:
+        assert sampled_at(event, epsilon / 2) > delta, "half of it is refused"

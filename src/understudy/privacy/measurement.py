@@ -166,7 +166,7 @@ def measure(
         data = _Sampled(data, rates, source)
     if isinstance(mechanism, SubsampledSum):
         if records_per_unit != 1:
-            raise bug("The records of a secret would be sampled one by one.", "a sum over sampled units is of others")
+            raise bug("The records of a secret would be sampled one by one.", "sampled units are records or owners")
         data = _SampledUnits(data, mechanism.rate, source)
     return mechanism.with_noise(exact_sum(query, data), source)
 
@@ -290,7 +290,10 @@ class _SampledUnits(_Sampled):
     def batches(self) -> Iterator[Any]:
         tossed, sampled, held = 0, np.zeros(0, dtype=np.int64), []
         for batch in self._data.batches():
-            new = max(0, int(batch.units.max(initial=-1)) + 1 - tossed)
+            met = np.unique(batch.units[batch.units >= tossed])
+            new = len(met)
+            if not np.array_equal(met, np.arange(tossed, tossed + new)):
+                raise bug("Two units might share a coin.", "batches number units from 0, as they are first met")
             sampled = np.concatenate([sampled, tossed + np.flatnonzero(self._source.include(self._of(tossed, new)))])
             tossed += new
             included = np.isin(batch.units, sampled)

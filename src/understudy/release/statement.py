@@ -15,9 +15,9 @@ from understudy.base.display import from_markdown
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.untrusted import Form, parse_json, read_form, read_json
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, ZCDPEvent
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
-from understudy.privacy.guarantee import Budget, SecretBudget, normal_quantile, phi_bar
+from understudy.privacy.guarantee import GDP, Budget, SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.mechanisms import NEARER, SampledSum
 from understudy.privacy.plan import Charge, Plan, require_budget_of
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of, moved_store
@@ -458,15 +458,26 @@ def require_consistent(statement: Statement) -> None:
     least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
     gaussians = Composition(tuple(event for event in composition.events if isinstance(event, GaussianEvent)))
+    samples = [event for event in composition.events if isinstance(event, SubsampledGaussianEvent)]
     closed = composition if zcdp else gaussians
     figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
     for delta, epsilon in figures:
         if (closed if delta else composition).epsilon(delta) > epsilon * (1 + _ROUNDING):
             raise ValueError("the charges compose to more than the statement says")
-        if _pure_at(least, delta) > epsilon * (1 + _ROUNDING):
+        sampled = max((sampled_at(event, epsilon) for event in samples), default=0.0)
+        if _pure_at(least, delta) > epsilon * (1 + _ROUNDING) or sampled > delta * (1 + _ROUNDING):
             raise ValueError("one charge alone costs more than the statement says")
     if gaussians.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
         raise ValueError("the charges allow a better test than the statement says")
+
+
+def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
+    """Delta at ``epsilon`` of one of the event's releases, which is no more than that of all: with the unit against
+    without it, amplified as in Balle, Barthe and Gaboardi 2018, Theorem 2."""
+    epsilon *= 1 + _ROUNDING
+    if epsilon > _LARGEST_EXPONENT:
+        return 0.0
+    return event.rate * GDP(1 / event.noise_multiplier).delta(math.log1p(math.expm1(epsilon) / event.rate))
 
 
 def _pure_at(epsilon: float, delta: float) -> float:

@@ -22,13 +22,14 @@ GUIDE = "guide"
 
 
 def embedding_rate(expected_records: int | None, unit: Unit) -> float:
-    """With which each record, or owner, is embedded: about :data:`MOST_EMBEDDED` records of those declared, or all.
+    """With which each record, or owner, is embedded: at most :data:`MOST_EMBEDDED` records of those declared, or all.
 
-    In two digits, so that a Release does not tell the number that was declared.
+    A power of two, so that a Release hardly tells the number that was declared, should it have been counted.
     """
     if expected_records is None:
         return 1.0
-    return min(1.0, float(f"{MOST_EMBEDDED / (expected_records * unit.max_records):.2g}"))
+    halvings = math.ceil(math.log2(max(1.0, expected_records * unit.max_records / MOST_EMBEDDED)))
+    return 2.0 ** -min(halvings, _MOST_HALVINGS)
 
 
 def rate_of(mechanism: Any) -> float:
@@ -100,17 +101,19 @@ def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, u
     Without a declared number of records it is decided for :data:`TYPICAL_RECORDS`.
     """
     records = TYPICAL_RECORDS if expected_records is None else expected_records
-    multiplier, rate = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0], embedding_rate(records, unit)
+    multiplier, rate = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0], embedding_rate(expected_records, unit)
     if _signal_to_noise(multiplier, rate * records / labels) < _LEAST:
-        sampled = f", of which {rate:.0%} are embedded" if rate < 1 else ""
+        sampled = f", of which {rate:.2%} are embedded" if rate < 1 else ""
         return f"it would be mostly noise for {labels} labels of {records} records{sampled}"
     return ""
 
 
 NO_EMBEDDER = "the embedder is not on this machine (pip install 'understudy[local]'; understudy models pull builtin)"
 TYPICAL_RECORDS, MOST_EMBEDDED = 5_000, 50_000
-"""Records of a table that declares none; and those that are embedded of a larger one, about."""
-SAMPLE = f"about {MOST_EMBEDDED} texts: ten minutes on one core"
+"""Records of a table that declares none; and those that are embedded of a larger one, at most."""
+SAMPLE = f"at most about {MOST_EMBEDDED} texts: ten minutes on one core"
+_MOST_HALVINGS = 13
+"""Of the rate: with fewer in the sample than one in 8,192, its epsilon would say nothing of those who are in it."""
 
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
