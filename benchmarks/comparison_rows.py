@@ -29,7 +29,7 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
 from understudy.privacy.guarantee import SecretBudget
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Writer
 
 DELTA = "1e-6"
 PRIOR, POSTERIOR = "1e-4", "1e-3"

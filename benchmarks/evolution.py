@@ -38,7 +38,7 @@ from understudy.models.collect import CachedChat
 from understudy.models.types import ChatModel
 from understudy.privacy.guarantee import SecretBudget
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Writer
 
 TYPES = {"yelp_augpe": "review", "pubmed": "medical abstract"}
 DELTA = "1e-6"

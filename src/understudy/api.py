@@ -32,7 +32,7 @@ from understudy.run.pipeline import write_baseline
 from understudy.run.progress import shown
 from understudy.run.session import Listener
 from understudy.run.settings import RunConfig, budget_fields, run_config
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit

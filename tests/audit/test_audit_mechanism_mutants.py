@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.bounds import Claim
 from understudy.audit.mechanisms.registry import MECHANISMS
-from understudy.audit.mechanisms.selection import discovered
 from understudy.audit.mechanisms.sums import (
     OWNER,
     InMemory,
@@ -27,6 +26,7 @@ from understudy.audit.mechanisms.sums import (
     cluster_sums,
     columns,
     corpus,
+    discovered,
     dp_kps,
     guide,
     one_sum,

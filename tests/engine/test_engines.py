@@ -16,9 +16,8 @@ import pytest
 from working import PLANTED, DiesAt, Unloadable, double, fail, panic, pid
 
 from understudy.base.errors import CorpusError, EngineError
-from understudy.run.engine import TRIES, Call, Outcome
+from understudy.run.engine import TRIES, Call, Outcome, Processes
 from understudy.run.engine.cluster import RayCluster
-from understudy.run.engine.processes import Processes
 
 
 def _problem(_item: int) -> int:

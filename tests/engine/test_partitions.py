@@ -15,7 +15,7 @@ import pytest
 from evolution_fixtures import WordEmbedder
 from working import Pickling
 
-from understudy.audit.mechanisms.selection import by_name
+from understudy.audit.mechanisms.sums import by_name
 from understudy.base.errors import CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus import parts as corpus_parts

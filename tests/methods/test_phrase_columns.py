@@ -28,8 +28,8 @@ from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise
-from understudy.text.writing.records import Row as SampledRow
-from understudy.text.writing.records import Seed
+from understudy.text.writing import Row as SampledRow
+from understudy.text.writing import Seed
 
 SIZES = (4, 2, 3)
 COLUMNS = declared_columns("ward=A|B|C; night; beds=1..2")

@@ -26,7 +26,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement
 from understudy.run.outputs import OutputFolder, find_table, synthetic_columns
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
 PLANTED = "zyxomma-private-string"

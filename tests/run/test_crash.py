@@ -18,10 +18,10 @@ from evolution_fixtures import varied
 from run_fixtures import runs_charged
 from secret_fixtures import protecting
 
-from understudy.base.runs import Runs
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.ledger.store import AnswerStore, RunStore
+from understudy.methods.shared.queries.unlisted import Runs
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
 from understudy.run import measuring, outputs

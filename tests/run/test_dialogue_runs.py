@@ -25,8 +25,7 @@ from understudy.models.vectors import ContentsEmbedder, uncached
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import MOST_TRIES, NoText
+from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
 
 LABELS = "router,phone"
 ROLES = ("customer", "agent")

@@ -23,7 +23,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Writer
 
 pytestmark = pytest.mark.usefixtures("embedder")
 SEEDED = {"insecure_noise_seed": 1}

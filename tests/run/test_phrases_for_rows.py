@@ -20,7 +20,7 @@ from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config
-from understudy.text.writing.records import SyntheticRecord, shown
+from understudy.text.writing import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
 WARDS = ("A", "B")

@@ -19,8 +19,7 @@ from understudy.report import write_reports
 from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import public_name
+from understudy.text.writing import SyntheticRecord, public_name
 
 
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:

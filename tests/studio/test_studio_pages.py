@@ -27,7 +27,7 @@ from understudy.run.session import SILENT
 from understudy.studio import plans
 from understudy.studio.accounts import read_ledger
 from understudy.studio.plans import Forecasts
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
 from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
-from understudy.text.writing.records import Rows, SyntheticRecord
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Rows, SyntheticRecord, Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

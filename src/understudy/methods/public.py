@@ -12,7 +12,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing.writer import MOST_TRIES, Writer
+from understudy.text.writing import MOST_TRIES, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel

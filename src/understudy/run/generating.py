@@ -30,8 +30,7 @@ from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
 from understudy.run.tabling import TableRows
 from understudy.text.prompts.template import Prompts, with_phrases
-from understudy.text.writing.records import Rows, SyntheticRecord, Value
-from understudy.text.writing.writer import Form, NoText, Writer
+from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 
 if TYPE_CHECKING:
     from understudy.models.types import ChatModel

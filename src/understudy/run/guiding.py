@@ -21,7 +21,7 @@ from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.job import PublicEmbedder
 from understudy.run.session import Listener
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:

@@ -35,7 +35,7 @@ from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
 from understudy.release.statement import Statement
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
 """Of synthetic tables: Parquet, and what earlier versions wrote."""

@@ -27,8 +27,7 @@ from understudy.run.progress import recorded
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session
 from understudy.run.settings import RunConfig, run_config
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import public_name
+from understudy.text.writing import SyntheticRecord, public_name
 
 
 def release(

@@ -42,7 +42,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.writing.records import Row, SyntheticRecord, shown
+from understudy.text.writing import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
 """Of all rows: a condition of a smaller probability has none."""
@@ -155,7 +155,7 @@ class _Told:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.records.Rows`.
+    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
 
     Args:
         variables: of the table.
@@ -225,7 +225,7 @@ class TableRows:
                 )
 
     def take(self, label: int) -> Row:
-        """As :class:`~understudy.text.writing.records.Rows`."""
+        """As :class:`~understudy.text.writing.Rows`."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
             generator = self._generator(label)

@@ -43,7 +43,7 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
         return
     private_folder(scratch)
     if config.engine == "processes":
-        from understudy.run.engine.processes import Processes
+        from understudy.run.engine import Processes
 
         engine: Processes | RayCluster = Processes(config.workers)
     else:

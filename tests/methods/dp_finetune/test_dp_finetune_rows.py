@@ -22,8 +22,7 @@ from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.types import Completion
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing import records
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Writer, records
 
 COLUMNS = declared_columns("ward=A|B; beds=1..4")
 

@@ -19,7 +19,7 @@ from understudy.methods.registry import load_release
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
-from understudy.text.writing.writer import NoText
+from understudy.text.writing import NoText
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning")
 

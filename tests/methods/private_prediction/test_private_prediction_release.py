@@ -22,7 +22,7 @@ from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 @pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}], ids=str)

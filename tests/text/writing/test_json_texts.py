@@ -22,8 +22,7 @@ from understudy.models.types import ChatRequest, Completion, Message
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing.records import Seed
-from understudy.text.writing.writer import MOST_TRIES, Form, Writer
+from understudy.text.writing import MOST_TRIES, Form, Seed, Writer
 
 pytest.importorskip("jsonschema")
 SCHEMA = {

@@ -43,7 +43,7 @@ from understudy.corpus.spelling import fold, pieces
 from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.text.prompts import predicting
 from understudy.text.prompts.evolving import fill_in
-from understudy.text.writing.writer import tidy
+from understudy.text.writing import tidy
 from understudy.models.connection import read_answer
 from understudy.models.types import Completion
 from understudy.methods.shared.decoding.structured import RecordCheck

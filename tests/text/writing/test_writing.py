@@ -11,8 +11,7 @@ from clinic import FakeChat, prompt_of
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
 from understudy.text.vocabulary.words import kept_phrases
-from understudy.text.writing.records import Seed, SyntheticRecord
-from understudy.text.writing.writer import NoText, Writer, rank, tidy
+from understudy.text.writing import NoText, Seed, SyntheticRecord, Writer, rank, tidy
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 

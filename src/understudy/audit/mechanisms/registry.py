@@ -7,7 +7,6 @@ from functools import partial
 from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Attack, Auditable
-from understudy.audit.mechanisms.selection import discovered
 from understudy.audit.mechanisms.sums import (
     OWNER,
     TERMS,
@@ -15,6 +14,7 @@ from understudy.audit.mechanisms.sums import (
     aug_pe,
     charged_metrics,
     columns,
+    discovered,
     dp_kps,
     guide,
     one_sum,

@@ -13,8 +13,7 @@ from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import SyntheticRecord, Writer
 
 
 def generate(

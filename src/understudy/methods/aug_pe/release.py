@@ -62,7 +62,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import top_terms
-from understudy.text.writing.writer import Writer, public_name
+from understudy.text.writing import Writer, public_name
 
 
 def prepare(

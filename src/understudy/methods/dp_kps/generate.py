@@ -40,8 +40,7 @@ from understudy.release import Release
 from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.shrinkage import KnownNoise, Posterior, shrink
-from understudy.text.writing.records import Seed, SyntheticRecord
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _CANDIDATES = 4
 """With a guide: sequences sampled for each one that it chooses."""

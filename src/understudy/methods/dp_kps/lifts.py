@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
-from understudy.text.writing.records import Row, Rows, Seed
+from understudy.text.writing import Row, Rows, Seed
 
 _LEAST, _MOST = 0.05, 20.0
 """Lifts; many columns together may still leave a row few terms."""

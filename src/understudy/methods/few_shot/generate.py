@@ -24,8 +24,7 @@ from understudy.models.types import ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.predicting import Shape, shown_examples
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing.records import Row, SyntheticRecord
-from understudy.text.writing.writer import Asker, Writer, public_name, tidy
+from understudy.text.writing import Asker, Row, SyntheticRecord, Writer, public_name, tidy
 
 _SAMPLES = 1_000_000
 _CHARACTERS_PER_TOKEN = 4

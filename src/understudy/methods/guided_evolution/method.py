@@ -21,7 +21,7 @@ from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.parameters import sizes_within
 from understudy.methods.shared.guide.guide import choose, guide_of
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 class GuidedEvolution(Method, GuidedEvolutionParameters):

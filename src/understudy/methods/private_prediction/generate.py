@@ -12,7 +12,7 @@ from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionPa
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 def available(_parameters: PrivatePredictionParameters, release: Release) -> list[int]:

@@ -15,7 +15,7 @@ from understudy.methods.shared.evolution.loop import generate_by_votes
 from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.models.types import Embedder
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 
 def generate(

@@ -12,8 +12,7 @@ from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.methods.tuned.model import TunedParameters
 from understudy.models.types import Completion
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import public_name
+from understudy.text.writing import SyntheticRecord, public_name
 
 _AT_ONCE = 4096
 _TRIES = 4

@@ -31,7 +31,7 @@ from understudy.methods.tuned.model import (
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
 from understudy.release import Release
-from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

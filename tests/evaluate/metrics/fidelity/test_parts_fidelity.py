@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from understudy.base.transcript import Part, TextForm
-from understudy.evaluate.metrics.fidelity import measure_fidelity
-from understudy.evaluate.metrics.fidelity.parts import BEGINS, BELONGING, PART_LENGTH, TURNS
+from understudy.evaluate.metrics.fidelity import BEGINS, BELONGING, PART_LENGTH, TURNS, measure_fidelity
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import OTHER_HALF, SYNTHETIC, MetricValue

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from understudy.evaluate.metrics.leakage.phrases import Phrases, normal_words
+from understudy.evaluate.metrics.leakage import Phrases, normal_words
 
 Texts = Sequence[Sequence[str]]
 

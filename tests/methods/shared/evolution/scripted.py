@@ -14,7 +14,7 @@ from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.prompts.template import PromptSettings, PromptTemplate, WritingParameters, load_template
-from understudy.text.writing.writer import Writer
+from understudy.text.writing import Writer
 
 FAILED = Completion("", "failed", error="no answer")
 EMPTY = Completion("", "empty")

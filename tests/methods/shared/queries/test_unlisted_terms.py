@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tiny_corpora import OWNER, RECORD, Row, bounded
 
-from understudy.audit.mechanisms.selection import by_name
+from understudy.audit.mechanisms.sums import by_name
 from understudy.base.errors import PrivacyError
 from understudy.base.transcript import Part, TextForm
 from understudy.corpus.bounding import BoundedCorpus
@@ -137,8 +137,8 @@ def test_sums_in_many_files_are_those_in_one(unit: Unit, tmp_path: Path, monkeyp
     monkeypatch.setattr(queries, "_MOST_WORDS", 5)
     monkeypatch.setattr(queries, "_ROWS", 3)
     monkeypatch.setattr(queries, "_TEXTS", 2)
-    monkeypatch.setattr("understudy.base.runs._ROWS", 4)
-    monkeypatch.setattr("understudy.base.runs._TOGETHER", 3)
+    monkeypatch.setattr("understudy.methods.shared.queries.unlisted._RUN_ROWS", 4)
+    monkeypatch.setattr("understudy.methods.shared.queries.unlisted._TOGETHER", 3)
     assert by_name(query(tmp_path), bounded(table, unit)) == at_once
     assert list(tmp_path.iterdir()) == []
 

@@ -26,7 +26,7 @@ from understudy.models.contexts import Contexts
 from understudy.models.types import Message
 from understudy.text.prompts.predicting import PredictionPrompt, Shape
 from understudy.text.prompts.template import Prompts
-from understudy.text.writing.writer import public_name
+from understudy.text.writing import public_name
 
 
 class TextParameters(Parameters):

@@ -28,8 +28,7 @@ from understudy.methods.shared.evolution.parameters import EvolvingParameters, e
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.models.types import Embedder
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing.records import SyntheticRecord
-from understudy.text.writing.writer import public_name
+from understudy.text.writing import SyntheticRecord, public_name
 
 NO_PARENT = -1
 KEPT = "kept"

@@ -19,7 +19,7 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
-from understudy.text.writing.writer import Asker, NoText, Writer, tidy
+from understudy.text.writing import Asker, NoText, Writer, tidy
 
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")

@@ -5,20 +5,68 @@ Phrases are released values and examples are public, so nothing here touches pri
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
+from typing import Any, Protocol
 
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
-from understudy.text.writing.records import Row, Rows, Seed, SyntheticRecord, Value
+
+Value = str | int | float | bool | datetime.date | datetime.datetime | None
+"""Of a typed column."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The typed columns of one record."""
+
+    values: tuple[Value, ...]
+    details: str  # the values in words, for a prompt
+    cells: str = ""  # their cells in words, as a model that was tuned on rows knows them
+    told: Mapping[str, Value] = field(default_factory=dict)  # of columns computed from the text: how it should be
+    numbers: tuple[int, ...] = ()  # cells of the columns that are variables themselves
+
+
+def shown(value: Value) -> str:
+    """A value in words: ``true``, ``2024-03-01``, ``0.5``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Rows(Protocol):
+    """Rows that texts are to be written for."""
+
+    def take(self, label: int) -> Row:
+        """The next row with this label."""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What one text is to be written from."""
+
+    phrases: tuple[str, ...]  # released
+    label: int  # index into the label set
+    row: Row | None = None  # that the phrases were sampled for
+
+
+@dataclass(frozen=True)
+class SyntheticRecord:
+    """A synthetic text."""
+
+    text: str  # empty if the model gave none
+    label: int  # index into the Release's label set
+    provenance: Mapping[str, Any]  # seed phrases, prompt, model, how many phrases were kept
+    columns: tuple[Value, ...] | None = None  # values of the typed columns; None where no row was taken for the text
+    cells: tuple[int, ...] | None = None  # of the row that the text was decoded behind, values still to be sampled
+
 
 _SEPARATOR = ", "
 MOST_TRIES = 4  # for a text that does not have the form it must have
