@@ -1,5 +1,5 @@
-"""Attacks on noisy sums: the best test, which knows both exact sums, on the real mechanism's answers; and on the selection
-of names that nobody listed: which are shown, and with what numbers."""
+"""Attacks on noisy sums: the best test, which knows both exact sums, on the real mechanism's answers; and on the
+selection of names that nobody listed: which are shown, and with what numbers."""
 
 from __future__ import annotations
 
