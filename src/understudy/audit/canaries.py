@@ -201,7 +201,9 @@ def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private:
     copies = 1
     if unit.kind == "secret":
         copies = unit.max_records
-        _write_secrets(table.secrets_file, canaries, private / SECRETS)
+        theirs = [] if table.secrets_file is None else read_secrets(Path(table.secrets_file))
+        with atomic_file(private / SECRETS, mode=PRIVATE_MODE) as file:
+            file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))
     values = _Values(corpus.schema)
     planted = [canary for canary in canaries if canary.planted for _ in range(copies)]
     rows = [*_rows(corpus, values), *(_row(corpus, canary, values) for canary in planted)]
@@ -278,9 +280,3 @@ def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
     row |= {} if schema.label is None else {schema.label: canary.label}
     label = 0 if canary.label is None else schema.label_index[canonical(canary.label)]
     return row | values.of(label, [0] * len(schema.typed))
-
-
-def _write_secrets(own: str | None, canaries: Canaries, path: Path) -> None:
-    theirs = [] if own is None else read_secrets(Path(own))
-    with atomic_file(path, mode=PRIVATE_MODE) as file:
-        file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))

@@ -142,7 +142,9 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
             ends in ``.json``, a JSON list.
     """
     if isinstance(labels, str):
-        values: Sequence[object] = _labels_of_file(Path(labels[1:])) if labels.startswith("@") else _split(labels)
+        values: Sequence[object] = [label.strip() for label in labels.split(",") if label.strip()]
+        if labels.startswith("@"):
+            values = _labels_of_file(Path(labels[1:]))
     else:
         values = list(labels)
     declared: list[Label] = []
@@ -218,10 +220,6 @@ def _spells_integer(label: Label) -> bool:
     if not isinstance(label, str):
         return type(label) is int
     return label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 20 and str(int(label)) == label
-
-
-def _split(text: str) -> list[str]:
-    return [label.strip() for label in text.split(",") if label.strip()]
 
 
 def _labels_of_file(path: Path) -> list[object]:

@@ -101,11 +101,6 @@ def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
         yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
-def has_rows(file: DataFile) -> bool:
-    """Whether the footer of a Parquet file declares a row."""
-    return bool(count_rows(file))
-
-
 def parquet_schema(file: DataFile) -> pa.Schema:
     """The Arrow schema of a Parquet file; CorpusError where it cannot be read."""
     import pyarrow as pa

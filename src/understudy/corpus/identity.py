@@ -190,7 +190,7 @@ def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
         rows = without_exceptions(arrow.parquet_cells(file, arrow.parquet_schema(file).names), file.shown)
         for _, cells in rows:  # a column that cannot be read ends them: no matter
             lines.add(_joined(cells))
-        return [digest.hexdigest()] if arrow.has_rows(file) else []  # a row counts whatever its cells hold
+        return [digest.hexdigest()] if arrow.count_rows(file) else []  # a row counts whatever its cells hold
     pieces: Iterable[str]
     if file.format == "jsonl":
         pieces = ("\n".join(_objects(piece)) for piece in _text(_bytes(file, digest), encoding))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.corpus.corpus import Batch, Corpus
@@ -106,15 +105,11 @@ def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str
             held = [None] * len(texts) if batch.cells is None else batch.cells.tolist()
             columns = [texts, pa.array(batch.labels, pa.int32()), owners, pa.array(held, cells)]
             whole = pa.record_batch(columns, schema=schema)
-            places = _buckets_of(batch.owners, buckets, key)
+            digests = (blake2b(each.encode(), key=key, digest_size=8, person=b"bucket") for each in batch.owners)
+            places = np.array([int.from_bytes(each.digest()) % buckets for each in digests], dtype=np.int64)
             for bucket in np.unique(places).tolist():
                 streams[bucket].write_batch(whole.take(pa.array(np.flatnonzero(places == bucket))))
     return part.name
-
-
-def _buckets_of(owners: Sequence[str], buckets: int, key: bytes) -> NDArray[np.int64]:
-    digests = (hashlib.blake2b(owner.encode(), key=key, digest_size=8, person=b"bucket").digest() for owner in owners)
-    return np.array([int.from_bytes(digest) % buckets for digest in digests], dtype=np.int64)
 
 
 @dataclass(frozen=True, repr=False)

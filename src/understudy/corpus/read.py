@@ -279,7 +279,6 @@ def read_corpus(
             where ``max_bad_rows`` is given and above 0.
         max_bad_rows: the share of all rows, 0 to 1, that may be skipped: a run of more is refused before its charge.
             Default: 0.05.
-            Default: 0.05.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
         formulas_escaped: in CSV, take away the apostrophe that :func:`understudy.corpus.write_table` puts before what a
             spreadsheet would run.

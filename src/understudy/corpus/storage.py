@@ -103,7 +103,7 @@ def asked(shown: str, question: Callable[[], T]) -> T:
     try:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:
-        why = _why(str(error))
+        why = next((reason for pattern, reason in _REASONS if re.search(pattern, str(error))), "")
     if "://" in shown:
         cure = "Check the address, and this machine's credentials, region and endpoint (docs/corpus.md)."
     else:
@@ -120,10 +120,6 @@ _REASONS = (
     (r"NETWORK_CONNECTION|[Cc]onnect|[Rr]esolve|[Tt]imeout|UNAVAILABLE", ": there is no connection to it"),
 )
 """What a store's message is taken to mean. Only these words of ours are shown."""
-
-
-def _why(said: str) -> str:
-    return next((reason for pattern, reason in _REASONS if re.search(pattern, said)), "")
 
 
 Partitions = tuple[tuple[str, str | None], ...]

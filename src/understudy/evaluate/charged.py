@@ -309,7 +309,9 @@ def release_metrics(
     labels = [canonical(label) for label in corpus.labels]
     if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
         require_embeds_all(embedder)
-    classifiers = _classifiers(wanted, synthetic, labels, embedding_on(engine, embedder))
+    embedding = embedding_on(engine, embedder)
+    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
+    classifiers = {name: _right(name, synthetic, labels, embedding, wanted.seed) for name in names}
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
@@ -397,13 +399,6 @@ def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
             "Name the ledger in which the run was charged (--ledger), or open the dataset with "
             "`understudy ledger open`.",
         )
-
-
-def _classifiers(
-    wanted: ChargedMetrics, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None
-) -> dict[str, Right]:
-    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
-    return {name: _right(name, synthetic, labels, embedder, wanted.seed) for name in names}
 
 
 def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None, seed: int) -> Right:

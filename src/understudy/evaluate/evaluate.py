@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -14,13 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.base.errors import ConfigError, CorpusError, ModelError
-from understudy.base.files import (
-    MOST_SETTINGS_BYTES,
-    UnreadableText,
-    disk_faults,
-    read_lines,
-    read_whole,
-)
+from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
 from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
@@ -40,6 +33,7 @@ from understudy.evaluate.tables import (
 )
 from understudy.ledger.locking import is_in_use
 from understudy.methods.registry import make_method, own_parameters
+from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
@@ -76,7 +70,7 @@ class Tables:
     holdout: Sample | None
     recipient: Sample | None
     public: tuple[str, ...]
-    schema: Mapping[str, Any] | None
+    schema: JSONSchema | None
     tuned: TunedModel | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
@@ -230,7 +224,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
                 settings=config.part(LedgerParameters),
                 embedder=embedder,
                 engine=engine,
-                trusted=_trusted(config, embedder),
+                trusted=() if embedder is None else (*trusted_with_texts(embedder), *statement_of(config)),
                 fresh=config.fresh,
                 listener=listener,
             )
@@ -303,7 +297,7 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
         holdout=holdout,
         recipient=None if others.recipient is None else sample(open_beside(others.recipient, made)),
         public=_lines(config.public_texts),
-        schema=_schema(config.json_schema),
+        schema=None if config.json_schema is None else JSONSchema(config.json_schema),
     )
 
 
@@ -422,11 +416,6 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     return embedder
 
 
-def _trusted(config: EvaluationConfig, embedder: Embedder | None) -> tuple[str, ...]:
-    """Whom the user trusts with the real texts: the metrics in ``private/`` have them embedded in any case."""
-    return () if embedder is None else (*trusted_with_texts(embedder), *statement_of(config))
-
-
 def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:
     """The language model that the folder's Release holds; None where it holds none, or its base model is not here.
 
@@ -459,18 +448,4 @@ def _lines(path: str | None) -> tuple[str, ...]:
     try:
         return tuple(read_lines(Path(path)))
     except UnreadableText as error:
-        raise ConfigError(
-            f"The public texts {Path(path).name} cannot be read ({error}).", "Give a UTF-8 text file."
-        ) from None
-
-
-def _schema(path: str | None) -> Mapping[str, Any] | None:
-    if path is None:
-        return None
-    try:
-        found = json.loads(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
-    except (UnreadableText, ValueError, RecursionError):
-        raise ConfigError(f"The JSON schema {Path(path).name} cannot be read.", "Give a UTF-8 JSON file.") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"The JSON schema {Path(path).name} is not an object.", "Give a JSON Schema.")
-    return found
+        raise cannot_read(f"The public texts {Path(path).name}", error, "Give a UTF-8 text file.") from None

@@ -12,7 +12,6 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import declared_labels
 from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import Corpus, canonical
-from understudy.methods.base import Method
 from understudy.methods.registry import load_release, method_class
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
@@ -159,7 +158,8 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         )
     with open_session(place, job.lasting.free({"zero-shot": True}), SystemNoise(), free=True) as session:
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
-        evolution = _evolution(job.method)
+        assert isinstance(job.method, EvolutionParameters), "aug-pe evolves"
+        evolution = job.method.part(EvolutionParameters)
         template = writing.prompts.template
         keywords: Sequence[Sequence[str]] = [()] * size  # the template's would outweigh the label
         if evolution.keywords is not None:
@@ -184,8 +184,3 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             listener.say(f"The language model did not write {missing} of the texts.")
         session.store.mark(GENERATED)
     return records
-
-
-def _evolution(method: Method) -> EvolutionParameters:
-    assert isinstance(method, EvolutionParameters), "aug-pe evolves"
-    return method.part(EvolutionParameters)

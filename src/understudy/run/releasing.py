@@ -53,7 +53,6 @@ from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 
 if TYPE_CHECKING:
-    from understudy.corpus.secrets import SecretFinder
     from understudy.models.causal import CausalModel
     from understudy.models.types import Embedder
 
@@ -125,7 +124,11 @@ def make_release(
                 corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
-            preparation = replace(preparation, secrets=_find_secrets(table, corpus, plan))
+            from understudy.corpus.secrets import check_records_per_secret
+
+            finder = table.finder(corpus)
+            check_records_per_secret(corpus, finder, plan.unit.max_records)
+            preparation = replace(preparation, secrets=finder)
         session.folder.require_writable()
         planned = _planned_release(job, corpus, plan, preparation)
         require_readable(planned)
@@ -139,7 +142,9 @@ def make_release(
         scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
         prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
         paid = pay(ledger, promise.dataset, plan, corpus, found, session, listener)
-        _require_same_models(session, preparation)
+        for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
+            if model is not None:
+                require_same_model(session, model, what=what)
         tools = ReleaseTools(
             **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
             door=paid.door,
@@ -287,12 +292,6 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
     )
 
 
-def _require_same_models(session: Session, preparation: Preparation) -> None:
-    for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
-        if model is not None:
-            require_same_model(session, model, what=what)
-
-
 def _check_columns(table: Table, corpus: Corpus) -> None:
     """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
     schema = corpus.schema
@@ -308,15 +307,6 @@ def _check_columns(table: Table, corpus: Corpus) -> None:
             "The corpus was read with other secrets columns than the run names.",
             "Name the same columns in both: read_corpus(..., secrets=...) and secrets=....",
         )
-
-
-def _find_secrets(table: Table, corpus: Corpus, plan: Plan) -> SecretFinder:
-    """What tells secrets; that none is in more records than declared is checked before anything is charged."""
-    from understudy.corpus.secrets import check_records_per_secret, secret_finder
-
-    finder = secret_finder(corpus, file=table.secrets_file, detectors=table.secret_detectors)
-    check_records_per_secret(corpus, finder, plan.unit.max_records)
-    return finder
 
 
 def _without_folders(method: Method) -> dict[str, Any]:

@@ -37,8 +37,11 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
         ConfigError: an option is not one of this engine.
         EngineError: there is no such engine, or its workers are not alike, or do not see ``scratch``.
     """
-    _check_options(config)
     if config.engine == "in-process":
+        if config.workers or config.scratch:
+            raise ConfigError(
+                "There are workers for an engine, and no engine.", "Give --engine processes or --engine ray."
+            )
         yield None
         return
     private_folder(scratch)
@@ -113,11 +116,6 @@ def statement_of(config: EngineParameters) -> tuple[str, ...]:
         "The machines of a Ray cluster read the private texts (--engine ray): nothing is promised against whoever runs "
         "them, or can read their memory, disks or network.",
     )
-
-
-def _check_options(config: EngineParameters) -> None:
-    if config.engine == "in-process" and (config.workers or config.scratch):
-        raise ConfigError("There are workers for an engine, and no engine.", "Give --engine processes or --engine ray.")
 
 
 def _version(package: str) -> str:

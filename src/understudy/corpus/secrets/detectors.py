@@ -269,14 +269,10 @@ def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
     return tuple(made)
 
 
-def _compact(match: str) -> str:
-    return re.sub(r"[\W_]", "", match)
-
-
 def _numbers(accepts: Callable[[str], bool]) -> Callable[[str], str | None]:
 
     def canonical(match: str) -> str | None:
-        number = _compact(match)
+        number = re.sub(r"[\W_]", "", match)
         return number if accepts(number) else None
 
     return canonical

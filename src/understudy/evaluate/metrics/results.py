@@ -23,19 +23,13 @@ from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
-from understudy.release.statement import Exact, Sealed, read_charge
+from understudy.release.statement import Sealed, read_budget, read_charge
 
 VERSION = 2
 """Of every form; files of another are refused."""
 MOST_EVALUATION_BYTES = 64 * 1024**2
 """Of an evaluation's file, which holds some thousands of whole texts for the map."""
 T = TypeVar("T")
-
-_EXACT = TypeAdapter(dict[str, Exact])
-
-
-def _read_budget(fields: Any) -> Budget:
-    return Budget.from_json(_EXACT.validate_python(fields, strict=True))
 
 
 @dataclass(frozen=True)
@@ -124,7 +118,7 @@ class ReleasedMetrics:
     trusted: tuple[str, ...]
     unit: Annotated[Unit, PlainValidator(Unit.from_json), PlainSerializer(Unit.to_json)]
     protects: str
-    budget: Annotated[Budget, PlainValidator(_read_budget), PlainSerializer(Budget.to_json)]
+    budget: Annotated[Budget, PlainValidator(read_budget), PlainSerializer(Budget.to_json)]
     charges: tuple[Annotated[Charge, PlainValidator(read_charge), PlainSerializer(Charge.to_json)], ...]
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.base.files import UnreadableText, read_lines
+from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
@@ -285,11 +285,8 @@ def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
         rows = list(csv.DictReader(read_lines(Path(file))))
         found = [(_number(row["number"]), SecretBudget(row["prior"], row["posterior"])) for row in rows]
     except (csv.Error, KeyError, TypeError, ValueError, UnreadableText) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The secret budgets {name} cannot be read ({why}).",
-            f"Give a CSV file with the columns {', '.join(_COLUMNS)}.",
-        ) from None
+        cure = f"Give a CSV file with the columns {', '.join(_COLUMNS)}."
+        raise cannot_read(f"The secret budgets {name}", error, cure) from None
     numbers = [number for number, _ in found]
     if len(set(numbers)) < len(numbers) or not all(0 <= number < secrets for number in numbers):
         raise ConfigError(

@@ -242,8 +242,10 @@ class _Total:
         everywhere: with the threshold in the middle they are small where they count. Their bound is added to the mass
         under one hypothesis and taken from that under the other, so that any order gives a bound.
         """
+        from scipy.fft import next_fast_len
+
         low, high = self._window(order, math.log(1 / tail))
-        size = _fast_length(high - low + 1)
+        size = int(next_fast_len(high - low + 1, real=True))
         together = np.prod([grid.transform(order, size) for grid in self.grids], axis=0)
         tilted = np.roll(np.fft.irfft(together, size), -(low % size))
         error = _ROUNDING * (sum(grid.releases for grid in self.grids) + math.log2(size)) * float(tilted.max())
@@ -269,9 +271,3 @@ class _Total:
 
 def _exp(x: Floats) -> Floats:
     return np.asarray(np.exp(np.minimum(x, 700)))
-
-
-def _fast_length(length: int) -> int:
-    from scipy.fft import next_fast_len
-
-    return int(next_fast_len(length, real=True))

@@ -208,9 +208,11 @@ class Processes:
         """The outcome of the first task; all that wait are with the workers meanwhile."""
         while True:
             try:
+                if self._pool is None:
+                    self._pool = ProcessPoolExecutor(self.workers, env={**THREADS, **_MODELS_ARE_NO_LEAK})
                 for task in waiting:
                     if task.future is None:
-                        task.future = self._ready_pool().submit(call, task.item)
+                        task.future = self._pool.submit(call, task.item)
                 outcome: Outcome = waiting[0].future.result()
                 return outcome
             except BrokenProcessPool:
@@ -221,11 +223,6 @@ class Processes:
                 for task in waiting:
                     if task.future is not None and not _is_done(task.future):
                         task.future = None
-
-    def _ready_pool(self) -> Any:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, env={**THREADS, **_MODELS_ARE_NO_LEAK})
-        return self._pool
 
 
 def _is_done(future: Any) -> bool:

@@ -97,7 +97,12 @@ class RayCluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray, call = self._ray, Call.asking(probe)
-        nodes = [node for node in ray.nodes() if node["Alive"] and self._fits(node["Resources"])]
+        least = {"CPU": 1, "GPU": self._gpus}
+        nodes = [
+            node
+            for node in ray.nodes()
+            if node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in least.items())
+        ]
         task = ray.remote(_done)
         asked = [
             task.options(
@@ -125,9 +130,6 @@ class RayCluster:
     def close(self) -> None:
         """Leave the cluster; end it if it is ours."""
         self._ray.shutdown()
-
-    def _fits(self, resources: dict[str, float]) -> bool:
-        return resources.get("CPU", 0) >= 1 and resources.get("GPU", 0) >= self._gpus
 
     def _outcome(self, asked: Any, *, timeout: float | None = None) -> Outcome:
         try:

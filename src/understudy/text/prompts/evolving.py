@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -16,11 +16,10 @@ _CLAUSE = re.compile(r"\[([^\[\]]*)\]")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def _for_every_label(keywords: Any) -> Any:
-    return {ANY_LABEL: keywords} if isinstance(keywords, list | tuple) else keywords
-
-
-Keywords = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_for_every_label)]
+Keywords = Annotated[
+    Mapping[str, tuple[str, ...]],
+    BeforeValidator(lambda words: {ANY_LABEL: words} if isinstance(words, list | tuple) else words),
+]
 """Keywords by label; ``*`` for the labels that are not named. One list alone is for every label."""
 
 

@@ -16,6 +16,7 @@ from understudy.evaluate.metrics.fidelity import measure_fidelity
 from understudy.evaluate.metrics.results import Evaluation, result_json
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import HOLDOUT, REAL, SYNTHETIC, MetricValue
+from understudy.methods.shared.decoding.structured import JSONSchema
 
 WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
 OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
@@ -24,6 +25,8 @@ OF_MANY = OF_EMBEDDINGS - {"frechet_distance", "kernel_distance"}
 OF_TEXTS = {"length_divergence", "length_ks", "vocabulary_divergence", "distinct_n", "self_bleu"}
 OF_LABELS = {"label_distance", "label_share"}
 OF_JSON = {"json_parsed", "json_valid"}
+
+OBJECTS = JSONSchema("schema.json", content=b'{"type": "object"}')
 
 
 def sample(count: int, seed: int, *, dimensions: int = 8) -> Sample:
@@ -40,7 +43,7 @@ def alike(text: str, label: str, count: int) -> Sample:
 
 
 def measured(real: Sample, synthetic: Sample, holdout: Sample | None = None) -> tuple[MetricValue, ...]:
-    return measure_fidelity(real, synthetic, holdout=holdout, schema={"type": "object"}, seed=0, resamples=5)
+    return measure_fidelity(real, synthetic, holdout=holdout, schema=OBJECTS, seed=0, resamples=5)
 
 
 def names(values: Sequence[MetricValue]) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +28,7 @@ from understudy.evaluate.metrics.fidelity.texts import (
     vocabulary_values,
 )
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC
+from understudy.methods.shared.decoding.structured import JSONSchema
 
 DRAWN = {"seed": 0, "resamples": 5}
 LENGTHS = st.lists(st.integers(0, 50), min_size=2, max_size=60)
@@ -132,7 +135,9 @@ SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "require
 
 
 def test_the_shares_of_json_and_of_valid_json_are_counted_strictly() -> None:
-    parsed, valid = validity_values([VALID, *PARSES, *BROKEN], SYNTHETIC, schema=SCHEMA)
+    parsed, valid = validity_values(
+        [VALID, *PARSES, *BROKEN], SYNTHETIC, schema=JSONSchema("schema.json", content=json.dumps(SCHEMA).encode())
+    )
     count = 1 + len(PARSES) + len(BROKEN)
     assert parsed.value == (1 + len(PARSES)) / count
     assert valid.value == 1 / count

@@ -23,6 +23,7 @@ from understudy.evaluate.metrics.intervals import (
 )
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, Metric, MetricValue, Setting
+from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.text.vocabulary.words import split_words
 
 __all__ = ["measure_fidelity"]
@@ -37,7 +38,7 @@ def measure_fidelity(
     synthetic: Sample,
     *,
     holdout: Sample | None,
-    schema: Mapping[str, Any] | None,
+    schema: JSONSchema | None,
     seed: int,
     resamples: int = 100,
 ) -> tuple[MetricValue, ...]:

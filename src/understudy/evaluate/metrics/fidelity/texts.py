@@ -6,7 +6,6 @@ Functions that compare take a table of real texts and another one; with ``sampli
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -284,11 +283,10 @@ def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int
     return [MetricValue(SELF_BLEU, float(scores.mean()), of, interval, reads_private=of != SYNTHETIC)]
 
 
-def validity_values(texts: Sequence[str], of: str, *, schema: Mapping[str, Any]) -> list[MetricValue]:
+def validity_values(texts: Sequence[str], of: str, *, schema: JSONSchema) -> list[MetricValue]:
     """How many of a table's texts are JSON, and how many keep to the schema."""
-    check = JSONSchema("schema.json", content=json.dumps(schema).encode())
     parsed = [value for value in map(read_json, texts) if not isinstance(value, Fault)]
-    found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(check.fits, parsed))))
+    found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(schema.fits, parsed))))
     return [_share(metric, count, len(texts), of, {}, of != SYNTHETIC) for metric, count in found]
 
 

@@ -198,7 +198,7 @@ class TextAPI:
         answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
             raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
-        texts = [_filled(self._read(answer)) for answer in answers]
+        texts = ["" if BLANK in text.split() else text for text in map(self._read, answers)]
         kept = np.array([bool(text) for text in texts], dtype=bool)
         return Answers(
             texts=tuple(text for text in texts if text),
@@ -253,11 +253,6 @@ def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
 
 def _one_of(choices: Sequence[str], generator: np.random.Generator) -> str:
     return choices[int(generator.integers(len(choices)))] if choices else ""
-
-
-def _filled(text: str) -> str:
-    """Nothing, if ``text`` still holds a blank."""
-    return "" if BLANK in text.split() else text
 
 
 def keywords_of_labels(
