@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import stats
 from understudy.evaluate.metrics.intervals import LEVEL, bootstrap
 from understudy.evaluate.metrics.results import read_result, result_json, write_result
 from understudy.evaluate.metrics.value import Count, Interval, Number, Share
@@ -37,13 +38,11 @@ def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta:
     The guesses' number is fixed before the run, each canary is planted by a fair coin, and the promise is for adding or
     removing one canary. Source: Theorem 5.2, for guesses of -1, 0 and 1.
     """
-    from scipy.stats import binom
-
     share = 1 / (1 + math.exp(-epsilon))
-    chance = float(binom.sf(correct - 1, guesses, share))
+    chance = float(stats.binom.sf(correct - 1, guesses, share))
     if delta > 0 and correct > 0:
         steps = np.arange(1, correct + 1)
-        below = np.cumsum(binom.pmf(correct - steps, guesses, share))
+        below = np.cumsum(stats.binom.pmf(correct - steps, guesses, share))
         chance += 2 * canaries * delta * float(np.max(below / steps))
     return min(chance, 1.0)
 
@@ -253,24 +252,20 @@ def area_under_curve(scores: NDArray[np.float64], planted: NDArray[np.bool_]) ->
 
     Source: Hanley and McNeil 1982: the Mann-Whitney statistic over the number of pairs.
     """
-    from scipy.stats import rankdata
-
     present, absent = int(planted.sum()), int((~planted).sum())
     if not present or not absent:
         return 0.5
-    ranks = float(rankdata(scores)[planted].sum())
+    ranks = float(stats.rankdata(scores)[planted].sum())
     return (ranks - present * (present + 1) / 2) / (present * absent)
 
 
 def true_positive_rate(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> tuple[float, Interval]:
     """Share of the planted canaries above the lowest threshold that at most 1 % of the others are above."""
-    from scipy.stats import binomtest
-
     absent = np.sort(scores[~planted])[::-1]
     allowed = int(FALSE_POSITIVES * len(absent))
     threshold = absent[allowed] if len(absent) else -np.inf
     trials, found = int(planted.sum()), int((scores[planted] > threshold).sum())
     if trials == 0:
         return 0.0, Interval(0.0, 1.0, "nothing planted")
-    ends = binomtest(found, trials).proportion_ci(LEVEL, method="exact")
+    ends = stats.binomtest(found, trials).proportion_ci(LEVEL, method="exact")
     return found / trials, Interval(float(ends.low), float(ends.high), f"Clopper-Pearson, {trials} planted")

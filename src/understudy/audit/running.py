@@ -50,6 +50,7 @@ from understudy.methods.dp_kps.generate import scores as density_scores
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
 from understudy.methods.registry import own_parameters
+from understudy.models import catalog
 from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
@@ -130,9 +131,7 @@ def audit_run(
     output = OutputFolder(Path(config.output))
     embedder, private = None, output.private
     if EMBEDDING in attacks:
-        from understudy.models.catalog import load_embedder
-
-        embedder = load_embedder(job.embedder.embedder)
+        embedder = catalog.load_embedder(job.embedder.embedder)
         require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)  # canaries begin like private records
         of_the_run = OutputFolder(private / FOLDER / RUN).private
         embedder = remembering(embedder, of_the_run)

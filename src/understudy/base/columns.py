@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.labels import Label, as_type, canonical, is_missing
+from understudy.base.lazy import pa
 
 T = TypeVar("T", int, float)
 MOST_CELLS = 1_000
@@ -300,8 +301,6 @@ class Column:
 
     def arrow_type(self) -> Any:
         """Of the synthetic column."""
-        import pyarrow as pa
-
         if self.values:
             kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
             return kinds.get(type(self.values[0]), pa.string())

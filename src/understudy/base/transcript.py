@@ -28,6 +28,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import pa
 from understudy.base.untrusted import parse_json, said
 
 ROLE, CONTENT, ACT = "role", "content", "act"
@@ -234,8 +235,6 @@ class TextForm:
 
     def arrow_type(self) -> Any:
         """Of a column of :meth:`messages`."""
-        import pyarrow as pa
-
         keys = {ROLE: pa.string(), CONTENT: pa.string()}
         if self.acts:
             keys[ACT] = pa.string()

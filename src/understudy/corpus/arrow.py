@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import IO, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import LabelType
+from understudy.base.lazy import arrow_types as t
+from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import dictionary_bytes
 from understudy.base.transcript import CONTENT, ROLE
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1 << 28
@@ -31,8 +30,6 @@ def parquet_cells(
 
     ``rows``: only these, counted from 0; in steps of 1.
     """
-    import pyarrow.parquet as pq
-
     buffer = READ_BUFFER_BYTES if file.store is None else REMOTE_BUFFER_BYTES
     # pre_buffer would keep all columns that are read, of the whole file, in memory
     with pq.ParquetFile(file.path, filesystem=file.file_system, buffer_size=buffer, pre_buffer=False) as parquet:
@@ -58,8 +55,6 @@ def _groups_of(metadata: Any, rows: range) -> tuple[int, list[int]]:
 
 def count_rows(file: DataFile) -> int:
     """How many rows the footer of a Parquet file declares. Private."""
-    import pyarrow.parquet as pq
-
     return int(pq.read_metadata(file.path, filesystem=file.file_system).num_rows)
 
 
@@ -103,9 +98,6 @@ def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
 
 def parquet_schema(file: DataFile) -> pa.Schema:
     """The Arrow schema of a Parquet file; CorpusError where it cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         schema = pq.read_schema(file.path, filesystem=file.file_system)
         if schema.names is not None:  # reading a name that is no UTF-8 fails here
@@ -117,8 +109,6 @@ def parquet_schema(file: DataFile) -> pa.Schema:
 
 def with_strings(types: pa.Schema, columns: Iterable[str]) -> pa.Schema:
     """The schema with ``columns`` as strings, whatever the file holds under these names."""
-    import pyarrow as pa
-
     columns = list(columns)
     kept = [field for field in types if field.name not in columns]
     return pa.schema([*kept, *(pa.field(name, pa.string()) for name in columns)])
@@ -173,8 +163,6 @@ def _check_dialogue(arrow_type: Any, column: str) -> None:
 
 def is_dialogue(arrow_type: Any) -> bool:
     """Whether a type is that of lists of objects that have a role and a content."""
-    import pyarrow.types as t
-
     if not (t.is_list(arrow_type) or t.is_large_list(arrow_type)):
         return False
     turn = arrow_type.value_type
@@ -186,14 +174,10 @@ def is_dialogue(arrow_type: Any) -> bool:
 
 
 def _plain(arrow_type: Any) -> Any:
-    import pyarrow.types as t
-
     return arrow_type.value_type if t.is_dictionary(arrow_type) else arrow_type
 
 
 def _kind(arrow_type: Any) -> LabelType | None:
-    import pyarrow.types as t
-
     arrow_type = _plain(arrow_type)
     is_string = (t.is_string, t.is_large_string, t.is_string_view, t.is_null)  # null: an empty table's strings
     if any(test(arrow_type) for test in is_string):
@@ -250,8 +234,6 @@ def _unfit() -> tuple[type[Exception], ...]:
     """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, nanoseconds without pandas, or time
     zones that this machine does not know.
     """
-    import pyarrow as pa
-
     return ValueError, OverflowError, LookupError, OSError, pa.ArrowException
 
 
@@ -333,8 +315,6 @@ def _is_dataset(source: object) -> TypeGuard[Dataset]:
 
 
 def _with_class_names(dataset: Dataset) -> pa.Table:
-    import pyarrow as pa
-
     table: pa.Table = dataset.with_format("arrow")[:]
     for place, name in enumerate(table.schema.names):
         names = class_names(dataset, name)
@@ -344,9 +324,6 @@ def _with_class_names(dataset: Dataset) -> pa.Table:
 
 
 def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     whole = numbers.combine_chunks()
     known = pc.and_(pc.greater_equal(whole, 0), pc.less(whole, len(names)))
     return pa.DictionaryArray.from_arrays(pc.if_else(known, whole, None), pa.array(names, pa.string()))
@@ -354,8 +331,6 @@ def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
 
 def _converted(source: ArrowStream) -> pa.Table | None:
     """None where it cannot be converted: what Arrow raises quotes cells."""
-    import pyarrow as pa
-
     try:
         return pa.table(source)
     except MemoryError:
@@ -368,8 +343,6 @@ def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table |
     """The columns of a data frame that Arrow can hold, ``columns`` among them (else CorpusError); None where it is no
     data frame.
     """
-    import pyarrow as pa
-
     names = list(getattr(source, "columns", ()))
     if not names or len(set(names)) < len(names) or not hasattr(source, "__getitem__"):
         return None
@@ -385,9 +358,6 @@ def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table |
 
 def _unshared(table: pa.Table) -> pa.Table:
     """Copies numeric, datetime and categorical buffers, because pandas exports memory that it may still write to."""
-    import pyarrow as pa
-    import pyarrow.types as t
-
     for place, field in enumerate(table.schema):
         if t.is_primitive(field.type) or t.is_dictionary(field.type):
             copies = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in table.column(place).chunks]
@@ -397,8 +367,6 @@ def _unshared(table: pa.Table) -> pa.Table:
 
 def _with_plain_strings(table: pa.Table) -> pa.Table:
     """Polars' categories, whose strings are views, as those that Arrow can decode."""
-    import pyarrow as pa
-
     types = [
         pa.dictionary(field.type.index_type, pa.large_string())
         if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type)

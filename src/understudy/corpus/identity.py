@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from understudy.base.errors import CorpusError
+from understudy.base.lazy import pa
 from understudy.base.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NAME, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE
 from understudy.base.untrusted import depth_within
 from understudy.corpus import arrow
@@ -25,9 +26,6 @@ from understudy.corpus.sources import DataFile
 from understudy.corpus.spelling import one_spelling, record_spelling, tidy, visible
 from understudy.corpus.storage import Partitions
 from understudy.corpus.transcripts import arguments_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"
 """What a table is made of: files, or one thing in memory."""

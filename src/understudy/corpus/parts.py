@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.lazy import pa
 from understudy.corpus.corpus import Batch, Corpus
 from understudy.privacy.measurement import Engine
 
@@ -86,8 +87,6 @@ def _file(part: str, bucket: int) -> str:
 
 def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str:
     """Write a part's records to the files of their owners' buckets; the part's name."""
-    import pyarrow as pa
-
     cells = pa.list_(pa.int32())
     schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string()), ("cells", cells)])
     with ExitStack() as files:
@@ -117,8 +116,6 @@ class _Bucket:
     files: tuple[Path, ...]
 
     def batches(self) -> Iterator[Batch]:
-        import pyarrow as pa
-
         for file in self.files:
             with file.open("rb") as stream, pa.ipc.open_stream(stream) as batches:
                 for found in batches:

@@ -14,6 +14,7 @@ from typing import Literal, cast
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
+from understudy.base.lazy import arrow_types as t
 from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
 from understudy.corpus.arrow import ColumnTypes, Frame, class_names, is_frame, no_frame, read_frame
@@ -441,8 +442,6 @@ def _is_value(name: str) -> bool:
 
 
 def _kind(arrow_type: object) -> Kind | None:
-    import pyarrow.types as t
-
     kinds: list[tuple[Kind, object]] = [
         *(("text", test) for test in (t.is_string, t.is_large_string, t.is_string_view)),
         *(("boolean", t.is_boolean), ("integer", t.is_integer), ("number", t.is_floating), ("number", t.is_decimal)),

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
 from understudy.base.errors import CorpusError
+from understudy.base.lazy import pa
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.sources import DataFile, Reading
 from understudy.corpus.storage import parse_address
@@ -111,8 +112,6 @@ def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tu
 
 def decoding_errors() -> tuple[type[Exception], ...]:
     """What decoders raise for bytes that make no sense, and file systems where there are none to be had."""
-    import pyarrow as pa
-
     codecs = (zlib.error, lzma.LZMAError, pa.ArrowException)
     return OSError, EOFError, ValueError, LookupError, NotImplementedError, *codecs
 

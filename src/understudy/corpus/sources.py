@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, cast, get_args
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, require_local
+from understudy.base.lazy import fs, pa
 from understudy.corpus.storage import (
     Partitions,
     asked,
@@ -126,8 +127,6 @@ class DataFile:
             case "xz":
                 return cast("IO[bytes]", lzma.open(stored, "rb"))
             case "zst":
-                import pyarrow as pa
-
                 return io.BufferedReader(cast("Any", pa.input_stream(stored, compression="zstd")))
         return self.open_stored() if self.store is None else cast("IO[bytes]", stored)
 
@@ -239,10 +238,8 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
 
 def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folder"] | None:
     if store is not None:
-        from pyarrow.fs import FileType
-
         found = asked(shown, lambda: file_system(store).get_file_info(path)).type
-        return "folder" if found == FileType.Directory else "file" if found == FileType.File else None
+        return "folder" if found == fs.FileType.Directory else "file" if found == fs.FileType.File else None
     local = Path(path)
     if local.exists() and not local.is_dir() and not local.is_file():
         raise ConfigError(

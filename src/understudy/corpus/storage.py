@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.lazy import fs, pa
 
 T = TypeVar("T")
 
@@ -81,25 +82,19 @@ def parse_address(shown: str) -> Address | None:
 
 def file_system(store: str | None) -> Any:
     """The ``pyarrow.fs.FileSystem`` of a store, or of this machine (None). Each process opens its own."""
-    from pyarrow.fs import LocalFileSystem
-
-    return LocalFileSystem() if store is None else _opened(store)[0]
+    return fs.LocalFileSystem() if store is None else _opened(store)[0]
 
 
 @cache
 def _opened(store: str) -> tuple[Any, str]:
-    from pyarrow.fs import FileSystem
-
     if store.startswith("g") and "retry_limit_seconds" not in store:  # pyarrow's own limit is a quarter of an hour
         store += f"{'&' if '?' in store else '?'}retry_limit_seconds={_GS_RETRY_SECONDS}"
-    opened = asked(store.partition("?")[0], lambda: FileSystem.from_uri(store))
+    opened = asked(store.partition("?")[0], lambda: fs.FileSystem.from_uri(store))
     return opened[0], str(opened[1])
 
 
 def asked(shown: str, question: Callable[[], T]) -> T:
     """What a file system answers to ``question``; else a CorpusError that quotes ``shown`` alone."""
-    import pyarrow as pa
-
     try:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -132,11 +127,10 @@ _METADATA, _METADATA_FILE = "metadata", ".metadata.json"  # Iceberg's
 
 def below(store: str | None, folder: str, shown: str, *, recursive: bool = True) -> list[str]:
     """The paths of all files below a folder, sorted, hidden ones too; CorpusError if it cannot be listed."""
-    from pyarrow.fs import FileSelector, FileType
 
     def files() -> list[str]:  # a name may be no UTF-8, which is found out here
-        entries = file_system(store).get_file_info(FileSelector(folder, recursive=recursive))
-        return [entry.path for entry in entries if entry.type == FileType.File]
+        entries = file_system(store).get_file_info(fs.FileSelector(folder, recursive=recursive))
+        return [entry.path for entry in entries if entry.type == fs.FileType.File]
 
     return sorted(asked(shown, files), key=lambda path: path.split("/"))
 
@@ -209,15 +203,13 @@ def _is_log(path: str) -> bool:
 
 
 def _has_log(store: str | None, folder: str) -> bool:
-    from pyarrow.fs import FileSelector, FileType
-
     system = file_system(store)
     try:
         infos = system.get_file_info([f"{folder}/{name}" for name in (*_LOGS, _METADATA)])
-        *logs, metadata = (info.type == FileType.Directory for info in infos)
+        *logs, metadata = (info.type == fs.FileType.Directory for info in infos)
         if any(logs) or not metadata:
             return any(logs)
-        entries = system.get_file_info(FileSelector(f"{folder}/{_METADATA}"))
+        entries = system.get_file_info(fs.FileSelector(f"{folder}/{_METADATA}"))
     except OSError:  # a folder above, which this user may not look into
         return False
     return any(entry.base_name.endswith(_METADATA_FILE) for entry in entries)

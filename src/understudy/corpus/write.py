@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from understudy.base.errors import ConfigError
 from understudy.base.files import atomic_file
 from understudy.base.labels import canonical
+from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import writable
 from understudy.corpus.delimited import escaped
 
@@ -65,8 +66,6 @@ def write_table(
 
 def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any]) -> pa.Table:
     """``columns`` as a table of Arrow, as a Parquet file holds them; ``types`` as for :func:`write_table`."""
-    import pyarrow as pa
-
     arrays = {
         name: pa.array(column, types[name]) if name in types else _array([_clean(cell) for cell in column])
         for name, column in columns.items()
@@ -75,15 +74,11 @@ def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any
 
 
 def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, types: Mapping[str, Any]) -> None:
-    import pyarrow.parquet as pq
-
     pq.write_table(arrow_table(columns, types), stream)
 
 
 def _array(cells: Sequence[object]) -> Any:
     """As a column of one type: strings where the cells have no common type."""
-    import pyarrow as pa
-
     try:
         array = pa.array(cells)
     except (pa.ArrowException, OverflowError):  # labels of several types, or an integer of more than 64 bits

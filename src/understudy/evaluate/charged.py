@@ -26,6 +26,7 @@ from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting
+from understudy.ledger.store import RunStore
 from understudy.models.trials import require_embeds_all, require_text_invariance
 from understudy.models.types import Embedder
 from understudy.privacy.guarantee import Budget
@@ -294,8 +295,6 @@ def release_metrics(
         LedgerError: if the ledger does not have the dataset, or not what the run has spent of it.
         BudgetExceeded: if the dataset has not so much left.
     """
-    from understudy.ledger.store import RunStore
-
     if wanted.unit.kind == "secret":
         raise ConfigError(
             "Metrics are charged by epsilon, and this dataset's budget protects secrets.",

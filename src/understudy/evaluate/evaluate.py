@@ -10,15 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.base.errors import ConfigError, CorpusError, ModelError
 from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
 from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
+from understudy.evaluate.metrics import require_evaluate
+from understudy.evaluate.metrics.fidelity import measure_fidelity
+from understudy.evaluate.metrics.leakage import measure_leakage
+from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility import in_context, language
+from understudy.evaluate.metrics.utility.classifiers import measure_classifiers, measure_columns
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, MetricValue
 from understudy.evaluate.parameters import FAMILIES, EvaluationConfig, EvaluationParameters
 from understudy.evaluate.tables import (
@@ -32,8 +38,11 @@ from understudy.evaluate.tables import (
     reopened,
 )
 from understudy.ledger.locking import is_in_use
+from understudy.ledger.store import FILE, RunStore
 from understudy.methods.registry import make_method, own_parameters
 from understudy.methods.shared.decoding.structured import JSONSchema
+from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.models import catalog
 from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
@@ -47,9 +56,6 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
-
-if TYPE_CHECKING:
-    from understudy.methods.shared.decoding.tuned import TunedModel
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,6 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
     """Measure the synthetic texts against the real ones."""
-    from understudy.evaluate.metrics.overview import make_overview
-
     chosen = [name for name in FAMILIES if name in config.metrics]
     values: list[MetricValue] = []
     stages = len(chosen) + 1
@@ -120,12 +124,8 @@ def _of_family(
         return _utility(config, real, tables, listener)
     both: dict[str, Any] = {"holdout": tables.holdout, "seed": config.seed}
     if family == "fidelity":
-        from understudy.evaluate.metrics.fidelity import measure_fidelity
-
         listener.say("Measuring fidelity.")
         return measure_fidelity(real, tables.synthetic, schema=tables.schema, **both)
-    from understudy.evaluate.metrics.leakage import measure_leakage
-
     listener.say("Looking for leaks.")
     return measure_leakage(real, tables.synthetic, public=tables.public, detectors=config.detectors, **both)
 
@@ -135,8 +135,6 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
     trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
     values: list[MetricValue] = []
     if test.labels is not None and tables.synthetic.labels is not None:
-        from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
-
         listener.say("Training classifiers.")
         words_only = test.embeddings is None
         kinds = [kind for kind in config.classifiers if not words_only or kind in ("tf-idf", "encoder")]
@@ -151,27 +149,21 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             encoder="builtin" if words_only else config.embedder,
         )
     if test.cells is not None and config.column_classifiers:
-        from understudy.evaluate.metrics.utility.classifiers import measure_columns
-
         listener.say("Training classifiers of columns.")
         values += measure_columns(train, test, trained_on, seed=config.seed)
     if config.language_model:
-        from understudy.evaluate.metrics.utility.language import measure_language_model
-
         listener.say("Tuning a small language model.")
-        values += measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
+        values += language.measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
     if tables.tuned is not None:
-        from understudy.evaluate.metrics.utility.language import measure_released_model
-
         listener.say("Scoring real texts with the released language model.")
-        values += measure_released_model(test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None)
+        values += language.measure_released_model(
+            test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None
+        )
     if config.shots and test.labels is not None and train.labels is not None:
-        from understudy.evaluate.metrics.utility.in_context import measure_in_context
-
         listener.say("Asking a language model with examples.")
         names = sorted({*train.labels, *test.labels})
         pools = {**trained_on, REAL: train}
-        values += measure_in_context(
+        values += in_context.measure_in_context(
             test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
         )
     return values
@@ -184,8 +176,6 @@ _FEWEST = 2
 def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
     """As :func:`understudy.evaluate`; ``holdout``, ``recipient`` and, in a mapping from names, ``beside`` may be tables
     in memory too."""
-    from understudy.evaluate.metrics import require_evaluate
-
     require_evaluate()
     settings, others = _apart(options)
     config = EvaluationConfig(**settings)
@@ -359,8 +349,6 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
 
 def _ledger_of_run(folder: OutputFolder) -> str | None:
     """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
-    from understudy.ledger.store import FILE, RunStore
-
     if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
         return None
     with RunStore.open(folder.private, noise=SYSTEM) as store:
@@ -405,9 +393,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     more of it. Its vectors are those of the folder's run, where that is here."""
     if config.embedder == "none":
         return None
-    from understudy.models.catalog import load_embedder
-
-    embedder = load_embedder(config.embedder)
+    embedder = catalog.load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
     private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private))
@@ -428,11 +414,9 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     method = make_method(made.release.method, own_parameters(made.release))
     if named is None or not method.needs.generation_model:
         return None
-    from understudy.models.catalog import load_causal
-
     left_out = "The perplexity of the released language model is left out"
     try:
-        base = load_causal(config.local_model)
+        base = catalog.load_causal(config.local_model)
     except ModelError as error:
         listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error}")
         return None

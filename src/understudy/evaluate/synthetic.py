@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import arrow_types as t
+from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
 from understudy.base.untrusted import parse_json
 from understudy.corpus import canonical
@@ -104,8 +106,6 @@ def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(path) as plain:
         _check_size(path, plain.metadata)
         names, strings = _flat_columns(plain, typed)
@@ -127,8 +127,6 @@ def _flat_columns(file: Any, typed: Sequence[str]) -> tuple[list[str], list[str]
         ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
             gigabytes.
     """
-    import pyarrow as pa
-
     names = [name for name in (*_COLUMNS, *typed) if name in file.schema_arrow.names]
     types = {name: file.schema_arrow.field(name).type for name in names}
     strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
@@ -156,9 +154,6 @@ def _check_size(path: Path, metadata: Any) -> None:
 
 
 def _decoded_size(column: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
@@ -250,9 +245,6 @@ def table_sha256(table: Path) -> str:
 
 
 def _others(table: Path) -> list[str]:
-    import pyarrow.parquet as pq
-    import pyarrow.types as t
-
     if table.suffix != ".parquet":
         return []
     _require_end(table)

@@ -23,6 +23,7 @@ from zipfile import BadZipFile, ZipFile
 
 from understudy.base.errors import ModelError
 from understudy.base.files import file_sha256
+from understudy.base.lazy import torch
 from understudy.models.machine import require_local
 
 _LAYOUT = 1
@@ -292,7 +293,6 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
 
     Weights are stored as float16, whose rounding (0.05 %) is a hundredth of a 4-bit file's own step.
     """
-    import torch
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

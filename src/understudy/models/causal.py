@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ModelError
+from understudy.base.lazy import torch
 from understudy.models.builtin import CHAT, builtin_path, is_builtin
 from understudy.models.contexts import Contexts, find_head
 from understudy.models.local import Decoder
@@ -206,6 +207,4 @@ def _free_bytes(device: str) -> int:
         import psutil  # type: ignore[import-untyped]
 
         return int(psutil.virtual_memory().available)
-    import torch
-
     return int(torch.cuda.mem_get_info()[0])

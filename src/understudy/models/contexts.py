@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from understudy.base.errors import ModelError
+from understudy.base.lazy import torch
 from understudy.models.machine import single_threaded_inference
 
 
@@ -144,8 +145,6 @@ class Block:
     def __init__(
         self, rows: Sequence[Sequence[int]], *, cache: Any, prefix: int, width: int, capacity: int, device: Any
     ) -> None:
-        import torch
-
         padding = [width - len(row) for row in rows]
         tokens = torch.tensor([[0] * pad + [*row] for pad, row in zip(padding, rows, strict=True)])
         pads = torch.tensor(padding, device=device)[:, None]
@@ -183,7 +182,6 @@ class Block:
 
 def prefilled(network: Any, prefix: Sequence[int]) -> Any:
     """transformers' own cache of one row that holds the prefix."""
-    import torch
     from transformers import DynamicCache
 
     cache = DynamicCache(config=network.config)
@@ -264,18 +262,14 @@ class Head:
         """The head for the tokens ``Int64[K]`` alone, in that order; for all without a copy."""
         if tokens is None:
             return self
-        from torch.nn.functional import pad
-
         filled = -len(tokens) % _VECTOR
-        tokens = pad(tokens, (0, filled))
+        tokens = torch.nn.functional.pad(tokens, (0, filled))
         bias = None if self.bias is None else self.bias[tokens]
         return Head(self.weight[tokens], bias, self.scale, self.cap, filled)
 
     def __call__(self, hidden: Any) -> Any:
         """Logits ``Float[R, K]`` of the hidden states ``Float[R, H]``."""
-        from torch.nn.functional import linear
-
-        logits = linear(hidden, self.weight, self.bias)
+        logits = torch.nn.functional.linear(hidden, self.weight, self.bias)
         if self.scale != 1.0:
             logits = logits * self.scale
         if self.cap is not None:
@@ -288,8 +282,6 @@ def find_head(model: Any, *, vocabulary: int) -> Head | None:
 
     None means that this model makes its logits in a way not known here: they must then come from the whole model.
     """
-    import torch
-
     layer, config = model.get_output_embeddings(), model.config.get_text_config()
     if getattr(layer, "weight", None) is None:
         return None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.base.files import files_sha256
+from understudy.base.lazy import torch
 from understudy.models.builtin import EMBEDDER, builtin_path, is_builtin
 from understudy.models.machine import best_device, require_device, require_local, worker_pool
 from understudy.models.row_invariance import positions, require_separate_rows, separate_positions
@@ -101,8 +102,6 @@ class SentenceEmbedder:
 
     def _forward(self, batch: _Batch) -> NDArray[np.float32]:
         """The unit vectors of the batch's rows."""
-        import torch
-
         tokenizer = self._model.tokenizer
         padded = tokenizer.pad(batch.tokens, padding="max_length", max_length=batch.width, return_tensors="pt")
         features = {key: value.to(self._device) for key, value in padded.items()}

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
@@ -196,8 +197,6 @@ class Decoder:
 
     def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
         """One completion per prompt, in order; none at all once ``cancelled`` is set."""
-        import torch
-
         rows = [_Row(prompt) for prompt in prompts]
         with torch.inference_mode():
             self._decode(rows, cancelled)
@@ -205,8 +204,6 @@ class Decoder:
 
     def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
         """Run the model until every row has ended."""
-        import torch
-
         longest = max(len(row.prompt.uniforms) for row in rows)
         block = self._prefill([row.prompt.tokens for row in rows], room=longest)
         device = block.last.device
@@ -272,8 +269,6 @@ def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) ->
         top_p: ``Float32[B]`` in (0, 1]: sample from the smallest set of likeliest tokens with this much mass.
         uniform: ``Float32[B]`` in [0, 1].
     """
-    import torch
-
     tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
     greedy = temperature == 0
     if bool(greedy.any()):
@@ -294,8 +289,6 @@ def _masses(logits: Any, temperature: Any) -> Any:
 
 def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
     """A token of each row's nucleus. Most nuclei are small, so few rows need many tokens sorted."""
-    import torch
-
     chosen = torch.empty(len(masses), dtype=torch.long, device=masses.device)
     rows = torch.arange(len(masses), device=masses.device)
     for width in (*_NUCLEI, masses.shape[-1]):
@@ -311,8 +304,6 @@ def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
 
 def _invert(masses: Any, uniform: Any) -> Any:
     """Where each row's cumulative mass first passes ``uniform`` of the whole; never a place without mass."""
-    import torch
-
     cumulated = masses.cumsum(-1)
     total = cumulated[:, -1]
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import torch
 from understudy.models.contexts import hidden_states
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class Site:
 
 def transformer_blocks(network: Any) -> tuple[str, Any]:
     """The blocks that a transformer stacks, with their name: the longest list of modules that it has."""
-    import torch
-
     lists = [(name, each) for name, each in network.named_modules() if isinstance(each, torch.nn.ModuleList)]
     if not lists:
         raise ConfigError("The model stacks no blocks that could be adapted.", "Name a transformer.")
@@ -96,7 +95,6 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
 
 def _sizes(module: Any) -> tuple[int, int] | None:
     """The sizes of a linear layer; None for any other module."""
-    import torch
     from transformers.pytorch_utils import Conv1D
 
     if isinstance(module, torch.nn.Linear):
@@ -136,8 +134,6 @@ class Adapters:
 
     def tensors(self, matrices: Mapping[str, NDArray[np.float32]]) -> list[Any]:
         """The matrices on the device in the network's own precision, in order."""
-        import torch
-
         return [torch.tensor(matrices[name]).to(self._device, self._dtype) for name in self.shapes]
 
     @contextmanager
@@ -231,8 +227,6 @@ class Trunk:
         return states
 
     def _is_whole(self) -> bool:
-        import torch
-
         network = self._causal.network
         tokens = torch.arange(8, device=network.device)[None] % self._causal.vocabulary
         with torch.inference_mode():
@@ -242,8 +236,6 @@ class Trunk:
 
 def _gives_tuple(network: Any, block: Any) -> bool:
     """Whether a block's output is a tuple whose first part are the states."""
-    import torch
-
     found: list[Any] = []
     hook = block.register_forward_hook(lambda _module, _given, output: found.append(output))
     try:
@@ -256,8 +248,6 @@ def _gives_tuple(network: Any, block: Any) -> bool:
 
 def _with_blocks(network: Any, name: str, blocks: list[Any]) -> Any:
     """A network of the same modules, but for the blocks."""
-    import torch
-
     made = copy.copy(network)
     parent = made
     *path, last = name.split(".")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from understudy.base.errors import ConfigError, ModelError
+from understudy.base.lazy import torch
 
 T = TypeVar("T")
 
@@ -51,8 +52,6 @@ def best_device() -> str:
     Raises as :func:`require_local`, and where that device is not there.
     """
     require_local()
-    import torch
-
     there = torch.cuda.is_available()
     said = named_in_environment("UNDERSTUDY_DEVICE", ("cpu", "cuda"))
     if said == "cuda" and not there:
@@ -71,8 +70,6 @@ def named_in_environment(variable: str, choices: tuple[str, ...]) -> str | None:
 def require_device(device: str | None) -> None:
     """See that the machine has the device and the extra; else a ModelError."""
     require_local()
-    import torch
-
     if device == "cuda" and not torch.cuda.is_available():
         raise ModelError(_NO_CUDA, "Leave the device out, or name cpu.")
 
@@ -92,8 +89,6 @@ def worker_count(device: str) -> int:
 
 def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
     """A pool of :func:`worker_count` threads, or ``most`` of them, in each of which torch uses one core."""
-    import torch
-
     return ThreadPoolExecutor(
         worker_count(device) if most is None else most,
         thread_name_prefix="understudy-model",
@@ -105,8 +100,6 @@ def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
 @contextmanager
 def one_core() -> Iterator[None]:
     """Within it torch computes with one core in this thread."""
-    import torch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -119,8 +112,6 @@ def one_core() -> Iterator[None]:
 @contextmanager
 def single_threaded_inference() -> Iterator[None]:
     """Within it torch infers, with one core in this thread."""
-    import torch
-
     with one_core(), torch.inference_mode():
         yield
 
@@ -173,8 +164,6 @@ def _memory() -> int | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that the device or the machine had no memory left. torch has no one type for that."""
-    import torch
-
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.base.errors import ModelError, PrivacyError
+from understudy.base.lazy import torch
 from understudy.models.contexts import Contexts, LocalNetwork
 from understudy.models.machine import worker_pool
 from understudy.models.weights import KERNELS
@@ -101,10 +102,8 @@ def _mixes_rows(module: Any) -> bool:
 
 def _odd_width(model: Any, modules: list[Any]) -> int | None:
     """A width of a layer's weights that leaves numbers over; the number of tokens at both ends may be any."""
-    from torch.nn import Embedding
-
     ends = getattr(model, "get_output_embeddings", lambda: None)()
-    layers = [each for each in modules if each is not ends and not isinstance(each, Embedding)]
+    layers = [each for each in modules if each is not ends and not isinstance(each, torch.nn.Embedding)]
     weights = [weight for each in layers for weight in each.parameters(recurse=False) if weight.ndim == 2]
     return next((width for weight in weights for width in weight.shape if width % _WHOLE), None)
 
@@ -163,8 +162,6 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
     Raises:
         PrivacyError: they do not.
     """
-    import torch
-
     rows_at_once = shape.rows_at_once
     if rows_at_once == 1:
         return
@@ -240,8 +237,6 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
 
 def _digests(logits: Any, keys: Any) -> Any:
     """A number for the bits of each row, ``Int64[R]``: sums of products modulo 2^64, exact in any order."""
-    import torch
-
     bits = logits.contiguous().view({2: torch.int16, 4: torch.int32}[logits.element_size()])
     parts = zip(bits.split(_COLUMNS, dim=1), keys[: bits.shape[1]].split(_COLUMNS), strict=True)
     return sum((part.long() * key).sum(1) for part, key in parts)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.lazy import torch
 from understudy.models.contexts import hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
 from understudy.models.machine import one_core, worker_pool
@@ -52,8 +53,6 @@ class Block:
     @classmethod
     def of(cls, rows: Sequence[TokenRow], *, width: int, prompt: int, size: int, device: str) -> Block:
         """``rows`` and as many empty ones as fill a block of ``size``; the longest ``prompt`` has 1 token or more."""
-        import torch
-
         tokens = np.zeros((size, prompt + width), dtype=np.int64)
         first, counts = np.ones(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for number, row in enumerate(rows):
@@ -72,8 +71,6 @@ class Block:
     @property
     def places(self) -> Any:
         """``Int64[R, width]``: of the targets; beyond a row's own, anywhere within it."""
-        import torch
-
         return (self.first[:, None] + torch.arange(self.width, device=self.tokens.device)).clamp(
             max=self.tokens.shape[1] - 1
         )
@@ -86,8 +83,6 @@ class Block:
     @property
     def wanted(self) -> Any:
         """``Bool[R, width]``: which of them are targets."""
-        import torch
-
         return torch.arange(self.width, device=self.tokens.device) < self.counts[:, None]
 
 
@@ -116,9 +111,7 @@ def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
 
 def losses_of(logits: Any, block: Block) -> Any:
     """The same from the :func:`target_logits`."""
-    from torch.nn.functional import cross_entropy
-
-    losses = cross_entropy(logits.flatten(0, 1).float(), block.targets.flatten(), reduction="none")
+    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), block.targets.flatten(), reduction="none")
     return losses.view_as(block.targets) * block.wanted
 
 
@@ -210,8 +203,6 @@ class LoRA:
 
     def gradients(self, block: Block) -> Any:
         """Every row has leaves of its own for B: one backward pass gives each row its gradient."""
-        import torch
-
         rows = len(block.tokens)
         found = self._derived(
             lambda: row_losses(self.causal, self.network, block).sum(), leaf=lambda b: b.expand(rows, *b.shape)
@@ -219,14 +210,10 @@ class LoRA:
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
-        import torch
-
         return torch.cat([each.flatten().float() for each in self._derived(loss, leaf=lambda b: b.detach())])
 
     def _derived(self, loss: Callable[[], Any], *, leaf: Callable[[Any], Any]) -> Sequence[Any]:
         """The gradients of ``loss`` with respect to what ``leaf`` makes of each B."""
-        import torch
-
         tensors = dict(zip(self.adapters.shapes, self._tensors, strict=True))
         leaves = {name: leaf(tensors[name]).requires_grad_() for name in self._learning}
         with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
@@ -282,8 +269,6 @@ class Weights:
         return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self._parameters])
 
     def load(self, weights: NDArray[np.float32]) -> None:
-        import torch
-
         with torch.no_grad():
             for parameter, each in zip(self._parameters.values(), self.named(weights).values(), strict=True):
                 parameter.copy_(torch.tensor(each))
@@ -293,8 +278,6 @@ class Weights:
         yield
 
     def gradients(self, block: Block) -> Any:
-        import torch
-
         def of(row: slice) -> Any:
             one = Block(block.tokens[row], block.first[row], block.counts[row], block.width)
             return self.gradient(lambda: row_losses(self.causal, self.network, one)[0])
@@ -302,8 +285,6 @@ class Weights:
         return torch.stack([of(slice(number, number + 1)) for number in range(len(block.tokens))])
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
-        import torch
-
         parts = torch.autograd.grad(loss(), list(self._parameters.values()), materialize_grads=True)
         return torch.cat([each.flatten().float() for each in parts])
 
@@ -345,8 +326,6 @@ class AdamW:
     def __init__(
         self, weights: NDArray[np.float32], rate: LearningRate, *, device: str = "cpu", weight_decay: float = 0.0
     ) -> None:
-        import torch
-
         self._weights = torch.tensor(weights, device=device)
         self._rate = rate
         self._optimizer = torch.optim.AdamW([self._weights], lr=rate.peak, weight_decay=weight_decay)
@@ -360,8 +339,6 @@ class AdamW:
 
     def step(self, gradient: Any) -> None:
         """One step down ``gradient``, ``Float[P]``, a tensor or an array."""
-        import torch
-
         self._optimizer.param_groups[0]["lr"] = self._rate.at(self.taken)
         self._weights.grad = torch.as_tensor(gradient).to(self._weights)
         self._optimizer.step()
@@ -380,8 +357,6 @@ class AdamW:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Resume from what :meth:`state` gave."""
-        import torch
-
         self.taken = int(state["step"])
         self._weights.copy_(torch.tensor(state["weights"]))
         self._optimizer.state[self._weights] = {
@@ -459,8 +434,6 @@ def random_rows(
 def row_norms(gradients: Any) -> Any:
     """The L2 norm of each row of ``Float32[R, P]``, ``Float64[R]``. Always of whole blocks: how a row is added up may
     depend on how many there are."""
-    import torch
-
     return torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
 
 
@@ -479,8 +452,6 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     Raises:
         PrivacyError: a gradient changes with the rows beside it, or with its place.
     """
-    import torch
-
     if shapes.rows == 1:
         return
     generator, start = np.random.default_rng(3), trainable.start()
@@ -537,8 +508,6 @@ class Cost:
 def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:
     """Time gradients of random public rows with ``target`` targets, on one core as workers compute them; the second of
     two blocks counts."""
-    import torch
-
     kept = 0
 
     def count(tensor: Any) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.lazy import torch
 from understudy.base.transcript import TextForm
 from understudy.models.types import Embedder, WrappedEmbedder
 
@@ -192,8 +193,6 @@ def _machine() -> tuple[str, ...]:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         found += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
     with contextlib.suppress(ImportError):
-        import torch
-
         found += [str(torch.version.cuda), *map(torch.cuda.get_device_name, range(torch.cuda.device_count()))]
     return tuple(found)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from understudy.base.errors import ModelError
 from understudy.base.files import files_sha256
+from understudy.base.lazy import torch
 from understudy.models.machine import named_in_environment
 from understudy.models.types import Message
 
@@ -21,7 +22,6 @@ def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> 
 
     ModelError if the folder holds no such model. Arguments as for :class:`understudy.models.local.LocalChat`.
     """
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
@@ -76,8 +76,6 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:
 def _best_dtype(device: str) -> str:
     """bfloat16 where the processor multiplies in it (measured four times as fast), else float32; or what
     ``UNDERSTUDY_DTYPE`` says."""
-    import torch
-
     if said := named_in_environment("UNDERSTUDY_DTYPE", ("float32", "bfloat16")):
         return said
     if device == "cuda":
@@ -107,7 +105,6 @@ def _attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *, scaling: float | None = None, **rest: Any
 ) -> tuple[Any, None]:
     """``query[B, H, T, D]`` against ``key`` and ``value[B, K, L, D]`` with K dividing H; returns ``[B, T, H, D]``."""
-    import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     rows, heads, length, width = query.shape

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import common, pld
 from understudy.privacy.exact import require_nonnegative, require_positive
 
 
@@ -98,9 +99,6 @@ class PureEvent(_Event):
 
     def to_pld(self) -> Any:
         """The dominating pair of any epsilon-DP mechanism (Kairouz, Oh and Viswanath 2015)."""
-        from dp_accounting.pld import common
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
         return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(self.epsilon, 0))
 
     def __str__(self) -> str:
@@ -243,9 +241,6 @@ class SubsampledPureEvent(_Event):
         return self.count * self.each**2 / 2
 
     def to_pld(self) -> Any:
-        from dp_accounting.pld import common
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
         one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(self.each, 0))
         return one.self_compose(self.count)
 
@@ -265,7 +260,6 @@ def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float
     """
     import numpy as np
     from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
     def dots(adjacency: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import pa, pc
 from understudy.base.parquet import count_values
 
 STRING_BYTES = 64
@@ -36,15 +37,11 @@ def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
 
 
 def terms_to_bytes(terms: Sequence[str]) -> bytes:
-    import pyarrow as pa
-
     return _table_to_bytes({"term": pa.array(list(terms), pa.string())})
 
 
 def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
     """The terms of a table, of at most ``most`` bytes, STRING_BYTES each included; else a ValueError."""
-    import pyarrow as pa
-
     table = _read_table(data, {"term": pa.string()}, ["term"], most=most)
     terms: list[str] = _checked(table.column("term"), most).to_pylist()
     return terms
@@ -52,8 +49,6 @@ def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
 
 def strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
     """A row per list, of any length."""
-    import pyarrow as pa
-
     values = [list(values) for values in strings.values()]
     return _table_to_bytes(
         {"name": pa.array(list(strings), pa.string()), "values": pa.array(values, pa.list_(pa.string()))}
@@ -61,8 +56,6 @@ def strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
-    import pyarrow as pa
-
     columns = {"name": pa.string(), "values": pa.list_(pa.string())}
     table = _read_table(data, columns, ["name", "values.list.element"], most=most)
     names: list[str] = _checked(table.column("name"), most).to_pylist()
@@ -76,7 +69,6 @@ def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
 
 
 def _table_to_bytes(columns: Mapping[str, Any]) -> bytes:
-    import pyarrow as pa
     import pyarrow.parquet
 
     sink = io.BytesIO()
@@ -86,7 +78,6 @@ def _table_to_bytes(columns: Mapping[str, Any]) -> bytes:
 
 def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[str], *, most: int) -> Any:
     """The table with its strings as indices into dictionaries: a string that stands there often is there once."""
-    import pyarrow as pa
     import pyarrow.parquet
 
     plain = pyarrow.parquet.ParquetFile(pa.BufferReader(data))
@@ -101,8 +92,6 @@ def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[st
 
 def _checked(column: Any, most: int) -> Any:
     """``column`` of dictionary-encoded strings, none missing, that take no more than ``most`` bytes once decoded."""
-    import pyarrow.compute as pc
-
     size = 0
     for chunk in column.chunks:
         if chunk.null_count or chunk.dictionary.null_count:

@@ -15,6 +15,7 @@ from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
 from understudy.base.transcript import TextForm
 from understudy.evaluate.metrics import require_evaluate
+from understudy.evaluate.metrics.fidelity.texts import distinct_values
 from understudy.evaluate.metrics.overview import Overview, make_overview, profiles
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
@@ -126,8 +127,6 @@ def _summary(
     except ConfigError as missing:
         why = f"There is no map: {missing.problem[0].lower()}{missing.problem[1:]}"
         return {"overview": Overview(profile, (), ()), "no_map": why}
-    from understudy.evaluate.metrics.fidelity.texts import distinct_values
-
     some = sample.at_most(MOST, seed=seed)
     if embedder is not None:
         some = some.with_embeddings(embedder.embed(some.texts))

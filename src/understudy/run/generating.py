@@ -14,6 +14,7 @@ from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.labels import in_proportion
+from understudy.base.lazy import pa
 from understudy.base.transcript import TURNS, TextForm
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
@@ -21,6 +22,11 @@ from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
+from understudy.models import catalog
+from understudy.models.batches import BatchChat
+from understudy.models.collect import CachedChat, collect
+from understudy.models.endpoint import PLAIN, EndpointChat
+from understudy.models.presets import preset_of
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser
@@ -113,8 +119,6 @@ class Result:
 
     def to_pandas(self) -> Any:
         """The synthetic table as a ``pandas.DataFrame``; integers and booleans stay so beside missing values."""
-        import pyarrow as pa
-
         pandas = _library("pandas")
         kept = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
         return self.to_arrow().to_pandas(types_mapper=kept.get)
@@ -230,16 +234,12 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
     prompts = Prompts(texts.parameters, texts.template, texts.form)
     chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
-        from understudy.models.catalog import language_note
-        from understudy.models.collect import CachedChat
-        from understudy.models.presets import preset_of
-
         if preset_of(named.llm) is not None and not session.begun:
             asked = _load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
             _ping(asked, named)
             if named.llm_batch:
                 _teach(chat, asked)
-        if note := language_note(named.llm):
+        if note := catalog.language_note(named.llm):
             listener.say(note)
         if named.llm_batch:
             chat = _batched(chat, session, named, listener)
@@ -409,9 +409,6 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
 
 
 def _load_chat(named: Chat, listener: Listener) -> ChatModel:
-    from understudy.models.catalog import load_chat
-    from understudy.models.presets import preset_of
-
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {
@@ -421,13 +418,12 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
             "price_per_million_output": named.price_output,
             "say": listener.say,
         }
-    return load_chat(named.llm, base_url=named.base_url, api_key_env=named.api_key_env, seed=named.seed, **options)
+    return catalog.load_chat(
+        named.llm, base_url=named.base_url, api_key_env=named.api_key_env, seed=named.seed, **options
+    )
 
 
 def _batched(chat: ChatModel, session: Session, named: Chat, listener: Listener) -> ChatModel:
-    from understudy.models.batches import BatchChat
-    from understudy.models.endpoint import EndpointChat
-
     assert isinstance(chat, EndpointChat)
     if named.in_a_row > 1:
         listener.say(named.waiting)
@@ -457,8 +453,6 @@ def _counts(
 
 def _teach(chat: ChatModel, asked: ChatModel) -> None:
     """What ``asked`` learnt about its endpoint's dialect: a batch would take a day to learn it."""
-    from understudy.models.endpoint import EndpointChat
-
     assert isinstance(chat, EndpointChat)
     assert isinstance(asked, EndpointChat)
     chat.dialect.limit_name = asked.dialect.limit_name
@@ -467,9 +461,6 @@ def _teach(chat: ChatModel, asked: ChatModel) -> None:
 
 def _ping(chat: ChatModel, named: Chat) -> None:
     """One short question, so that an endpoint that does not answer is known before anything is charged."""
-    from understudy.models.collect import collect
-    from understudy.models.endpoint import PLAIN
-
     (answer,) = collect(chat, [PLAIN])
     if answer.finish_reason == "failed":
         extra = ", and see whether it takes the extra body" if named.extra_body else ""

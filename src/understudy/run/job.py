@@ -38,7 +38,7 @@ from understudy.methods.shared.guide.plan import (
 )
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
-from understudy.models.catalog import embedder_here
+from understudy.models import catalog
 from understudy.models.machine import missing_packages
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.models.vectors import ContentsEmbedder, remembering
@@ -200,7 +200,7 @@ class GuideDecision:
         unit, expected = config.unit, config.expected_records
         if why := why_no_guide(budget, labels=labels, expected_records=expected, unit=unit):
             return cls(False, why)
-        if not embedder_here(config.embedder):
+        if not catalog.embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
@@ -370,9 +370,7 @@ class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False
 
     def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
         """It keeps its vectors in the run's ``private`` folder, and embeds the contents of texts of this form."""
-        from understudy.models.catalog import load_embedder
-
-        found = remembering(load_embedder(self.embedder), private)
+        found = remembering(catalog.load_embedder(self.embedder), private)
         return ContentsEmbedder(found, form) if form else found
 
 
@@ -381,9 +379,7 @@ class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=Fal
     is not followed: it may come from anybody."""
 
     def load(self) -> CausalModel:
-        from understudy.models.catalog import load_causal
-
-        return load_causal(self.private_model or "builtin")
+        return catalog.load_causal(self.private_model or "builtin")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from understudy.base.errors import ConfigError, PrivacyError, ResumeError, Under
 from understudy.corpus import Corpus
 from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
+from understudy.ledger.store import RunStore
+from understudy.ledger.values import Sketch
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
 from understudy.privacy.mechanisms import NoisySum, SubsampledSum
 from understudy.privacy.noise import NoiseSource
@@ -31,8 +33,6 @@ from understudy.run.settings import LedgerParameters
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
-    from understudy.ledger.store import RunStore
-
 
 _FINGERPRINT = "fingerprint"
 _OF_THE_RUN = {_FINGERPRINT, "embedder", "private model"}
@@ -228,8 +228,6 @@ def pay(
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
         return Paid(_door(plan, receipt, session, None, ""), b"insecure")
-    from understudy.ledger.values import Sketch
-
     assert found is not None
     known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)

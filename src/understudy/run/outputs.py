@@ -29,6 +29,7 @@ from understudy.base.files import (
     storage_error,
 )
 from understudy.base.labels import canonical
+from understudy.base.lazy import pa
 from understudy.base.untrusted import writable
 from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
@@ -211,8 +212,6 @@ class OutputFolder:
 
 def types_of(schema: PublicSchema) -> dict[str, Any]:
     """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
-    import pyarrow as pa
-
     return {
         **dict.fromkeys(schema.form.fields, pa.string()),
         **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),

@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.base.errors import ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
+from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
+from understudy.ledger.store import RunStore
+from understudy.models.vectors import FOLDER
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.settings import OutputParameters
-
-if TYPE_CHECKING:
-    from understudy.ledger.store import RunStore
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,6 @@ def open_session(
     Raises:
         ResumeError: another run began in the folder.
     """
-    from understudy.ledger.store import RunStore
-
     with ExitStack() as stack:
         if place.output is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-")))
@@ -183,9 +181,6 @@ def remove_leftovers(private: Path) -> None:
 
     For whoever has the folder to itself. What a corpus of this process reads stays.
     """
-    from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
-    from understudy.models.vectors import FOLDER
-
     halves = [half for folder in (private, private / FOLDER) for half in folder.glob(".*.????????.tmp")]
     for path in {private.resolve() / SPOOL, *halves} - SPOOLS_IN_USE:
         path.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.base.lazy import special, stats
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import (
     Event,
@@ -58,10 +59,8 @@ def upper_limit(found: ArrayLike, trials: int, *, alpha: float) -> Floats:
         found: of ``trials``; need not be whole, where what to expect is asked.
         trials: 1 or more.
     """
-    from scipy.stats import beta
-
     found = np.asarray(found, dtype=np.float64)
-    return np.where(found >= trials, 1.0, beta.isf(alpha, found + 1, np.maximum(trials - found, 1e-300)))
+    return np.where(found >= trials, 1.0, stats.beta.isf(alpha, found + 1, np.maximum(trials - found, 1e-300)))
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,10 @@ class ErrorLimits:
             rate: with which the unit is sampled at all, as is known: with it the scores are (1 - rate) N(0, 1) +
                 rate N(mu, 1), without it N(0, 1).
         """
-        from scipy.special import ndtri
-
         right = (1 - self.false_negative - (1 - rate) * self.false_positive) / rate
-        return np.asarray(np.maximum(ndtri(np.clip(right, 0, _NEARLY_ONE)) - ndtri(self.false_positive), 0.0))
+        return np.asarray(
+            np.maximum(special.ndtri(np.clip(right, 0, _NEARLY_ONE)) - special.ndtri(self.false_positive), 0.0)
+        )
 
     @property
     def rho(self) -> Floats:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from understudy.audit.mechanisms.bounds import Claim, Floats, secret_budget
 from understudy.base.columns import Column
 from understudy.base.labels import LabelSet
+from understudy.base.lazy import special
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
@@ -381,14 +382,12 @@ class SampledAttack:
         return np.asarray(self._ratio(along, length).reshape(runs, self.releases).sum(axis=1))
 
     def _ratio(self, along: Floats, length: float) -> Floats:
-        from scipy.special import logsumexp
-
         parts = [
             math.log(chance) + chosen * length * along - (chosen * length) ** 2 / 2
             for chosen, chance in enumerate(poisson_binomial(self.mechanism.inclusion[0]))
             if chance > 0
         ]
-        return np.asarray(logsumexp(parts, axis=0))
+        return np.asarray(special.logsumexp(parts, axis=0))
 
 
 def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SampledAttack:

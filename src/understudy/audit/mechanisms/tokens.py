@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats
+from understudy.base.lazy import torch
 from understudy.methods.few_shot.release import deal
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.models.contexts import Rows
@@ -32,8 +33,6 @@ class ScriptedLogits:
     """Logits ``Float32[rows, K]``, row 0 public, in place of :class:`~understudy.models.contexts.Contexts`."""
 
     def __init__(self, rows: ArrayLike) -> None:
-        import torch
-
         self.logits = torch.tensor(np.asarray(rows, dtype=np.float32))
 
     @property

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats
 from understudy.audit.mechanisms.sums import InMemory, Measured, Remembered, Row, SumAttack, corpus
+from understudy.base.lazy import torch
 from understudy.methods.public import PublicFacts
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
@@ -49,8 +50,6 @@ class LinearModel:
     """
 
     def __init__(self, table: ArrayLike) -> None:
-        import torch
-
         self.table = torch.tensor(np.asarray(table, dtype=np.float32))
         self.causal = SimpleNamespace(device="cpu")
 
@@ -149,8 +148,6 @@ class _Script(threading.local):
     says: Any = None
 
     def below(self, tokens: Any) -> Any:
-        import torch
-
         return torch.zeros((*tokens.shape, 1))
 
     def above(self, tokens: Any, states: Any) -> Any:
@@ -186,8 +183,6 @@ class ScriptedFaculty(Faculty):
 
     @contextmanager
     def active(self, weights: NDArray[np.float32]) -> Iterator[None]:
-        import torch
-
         self.trunk.says = torch.from_numpy(weights)  # type: ignore[attr-defined]
         yield
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import UnreadableText, atomic_file, read_lines
+from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import leaves
 from understudy.corpus.corpus import Corpus
 from understudy.corpus.secrets.detectors import BUILT_IN, Detector, make_detectors
@@ -296,9 +297,6 @@ class Incidence:
 
     def write(self, path: str | Path) -> None:
         """Write a Parquet file, whole or not at all."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         about = {
             "format": FORMAT,
             "version": VERSION,
@@ -313,9 +311,6 @@ class Incidence:
     @classmethod
     def read(cls, path: str | Path) -> Incidence:
         """Read what :meth:`write` wrote; ConfigError where there is none, or it is damaged or of a newer version."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             if not Path(path).is_file():  # a pipe would be waited for
                 raise ValueError

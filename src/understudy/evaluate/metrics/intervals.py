@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import special, stats
 from understudy.evaluate.metrics.value import Interval, Metric, MetricValue, Setting
 
 LEVEL = 0.95
@@ -49,10 +50,8 @@ def over_seeds(values: Sequence[float]) -> Interval | None:
     """Student's t interval of the mean of independent repetitions; None for fewer than two."""
     if len(values) < 2:
         return None
-    from scipy.stats import t
-
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    reach = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
     return Interval(mean - reach, mean + reach, f"t over {len(values)} seeds")
 
 
@@ -63,9 +62,7 @@ def wilson_interval(successes: int, trials: int) -> Interval | None:
     """
     if trials == 0:
         return None
-    from scipy.stats import binomtest
-
-    found = binomtest(successes, trials).proportion_ci(LEVEL, method="wilson")
+    found = stats.binomtest(successes, trials).proportion_ci(LEVEL, method="wilson")
     return Interval(float(found.low), float(found.high), f"Wilson, {trials} trials")
 
 
@@ -116,9 +113,8 @@ def chance_of_none(marked: Rows, texts: int, chosen: int) -> NDArray[np.float64]
 
     It makes counts and maxima of tables of two sizes comparable: their expectation in as many texts as the other has.
     """
-    from scipy.special import gammaln
-
     plain = np.maximum(texts - marked, chosen - 1)
+    gammaln = special.gammaln
     log = gammaln(plain + 1) - gammaln(plain - chosen + 1) - gammaln(texts + 1) + gammaln(texts - chosen + 1)
     chance: NDArray[np.float64] = np.where(texts - marked >= chosen, np.exp(np.minimum(log, 0.0)), 0.0)
     return chance

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.methods.seq_pate.plan import answer_sensitivity
 from understudy.methods.seq_pate.teachers import Faculty, Group
 from understudy.models.machine import single_threaded_inference, worker_pool
@@ -93,8 +94,6 @@ class TeacherAnswers(Query[Group]):
     def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:
         """The first ``real`` teachers' answers, ``Int64[q, K]``, from the states ``Float[G, q, H]`` that the head
         reads."""
-        import torch
-
         found = np.zeros(candidates.shape, dtype=np.int64)
         for number, columns in enumerate(candidates):
             asked = columns >= 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters, StudentLoss
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
@@ -104,8 +105,6 @@ def shares_of(
 def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
     """The likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 after the first that make
     up ``mass``."""
-    import torch
-
     top = logits.double().log_softmax(2).topk(columns, dim=2)
     before = top.values.exp().cumsum(2) - top.values.exp()
     return torch.stack([top.indices.masked_fill(before >= mass, -1).double(), top.values], dim=2)
@@ -246,8 +245,6 @@ class Student:
     def _loss(self, lessons: Lessons, numbers: Sequence[int]) -> Any:
         """The sum over questions of lambda times the KL divergence from the answer; or that over tokens of the loss on
         pseudo-labels."""
-        import torch
-
         causal = self.tuned.causal
         block = Block.around([lessons.rows[number] for number in numbers], device=causal.device)
         logits = target_logits(causal, self.tuned.network, block)

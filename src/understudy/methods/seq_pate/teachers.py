@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import PrivacyError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.lazy import torch
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.lora import Trunk
@@ -95,8 +96,6 @@ class Faculty:
     @one_core()
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
         """The adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
-        import torch
-
         recipe, device = self.recipe, self.lora.causal.device
         lengths = [min(len(shard), recipe.slots) for shard in shards]
         slots = []
@@ -119,8 +118,6 @@ class Faculty:
         self, slots: Sequence[tuple[Block, Any]], chosen: Sequence[Sequence[int]], weights: NDArray[np.float32]
     ) -> Any:
         """The gradient of each teacher's mean loss over its ``chosen`` texts, ``Float32[G, P]``."""
-        import torch
-
         places = [(slot, place) for place, each in enumerate(chosen) for slot in each]
 
         def of(parts: Sequence[Any]) -> Any:
@@ -142,8 +139,6 @@ class Faculty:
 
     def active(self, weights: NDArray[np.float32]) -> Any:
         """A context in which, in this thread, the blocks above compute with a group's adapters."""
-        import torch
-
         stacked = self.lora.stacked(torch.tensor(weights, device=self.lora.causal.device))
         return self.lora.adapters.active(stacked)
 
@@ -268,8 +263,6 @@ def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
 
 def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
     """A group's states and some of its logits for a public question of each width, computed as answers are."""
-    import torch
-
     found, size, device = [], len(weights), faculty.lora.causal.device
     candidates = torch.arange(min(_CANDIDATES, faculty.lora.causal.vocabulary), device=device)
     for width in faculty.shapes.widths:
@@ -337,8 +330,6 @@ def require_separate_teachers(faculty: Faculty) -> str:
     Raises:
         PrivacyError: a teacher's adapters or its answers change with the texts of the others.
     """
-    import torch
-
     generator, size = np.random.default_rng(_SEED), faculty.recipe.group
     one = _public_group(faculty, generator)
     changed = [

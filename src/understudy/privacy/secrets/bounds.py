@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import special
 from understudy.privacy.events import Inclusion
 from understudy.privacy.guarantee import normal_quantile
 from understudy.privacy.search import edge, log_ratio
@@ -73,11 +74,9 @@ def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
 
 def blow_up(prior: float, noise_multiplier: float, drawn: NDArray[np.float64]) -> float:
     """B(p) of one release at sigma = ``noise_multiplier``, for P(K = k) = ``drawn[k]``, without its last margin."""
-    from scipy.special import ndtr
-
     threshold = -normal_quantile(prior)
     shifts = np.arange(len(drawn)) / (noise_multiplier * (1 - DISCRETE_LOSS))
-    return float(drawn @ ndtr(shifts - threshold))
+    return float(drawn @ special.ndtr(shifts - threshold))
 
 
 def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0) -> float:
@@ -176,9 +175,7 @@ def _cut(draws: Draws, tail: float) -> _Cells:
 
 def _normal_masses(edges: Floats) -> Floats:
     """Standard normal mass between neighbouring edges, exact far out on either side."""
-    from scipy.special import ndtr
-
-    tails = ndtr(-np.abs(edges))
+    tails = special.ndtr(-np.abs(edges))
     astride = (edges[:-1] < 0) & (edges[1:] > 0)
     return np.asarray(np.where(astride, 1 - tails[:-1] - tails[1:], np.abs(np.diff(tails))))
 

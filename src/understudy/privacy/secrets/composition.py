@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.lazy import special
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
@@ -92,8 +93,6 @@ def order_for(first: NDArray[np.float64], prior: float, posterior: float) -> int
 
 def _mixture(noise_multiplier: float, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
     """D_a of K + N(0, sigma^2) against N(0, sigma^2) at all orders, on the line in steps of half a sigma."""
-    from scipy.special import logsumexp
-
     records = np.flatnonzero(drawn)
     shifts = records / noise_multiplier
     x = np.arange(-_REACH, ORDERS[-1] * shifts[-1] + _REACH, 0.5)
@@ -102,7 +101,7 @@ def _mixture(noise_multiplier: float, drawn: NDArray[np.float64]) -> NDArray[np.
         loss = np.logaddexp(loss, math.log(chance) + shift * (x - shift / 2))
     density = -(x**2) / 2 - math.log(2 * math.sqrt(2 * math.pi))
     until = np.searchsorted(x, ORDERS * shifts[-1] + _REACH)
-    moments = [logsumexp(density[:end] + order * loss[:end]) for order, end in zip(ORDERS, until, strict=True)]
+    moments = [special.logsumexp(density[:end] + order * loss[:end]) for order, end in zip(ORDERS, until, strict=True)]
     return np.asarray(moments / (ORDERS - 1))
 
 

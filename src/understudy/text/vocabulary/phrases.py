@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import bug
+from understudy.base.lazy import pa, pc
 from understudy.text.vocabulary.words import split_words
 
 LONGEST_PHRASE = 3
@@ -107,9 +108,6 @@ class PhraseFinder(dict[str, int]):
 
     def names(self, codes: NDArray[np.int64]) -> Any:
         """The phrases of these codes, as an Arrow array of strings."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         words = pa.array([None, *self._words[1:]], pa.string())
         parts = [words.take(pa.array((codes >> (_BITS * ahead)) & _MASK)) for ahead in range(LONGEST_PHRASE)]
         return pc.binary_join_element_wise(*parts, " ", null_handling="skip")

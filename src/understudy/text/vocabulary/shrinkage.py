@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import special
 from understudy.privacy.noise import NoiseKind
 
 Values = NDArray[np.float64]
@@ -122,11 +123,9 @@ def _some(values: Values) -> Values:
 
 def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:
     """(probability that the true value is not 0, its mean if so), of values under noise of standard deviation 1."""
-    from scipy.special import expit
-
     likelihoods = _under_gaussian if kind == "gaussian" else _under_laplace
     spike, slab, mean = likelihoods(values, slab_mean)
-    return np.asarray(expit(np.log(share) - np.log1p(-share) + slab - spike)), mean
+    return np.asarray(special.expit(np.log(share) - np.log1p(-share) + slab - spike)), mean
 
 
 def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
@@ -134,11 +133,9 @@ def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, V
 
     The slab's marginal is exp(1/(2 b^2) - x/b) Phi(x - 1/b) / b; given x, the true value is N(x - 1/b, 1), cut at 0.
     """
-    from scipy.special import erfcx, log_ndtr
-
     centre = values - 1 / slab_mean
-    slab = 1 / (2 * slab_mean**2) - values / slab_mean + log_ndtr(centre) - np.log(slab_mean)
-    mean = centre + np.sqrt(2 / np.pi) / erfcx(-centre / np.sqrt(2))  # the second is the density over Phi
+    slab = 1 / (2 * slab_mean**2) - values / slab_mean + special.log_ndtr(centre) - np.log(slab_mean)
+    mean = centre + np.sqrt(2 / np.pi) / special.erfcx(-centre / np.sqrt(2))  # the second is the density over Phi
     return -(values**2) / 2 - np.log(2 * np.pi) / 2, slab, np.maximum(mean, 0.0)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import UnreadableText, cannot_read, lines_of, read_whole
+from understudy.base.lazy import pa
 from understudy.text.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
@@ -134,7 +135,6 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _read_table(path: Path) -> list[str]:
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import special
 from understudy.evaluate.metrics.intervals import (
     LEAST_TO_TELL,
     over_subsamples,
@@ -383,11 +384,9 @@ def reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def divergence_curve(p: Histogram, q: Histogram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """``KL(q, r)`` and ``KL(p, r)`` in nats, for mixtures ``r = t p + (1 - t) q``, t from 0 to 1; may be infinite."""
-    from scipy.special import rel_entr
-
     weight = np.linspace(0.0, 1.0, _MIXTURES)[:, None]
     mixtures = weight * p + (1 - weight) * q
-    return rel_entr(q, mixtures).sum(axis=1), rel_entr(p, mixtures).sum(axis=1)
+    return special.rel_entr(q, mixtures).sum(axis=1), special.rel_entr(p, mixtures).sum(axis=1)
 
 
 def mauve(p: Histogram, q: Histogram) -> float:

@@ -11,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, ModelError
+from understudy.base.lazy import special
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Metric, MetricValue
+from understudy.models import catalog
+from understudy.models.contexts import Contexts
+from understudy.models.machine import single_threaded_inference, worker_pool
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -84,9 +88,6 @@ def answer_scores(
     Returns:
         ``Float64[len(questions), len(answers)]``.
     """
-    from understudy.models.contexts import Contexts
-    from understudy.models.machine import single_threaded_inference
-
     scores = np.zeros((len(questions), len(answers)))
     by_length = sorted(range(len(questions)), key=lambda number: len(questions[number]))
     for first in range(0, len(questions), _ROWS):
@@ -131,10 +132,9 @@ def calibrated(scores: NDArray[np.float64], content_free: NDArray[np.float64]) -
 
     Source: Zhao et al. 2021, section 5.
     """
-    from scipy.special import logsumexp, softmax
-
-    bias = logsumexp(content_free - logsumexp(content_free, axis=1, keepdims=True), axis=0) - np.log(len(content_free))
-    found: NDArray[np.float64] = softmax(scores - bias, axis=1)
+    scaled = content_free - special.logsumexp(content_free, axis=1, keepdims=True)
+    bias = special.logsumexp(scaled, axis=0) - np.log(len(content_free))
+    found: NDArray[np.float64] = special.softmax(scores - bias, axis=1)
     return found
 
 
@@ -161,9 +161,6 @@ def measure_in_context(
         label_names: all labels, as they are to be written.
         shots: how many texts a prompt shows, each 0 or more.
     """
-    from understudy.models.catalog import load_causal
-    from understudy.models.machine import worker_pool
-
     if min(repetitions, test_texts, tokens) < 1 or min(shots, default=0) < 0:
         raise ConfigError(
             "In-context accuracy needs a repetition, a test text, a token a text, and 0 or more shots.",
@@ -178,7 +175,7 @@ def measure_in_context(
     if test_real.labels is None or len(test_real) == 0 or len(set(label_names)) < 2:
         note = "it takes test texts with labels, and two labels or more"
         return tuple(_without(name, count, model, note) for name, count in cells)
-    causal = load_causal(model, device=device)
+    causal = catalog.load_causal(model, device=device)
     frame = Questions(causal, tuple(dict.fromkeys(label_names)), tokens)
     test = test_real.at_most(test_texts, seed=seed)
     questions = [frame.question(text) for text in (*CONTENT_FREE, *test.texts)]

@@ -16,7 +16,8 @@ from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Metric, MetricValue
-from understudy.models.machine import single_threaded_inference
+from understudy.models import catalog
+from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import (
     AdamW,
     Block,
@@ -191,16 +192,13 @@ def measure_language_model(
         train_real: real texts that are not among the test texts; None for no values of ``real``.
         recipe: how it is tuned; default :class:`Recipe`'s.
     """
-    from understudy.models.catalog import load_causal
-    from understudy.models.machine import worker_pool
-
     if {UNTUNED, REAL} & set(synthetic) or test_texts < 1:
         raise ConfigError(
             f"A synthetic table may not be called {UNTUNED} or {REAL}, and at least one test text is needed.",
             "Give the table another name, or more test texts.",
         )
     recipe = recipe or Recipe()
-    causal, copying = load_causal(model, device=device), Lock()
+    causal, copying = catalog.load_causal(model, device=device), Lock()
     test = rows_of(causal, test_real.at_most(test_texts, seed=seed).texts, tokens=recipe.tokens)
     tables = {name: each.at_most(recipe.texts, seed=seed) for name, each in synthetic.items()}
     if train_real is not None:
@@ -282,8 +280,6 @@ def measure_released_model(
         test: real texts, with the labels that the model knows if it knows any.
         trained_on: whether the model was tuned on these very texts; a note then says so.
     """
-    from understudy.models.machine import worker_pool
-
     chosen = test.at_most(test_texts, seed=seed)
     rows = [replace(row, target=row.target[:tokens]) for row in tuned.rows(chosen.transcripts, chosen.labels)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.linear import ExactLinear, Predict
 from understudy.models.builtin import EMBEDDER, builtin_path
@@ -47,8 +48,6 @@ def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipie
         recipient: unlabelled texts with embeddings, of those who will use the classifier; never the test's.
     """
     require_local()
-    import torch
-
     assert train.embeddings is not None
     generator = torch.Generator().manual_seed(seed)
     with one_core(), torch.inference_mode(False), torch.enable_grad():
@@ -84,8 +83,6 @@ def _covariance(rows: Any) -> Any:
 
 def _train(inputs: Any, targets: Any, recipient: Any | None, generator: Any) -> Layers:
     """The layers with the lowest cross-entropy on the texts held out, or the last ones."""
-    import torch
-
     layers = _start((inputs.shape[1], *_HIDDEN, int(targets.max()) + 1), generator)
     parameters = [parameter for layer in layers for parameter in layer]
     optimizer = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
@@ -122,15 +119,11 @@ def _train(inputs: Any, targets: Any, recipient: Any | None, generator: Any) -> 
 
 def batches(rows: Any, size: int, generator: Any) -> Iterator[Any]:
     """``size`` rows at a time, over and over, each time in another order of the generator ``generator``."""
-    import torch
-
     while True:
         yield from rows[torch.randperm(len(rows), generator=generator)].split(size)
 
 
 def _start(widths: tuple[int, ...], generator: Any) -> Layers:
-    import torch
-
     layers = []
     for d, k in pairwise(widths):
         weights = torch.randn(d, k, generator=generator) * math.sqrt(2 / d)
@@ -147,8 +140,6 @@ def _forward(layers: Layers, rows: Any) -> Any:
 
 def _inputs(sample: Sample) -> Any:
     """Embeddings scaled to coordinates of about 1."""
-    import torch
-
     assert sample.embeddings is not None
     return torch.from_numpy(sample.embeddings * np.float32(math.sqrt(sample.embeddings.shape[1])))
 
@@ -163,8 +154,6 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
     Args:
         encoder: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
     """
-    import torch
-
     with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
         folder = builtin_path(EMBEDDER) if encoder == "builtin" else model_folder(encoder.removeprefix("hf:"))
@@ -186,8 +175,6 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
 
 
 def _tune(model: Any, head: Any, texts: list[str], targets: Any) -> None:
-    import torch
-
     model.train()
     optimizer = torch.optim.AdamW(
         [{"params": model.parameters(), "lr": _ENCODER_RATE}, {"params": head.parameters(), "lr": _HEAD_RATE}]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import PrivacyError
+from understudy.base.lazy import torch
 from understudy.models.contexts import Contexts
 from understudy.models.machine import single_threaded_inference
 
@@ -81,14 +82,12 @@ class _Logits:
     """
 
     def __init__(self, logits: Any) -> None:
-        from torch.nn.functional import pad
-
         top = logits.amax(1, keepdim=True).float()  # infinite or nan wherever one logit is +inf or nan
         broken = ~top.isfinite()
         if bool(broken.any()):
             logits, top = logits.masked_fill(broken, 0.0), top.masked_fill(broken, 0.0)
         if logits.shape[1] % _VECTOR:
-            logits = pad(logits, (0, -logits.shape[1] % _VECTOR), value=float("-inf"))
+            logits = torch.nn.functional.pad(logits, (0, -logits.shape[1] % _VECTOR), value=float("-inf"))
         self._logits, self._top = logits, top
 
     def below_top(self, tokens: slice) -> Any:
@@ -98,8 +97,6 @@ class _Logits:
     @cached_property
     def mass(self) -> Any:
         """``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
-        import torch
-
         parts = (self.below_top(tokens).exp_() for tokens in self.chunks())
         return sum(part.sum(1, keepdim=True, dtype=torch.float64) for part in parts)
 
@@ -189,8 +186,6 @@ def row_sums(
     Raises:
         PrivacyError: not one divisor of at least 0 per row.
     """
-    import torch
-
     for term in terms:
         if not 1 <= term.grid <= _FINEST:
             raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
@@ -311,8 +306,6 @@ def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[i
     Guarantee
         A row has one vote: equal logits count for the first. Broken rows vote for the first candidate.
     """
-    import torch
-
     total = torch.zeros(len(candidates), dtype=torch.int64, device=candidates.logits.device)
     counted = torch.tensor(list(divisors), device=total.device) != 0
     with single_threaded_inference():
@@ -326,8 +319,6 @@ def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[i
 
 def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
     """The distribution of the public logits ``Float32[K]`` on the grid that rows are summed on, ``Int64[K]``."""
-    import torch
-
     with single_threaded_inference():
         whole = _Logits(logits[None])
         scale = torch.full((1, 1), float(grid), device=logits.device)

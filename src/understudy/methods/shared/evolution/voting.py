@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.methods.shared.evolution.embeddings import STEPS, Block
 
 Distance = Literal["centred", "cosine", "l2"]
@@ -73,8 +74,6 @@ def nearest(
 def _accelerator() -> str | None:
     if find_spec("torch") is None:
         return None
-    import torch
-
     return "cuda" if torch.cuda.is_available() else None
 
 
@@ -110,21 +109,17 @@ class _TorchGroup:
     """
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, device: str) -> None:
-        import torch
-
-        self._torch: Any = torch
         self._device = torch.device(device)
-        self._type = torch.float32 if _full_precision(torch) else torch.float64
+        self._type = torch.float32 if _full_precision() else torch.float64
         vectors, offsets = _ready(candidates, distance)
         self._columns = self._moved(vectors).T
         self._offsets = None if offsets is None else torch.from_numpy(offsets).to(self._device)
         self._k = k
 
     def _moved(self, vectors: NDArray[np.int16] | NDArray[np.float32]) -> Any:
-        return self._torch.from_numpy(vectors).to(self._device).to(self._type)
+        return torch.from_numpy(vectors).to(self._device).to(self._type)
 
     def best(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
-        torch = self._torch
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             scores = torch.mm(self._moved(rows), self._columns).to(torch.float32)
             if self._offsets is not None:
@@ -154,7 +149,7 @@ def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[n
     return vectors, np.einsum("ij,j->i", vectors, mean).astype(np.float32)
 
 
-def _full_precision(torch: Any) -> bool:
+def _full_precision() -> bool:
     try:
         return bool(torch.get_float32_matmul_precision() == "highest")
     except RuntimeError:  # set in torch's newer way, which the older question does not understand

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.lazy import torch
 from understudy.models.machine import worker_pool
 from understudy.models.training import Block, Shapes, TokenRow, Trainable, row_norms
 from understudy.privacy.gradients import DPSGD
@@ -75,8 +76,6 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
     Args:
         gradients: ``Float32[R, P]``. Norms of all R rows are taken: how one is added up may depend on their number.
     """
-    import torch
-
     norms = row_norms(gradients)
     factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0).float()
     total = torch.zeros(gradients.shape[1], dtype=torch.int64, device=gradients.device)

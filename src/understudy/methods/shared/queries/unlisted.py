@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.lazy import pa, pc
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.privacy.selection import weight_of
 from understudy.text.vocabulary.phrases import LONGEST_TEXT, PhraseFinder, mixed
@@ -174,8 +175,6 @@ class _Owners(_Held):
         return _chosen(units, priorities, codes, most=self.query.most)[:3]
 
     def _rows(self, *columns: NDArray[Any]) -> tuple[Any, Any]:
-        import pyarrow as pa
-
         units, priorities, codes = columns
         keys = np.stack([units.astype(np.uint64), priorities], axis=1).astype(">u8")  # sorted as they are
         buffers = [None, pa.py_buffer(keys.tobytes())]
@@ -184,8 +183,6 @@ class _Owners(_Held):
 
 def _whole(tables: Iterator[Any]) -> Iterator[tuple[Integers, Any]]:
     """Units, and the terms of each by priority as Arrow's strings; all of a unit's together."""
-    import pyarrow as pa
-
     left = None
     for rows in tables:
         table = rows if left is None else pa.concat_tables([left, rows])
@@ -270,8 +267,6 @@ class Runs:
     def write(self, rows: Iterable[tuple[Any, Any]]) -> Path:
         """A run of keys and values, Arrow arrays, some at a time, each key once and in order, one or more: its file,
         which is there whole or not at all."""
-        import pyarrow as pa
-
         return self._written(pa.table({"key": keys, "value": values}) for keys, values in rows)
 
     def merged(self, files: Iterable[Path]) -> Iterator[Any]:
@@ -289,8 +284,6 @@ class Runs:
         return table.select(["key", f"value_{self.combine}"]).rename_columns(["key", "value"]).sort_by("key")
 
     def _written(self, tables: Iterable[Any]) -> Path:
-        import pyarrow as pa
-
         tables = iter(tables)
         first, path = next(tables), self.folder / f"{secrets.token_hex(16)}.arrow"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -304,9 +297,6 @@ class Runs:
 
     def _merged(self, files: Iterable[Path]) -> Iterator[Any]:
         """All rows up to the least of the last keys that are in memory; then the next rows of the run that had it."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         with ExitStack() as stack:
             runs = [stack.enter_context(pa.ipc.open_stream(stack.enter_context(file.open("rb")))) for file in files]
             heads = [(run, batch) for run in runs if (batch := next(run, None)) is not None]
