@@ -14,7 +14,6 @@ from understudy.base.files import UnreadableText, read_whole
 from understudy.base.labels import declared_labels
 from understudy.corpus import read_corpus
 from understudy.corpus.secrets import Incidence, secret_finder
-from understudy.evaluate.evaluate import _schema as evaluated_schema
 from understudy.methods.sec_pe.plan import read_per_secret_budgets
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.evolution.variation import _read as read_keywords
@@ -35,7 +34,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "template.yaml": lambda path: load_template("note", file=path),
     "config.yaml": read_config,
     "schema.json": JSONSchema,
-    "evaluated.json": lambda path: evaluated_schema(str(path)),
     "secrets.txt": lambda path: secret_finder(read_corpus([{"note": "x"}], text="note"), file=path),
     "budgets.csv": lambda path: read_per_secret_budgets(str(path), 1),
     "incidence.parquet": Incidence.read,

@@ -28,7 +28,7 @@ from understudy.base.errors import ConfigError, EngineError
 from understudy.corpus import parts
 from understudy.run import pipeline as running
 from understudy.run import working as run_working
-from understudy.run.engine import processes
+from understudy.run import engine as engines
 from understudy.run.settings import EngineParameters, run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -
 def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "TRIES", 2)
+    monkeypatch.setattr(engines, "TRIES", 2)
     values = settings(tmp_path, **GUIDED)
     use_embedder(DyingEmbedder(tmp_path, 1000))
     with pytest.raises(EngineError, match="died"):
