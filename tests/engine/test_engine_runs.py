@@ -26,9 +26,9 @@ from working import PLANTED, Pickling
 import understudy as us
 from understudy.base.errors import ConfigError, EngineError
 from understudy.corpus import parts
+from understudy.run import engine as engines
 from understudy.run import pipeline as running
 from understudy.run import working as run_working
-from understudy.run import engine as engines
 from understudy.run.settings import EngineParameters, run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]

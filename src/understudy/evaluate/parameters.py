@@ -74,7 +74,7 @@ class EvaluationParameters(Parameters):
         names = [each.partition("=")[0] for each in value]
         if not all(each.partition("=")[2] for each in value) or len(set(names)) != len(names):
             raise ValueError("expected NAME=PATH, each name once")
-        if taken := {"synthetic", "real", "real (all)", "holdout", "most frequent"} & set(names):
+        if taken := {"synthetic", "real", "real (all)", "holdout", "most frequent", "untuned"} & set(names):
             raise ValueError(f"the name {min(taken)!r} is taken")
         return value
 

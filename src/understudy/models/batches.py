@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from understudy.base.errors import ConfigError, ModelError
+from understudy.base.errors import ModelError
 from understudy.models.connection import Dialect, Failure, read_answer, tried
 from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, Asked, EndpointChat
 from understudy.models.limits import BREAKER, Usage, backoff, most_characters
@@ -64,8 +64,7 @@ class BatchChat:
     """A :class:`~understudy.models.types.ChatModel` that asks ``endpoint`` through batches.
 
     A request that fails, or whose batch expires before its turn, is handed in again, three times in all. An answer that
-    ran out of tokens while reasoning is asked for once more with four times the tokens. ConfigError if the product of
-    ``endpoint`` has no batches.
+    ran out of tokens while reasoning is asked for once more with four times the tokens.
     """
 
     endpoint: EndpointChat
@@ -73,11 +72,6 @@ class BatchChat:
     say: Callable[[str], None] = field(default=_log.info)
 
     def __post_init__(self) -> None:
-        if not self.endpoint.batches:
-            raise ConfigError(
-                f"The product behind {self.endpoint.provider}:{self.endpoint.name} has no batches.",
-                "Leave --llm-batch out, or name a model that has some: openai:NAME.",
-            )
         self.model_id = self.endpoint.model_id
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:

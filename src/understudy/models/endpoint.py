@@ -95,7 +95,6 @@ class EndpointChat:
         require_extra_body(self.extra_body, preset)
         self._base_url = clean_base_url(self.base_url, preset)
         self._key = find_key(self._base_url, self.api_key_env, preset)
-        self.batches = preset.batches
         self.if_unreachable = preset.unreachable_at(self._base_url)
         self.model_id = f"{self.provider}:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc

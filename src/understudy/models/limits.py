@@ -88,11 +88,8 @@ class Budget:
     _tokens_per_byte: float | None = None
 
     def __post_init__(self) -> None:
-        if self.spending_cap is None:
-            return
-        if not self.spending_cap > 0:
-            raise ConfigError("A cap must be larger than 0.", "Leave the cap out to have none.")
-        if None in (self.price_per_million_input, self.price_per_million_output):
+        prices = (self.price_per_million_input, self.price_per_million_output)
+        if self.spending_cap is not None and None in prices:
             raise ConfigError(
                 "A spending cap needs the model's prices.",
                 "Give the price of a million input tokens and of a million output tokens.",

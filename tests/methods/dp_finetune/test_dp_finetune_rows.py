@@ -22,7 +22,8 @@ from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.types import Completion
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing import Row, Writer
+from understudy.text.writing import Row as SampledRow
+from understudy.text.writing import Writer
 
 COLUMNS = declared_columns("ward=A|B; beds=1..4")
 
@@ -52,8 +53,8 @@ def test_a_text_is_learnt_behind_the_cells_of_its_row(shape: str, begins: str) -
 
 
 class TwoRows:
-    def take(self, label: int) -> Row:
-        return Row(("A", label), "ward: A", in_words(COLUMNS, (0, label)))
+    def take(self, label: int) -> SampledRow:
+        return SampledRow(("A", label), "ward: A", in_words(COLUMNS, (0, label)))
 
 
 @pytest.mark.parametrize("knows_rows", [True, False])

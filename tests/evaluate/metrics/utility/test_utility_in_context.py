@@ -13,7 +13,6 @@ from local_fixtures import make_llama
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
-from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility import in_context
 from understudy.evaluate.metrics.utility.in_context import (
@@ -200,14 +199,6 @@ def test_where_there_is_nothing_to_tell_apart_there_is_no_figure(folder: Path, t
     values = measure_in_context(test, {"synthetic": TEST}, label_names=tuple(labels), model=f"hf:{folder}")
     assert [measured.value for measured in values] == [None] * 3
     assert all("two labels" in measured.note for measured in values)
-
-
-def test_a_label_without_a_name_is_refused_and_not_quoted(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="not among the labels") as caught:
-        measure_in_context(Sample(("a",), ("private",)), {}, label_names=("A", "B"), model=f"hf:{folder}")
-    assert "private" not in str(caught.value)
-    with pytest.raises(ConfigError, match="needs a repetition"):
-        run(folder, repetitions=0)
 
 
 def test_a_score_does_not_hang_on_the_questions_beside_it(model: CausalModel) -> None:

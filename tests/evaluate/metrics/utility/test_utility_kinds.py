@@ -147,7 +147,6 @@ def test_texts_without_a_word_get_the_commonest_label() -> None:
     [
         ({"kinds": ["forest"]}, "no classifier 'forest'"),
         ({"kinds": ["coral"]}, "needs unlabelled texts of the recipient"),
-        ({"seeds": 0}, "cannot be trained 0 times"),
         ({"kinds": ["embedding"], "train_real": Sample(("a",), ("sea",))}, "needs embeddings"),
         ({"test_real": Sample(("a",))}, "no labelled real texts"),
     ],

@@ -15,7 +15,6 @@ import torch
 from local_fixtures import make_llama
 from transformers import AutoModelForCausalLM
 
-from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility import language
 from understudy.evaluate.metrics.utility.language import (
@@ -234,23 +233,6 @@ def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pyte
     assert found["perplexity", "near"].value is None
     assert "not finite" in found["perplexity", "near"].note
     assert found["perplexity", "untuned"].value is not None
-
-
-@pytest.mark.parametrize(
-    ("tables", "options", "problem"),
-    [
-        ({"untuned": Sample(NURSERY)}, {}, "may not be called"),
-        ({"real": Sample(NURSERY)}, {}, "may not be called"),
-        ({}, {"test_texts": 0}, "one test text"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(
-    spec: str, tables: dict[str, Sample], options: dict[str, int], problem: str
-) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        measure_language_model(None, Sample(NURSERY), tables, model=spec, **options)
-    with pytest.raises(ConfigError, match="at least one text"):
-        Recipe(epochs=0)
 
 
 # -- the perplexity of a released language model, against direct computations on a tiny one ---------------------------

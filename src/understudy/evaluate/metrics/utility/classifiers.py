@@ -245,8 +245,6 @@ def measure_classifiers(
         as :func:`understudy.evaluate.metrics.utility.classifiers.accuracy_interval` has them. A table that cannot be
         trained on has None and a note.
     """
-    if seeds < 1:
-        raise ConfigError(f"A classifier cannot be trained {seeds} times.", "Give one seed or more.")
     if test_real.labels is None or not len(test_real):
         raise ConfigError("There are no labelled real texts to test on.", "Give some, with the column of their labels.")
     chosen = [kind_named(name, recipient=recipient, encoder=encoder) for name in kinds]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, ModelError
+from understudy.base.errors import ModelError
 from understudy.base.lazy import special
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
@@ -161,16 +161,6 @@ def measure_in_context(
         label_names: all labels, as they are to be written.
         shots: how many texts a prompt shows, each 0 or more.
     """
-    if min(repetitions, test_texts, tokens) < 1 or min(shots, default=0) < 0:
-        raise ConfigError(
-            "In-context accuracy needs a repetition, a test text, a token a text, and 0 or more shots.",
-            "Give larger numbers, or leave them out.",
-        )
-    if test_real.labels is not None and not set(test_real.labels) <= set(label_names):
-        raise ConfigError(
-            "A test text has a label that is not among the labels' names.",
-            "Name all labels, as they are written in the table.",
-        )
     cells = [(name, count) for count in sorted(set(shots)) for name in (pools if count else (NO_SHOTS,))]
     if test_real.labels is None or len(test_real) == 0 or len(set(label_names)) < 2:
         note = "it takes test texts with labels, and two labels or more"

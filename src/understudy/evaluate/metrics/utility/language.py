@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Metric, MetricValue
@@ -138,14 +137,6 @@ class Recipe:
     batch: int = 8
     rate: float = 3e-4
 
-    def __post_init__(self) -> None:
-        if min(self.texts, self.tokens, self.epochs, self.blocks, self.batch) < 1 or not 0 < self.rate < 1:
-            raise ConfigError(
-                "A language model is tuned on at least one text, token, epoch, block and text a step, at a rate "
-                "between 0 and 1.",
-                "Give positive numbers, or leave them out.",
-            )
-
 
 def tune(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: int) -> None:
     """Tune a model's last blocks to predict ``rows``, at least one.
@@ -192,11 +183,6 @@ def measure_language_model(
         train_real: real texts that are not among the test texts; None for no values of ``real``.
         recipe: how it is tuned; default :class:`Recipe`'s.
     """
-    if {UNTUNED, REAL} & set(synthetic) or test_texts < 1:
-        raise ConfigError(
-            f"A synthetic table may not be called {UNTUNED} or {REAL}, and at least one test text is needed.",
-            "Give the table another name, or more test texts.",
-        )
     recipe = recipe or Recipe()
     causal, copying = catalog.load_causal(model, device=device), Lock()
     test = rows_of(causal, test_real.at_most(test_texts, seed=seed).texts, tokens=recipe.tokens)
