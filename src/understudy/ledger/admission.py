@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,10 +14,8 @@ from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan, require_budget_of
+from understudy.privacy.secrets.composition import SecretFilter
 from understudy.privacy.unit import Unit
-
-if TYPE_CHECKING:
-    from understudy.privacy.secrets.composition import SecretFilter
 
 
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
@@ -165,8 +163,6 @@ def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
 
 def _filter(dataset: Dataset) -> BudgetFilter | SecretFilter:
     if isinstance(dataset.cap, SecretBudget):
-        from understudy.privacy.secrets.composition import SecretFilter
-
         return SecretFilter(dataset.cap)
     return BudgetFilter(dataset.cap, dataset.rule)
 

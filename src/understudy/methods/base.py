@@ -11,14 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, bug
 from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.secrets import SecretFinder
 from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
+from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
@@ -27,12 +31,6 @@ from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
 from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
 from understudy.text.writing import Rows, SyntheticRecord, Writer
-
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
-    from understudy.corpus.secrets import SecretFinder
-    from understudy.methods.shared.decoding.tuned import TunedModel
-    from understudy.models.causal import CausalModel
 
 T = TypeVar("T")
 Chats = Iterable[tuple[Message, ...]]

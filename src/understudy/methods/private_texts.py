@@ -7,15 +7,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from understudy.base.columns import Column, in_words
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.base import Preparation, needed
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
 from understudy.models.machine import worker_pool
-
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 
 T = TypeVar("T")
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from understudy.base.columns import Column, row_characters
 from understudy.base.labels import LabelSet
+from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing import MOST_TRIES, Writer
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
-
 
 _CHARACTERS_PER_TOKEN = 3
 """Of names, numbers and dates."""

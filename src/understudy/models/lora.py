@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import torch
+from understudy.models.causal import CausalModel
 from understudy.models.contexts import hidden_states
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
 
 ALL, ATTENTION = "all", "attention"
 _QUERIES_AND_VALUES = {

@@ -14,20 +14,17 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.lazy import torch
-from understudy.models.contexts import hidden_states
+from understudy.models.causal import CausalModel
+from understudy.models.contexts import Head, hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
 from understudy.models.machine import one_core, worker_pool
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
-    from understudy.models.contexts import Head
 
 _STEP = 16
 """Widths are multiples of it: whole registers of processors, and few shapes."""

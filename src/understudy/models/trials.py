@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
+from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder
 from understudy.models.vectors import uncached
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
-
 
 T = TypeVar("T")
 ODD_TEXTS = ("", " ", "\n", "\x00", "\u0301", "\U0010ffff", "\U0001f642", "a" * 50_000, "a text " * 10_000, "[{<|")

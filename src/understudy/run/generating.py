@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
@@ -27,6 +27,7 @@ from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
 from understudy.models.endpoint import PLAIN, EndpointChat
 from understudy.models.presets import preset_of
+from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser
@@ -37,10 +38,6 @@ from understudy.run.settings import ModelParameters
 from understudy.run.tabling import TableRows
 from understudy.text.prompts.template import Prompts, with_phrases
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
-
-if TYPE_CHECKING:
-    from understudy.models.types import ChatModel
-
 
 AT_ONCE = 64
 """Most requests to an endpoint at once."""

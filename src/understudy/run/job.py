@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.base.columns import cross_labels, require_own_names
 from understudy.base.errors import ConfigError
@@ -20,6 +20,7 @@ from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.schema import require_told
+from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
 from understudy.ledger.store import begun_settings
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
@@ -39,8 +40,10 @@ from understudy.methods.shared.guide.plan import (
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
 from understudy.models import catalog
+from understudy.models.causal import CausalModel
 from understudy.models.machine import missing_packages
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
+from understudy.models.types import Embedder
 from understudy.models.vectors import ContentsEmbedder, remembering
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -51,11 +54,6 @@ from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.session import Lasting
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
-
-if TYPE_CHECKING:
-    from understudy.corpus.secrets import SecretFinder
-    from understudy.models.causal import CausalModel
-    from understudy.models.types import Embedder
 
 
 class FreeJob:
@@ -479,8 +477,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         """Raises ConfigError if what is declared does not fit together."""
         table, asked = config.part(cls), config.part(TablesParameters)
         if table.secret_detectors:
-            from understudy.corpus.secrets import make_detectors
-
             make_detectors(table.secret_detectors)
         if table.form:
             table._require_writable()
@@ -523,8 +519,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""
-        from understudy.corpus.secrets import secret_finder
-
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
 
     def _require_writable(self) -> None:

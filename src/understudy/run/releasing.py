@@ -7,7 +7,7 @@ import warnings
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from understudy.base.labels import LabelSet
 from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.secrets import check_records_per_secret
 from understudy.corpus.sources import MAX_BAD_ROWS
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
@@ -30,6 +31,7 @@ from understudy.methods.registry import load_release
 from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
 from understudy.methods.shared.tables.fitting import require_fitting
 from understudy.methods.shared.tables.variables import TablesParameters
+from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,
@@ -38,6 +40,7 @@ from understudy.models.trials import (
     require_trusted,
     trusted_with_texts,
 )
+from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
@@ -51,10 +54,6 @@ from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
-    from understudy.models.types import Embedder
 
 
 @quiet_libraries()
@@ -124,8 +123,6 @@ def make_release(
                 corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
-            from understudy.corpus.secrets import check_records_per_secret
-
             finder = table.finder(corpus)
             check_records_per_secret(corpus, finder, plan.unit.max_records)
             preparation = replace(preparation, secrets=finder)

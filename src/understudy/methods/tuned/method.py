@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Parameters
+from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import GenerationTools
@@ -32,9 +33,6 @@ from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
 from understudy.release import Release
 from understudy.text.writing import SyntheticRecord
-
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
 
 
 class TunedMethod(Method):

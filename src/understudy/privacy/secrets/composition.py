@@ -17,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.lazy import special
+from understudy.privacy.accountant import Spending
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
@@ -36,10 +36,6 @@ from understudy.privacy.secrets.bounds import (
     poisson_binomial,
     smallest,
 )
-
-if TYPE_CHECKING:
-    from understudy.privacy.accountant import Spending
-
 
 ORDERS = np.array([*range(2, 33), *range(36, 65, 4), *range(72, 129, 8), 160, 192, 256])
 """The orders a at which divergences are composed: whole numbers, fixed for ever."""

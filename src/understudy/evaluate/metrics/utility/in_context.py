@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,9 @@ from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models import catalog
+from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.machine import single_threaded_inference, worker_pool
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
 
 NO_SHOTS = "no shots"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from understudy.evaluate.metrics.intervals import bootstrap
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Metric, MetricValue
+from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
+from understudy.models.causal import CausalModel
 from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import (
     AdamW,
@@ -27,10 +29,6 @@ from understudy.models.training import (
     target_logits,
     token_losses,
 )
-
-if TYPE_CHECKING:
-    from understudy.methods.shared.decoding.tuned import TunedModel
-    from understudy.models.causal import CausalModel
 
 UNTUNED = "untuned"
 _BATCH = 8
