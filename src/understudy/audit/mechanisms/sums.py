@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -81,17 +81,20 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Table:
-    rows: Sequence[Row]
+class InMemory:
+    """Batches that are read once, and are the same objects in every pass."""
 
-    def batches(self) -> Iterator[Batch]:
-        texts, labels, owners, cells = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
-        columns = np.array(cells, dtype=np.int32).reshape(len(texts), len(COLUMNS))
-        yield Batch(list(texts), np.array(labels, dtype=np.int32), list(owners), cells=columns)
+    parts: Sequence[Any]
+
+    def batches(self) -> Iterator[Any]:
+        return iter(self.parts)
 
 
 def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
-    return BoundedCorpus(_Table(rows), unit, b"a key of the dataset")
+    texts, labels, owners, cells = zip(*rows, strict=True) if rows else ((), (), (), ())
+    columns = np.array(cells, dtype=np.int32).reshape(len(texts), len(COLUMNS))
+    batch = Batch(list(texts), np.array(labels, dtype=np.int32), list(owners), cells=columns)
+    return BoundedCorpus(InMemory([batch]), unit, b"a key of the dataset")
 
 
 _OTHERS = (Row("a cough and an ache"), Row("a burn", 1))
@@ -101,16 +104,6 @@ _RECORDS = (
     *(Row(text, 0, "Ann", (1, 1)) for text in ("a cough, an ache, a burn", "the ache, burn and cough")),
 )
 """Of one owner: alike in what counts, so that they add up to the most that they can."""
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Batches that are read once, and are the same objects in every pass."""
-
-    parts: Sequence[Any]
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self.parts)
 
 
 class Remembered(Query[Any]):
@@ -255,18 +248,10 @@ def _attack(sums: Sequence[Measured], unit: Unit, delta: float, others: Sequence
     )
 
 
-@dataclass(frozen=True)
-class Embeddings:
-    places: Sequence[int]
-    labels: Sequence[int]
-    units: Sequence[int]
-
-    def batches(self) -> Iterator[Block]:
-        yield Block(
-            integer_vectors(np.eye(2, dtype=np.float32)[list(self.places)]),
-            np.array(self.labels, dtype=np.int32),
-            np.array(self.units, dtype=np.int64),
-        )
+def embeddings(places: Sequence[int], labels: Sequence[int], units: Sequence[int]) -> InMemory:
+    """Records of these units and labels, each in one of two places."""
+    vectors = integer_vectors(np.eye(2, dtype=np.float32)[list(places)])
+    return InMemory([Block(vectors, np.array(labels, dtype=np.int32), np.array(units, dtype=np.int64))])
 
 
 def votes(unit: Unit) -> VoteHistogram:
@@ -274,10 +259,10 @@ def votes(unit: Unit) -> VoteHistogram:
     return VoteHistogram(_CANDIDATES, _CANDIDATE_LABELS, unit, NEAREST)
 
 
-def _added(unit: Unit) -> Embeddings:
+def _added(unit: Unit) -> InMemory:
     """Two records of others, and the worst unit: one record, an owner's in both labels, or a secret's, all alike."""
     mine = {"record": [0], "owner": [0, 1, 1], "secret": [0, 0, 0]}[unit.kind]
-    return Embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
+    return embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 
 
 def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
@@ -290,7 +275,7 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     claim = Claim(events, float(budget.delta))
     if isinstance(spend, SecretBudget):
         claim = Claim(events, prior=float(spend.prior))
-    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
+    return SumAttack(sums, embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
 
 
 @dataclass(frozen=True)
@@ -379,15 +364,19 @@ class SampledAttack:
             for _ in range(runs * self.releases)
         ]
         along = np.array(answers) * (self.mechanism.sensitivity.grid / scale / length)
-        return np.asarray(self._ratio(along, length).reshape(runs, self.releases).sum(axis=1))
+        ratio = ratio_of_sampled(along, length, poisson_binomial(self.mechanism.inclusion[0]))
+        return np.asarray(ratio.reshape(runs, self.releases).sum(axis=1))
 
-    def _ratio(self, along: Floats, length: float) -> Floats:
-        parts = [
-            math.log(chance) + chosen * length * along - (chosen * length) ** 2 / 2
-            for chosen, chance in enumerate(poisson_binomial(self.mechanism.inclusion[0]))
-            if chance > 0
-        ]
-        return np.asarray(special.logsumexp(parts, axis=0))
+
+def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> Floats:
+    """The log-likelihood ratio of answers ``along`` the direction in which a record moves a sum with unit noise by
+    ``length``, where 0, 1, 2, ... records are in the sample with these ``chances``."""
+    parts = [
+        math.log(chance) + chosen * length * along - (chosen * length) ** 2 / 2
+        for chosen, chance in enumerate(chances)
+        if chance > 0
+    ]
+    return np.asarray(special.logsumexp(parts, axis=0))
 
 
 def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SampledAttack:

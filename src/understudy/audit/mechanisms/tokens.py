@@ -136,11 +136,11 @@ class TestAttack:
     def scores(self, runs: int, *, present: bool) -> Floats:
         early = self.distance([_SECOND] * self.early + [_FIRST] * present)
         late = self.distance([_SECOND] * self.late + [_SECOND] * present)
-        return np.array([self._is_late(early, late) for _ in range(runs)], dtype=np.float64)
-
-    def _is_late(self, early: int, late: int) -> bool:
-        run = self.run(self.vector, self.source)
-        return not any(run.is_above(early) for _ in range(self.questions)) and run.is_above(late)
+        found = []
+        for _ in range(runs):
+            run = self.run(self.vector, self.source)
+            found.append(not any(run.is_above(early) for _ in range(self.questions)) and run.is_above(late))
+        return np.array(found, dtype=np.float64)
 
     def distance(self, rows: Sequence[Sequence[float]]) -> int:
         """The real distance of the rows from the public distribution."""

@@ -6,7 +6,6 @@ teacher round, in all questions; what a teacher says follows from whether the un
 
 from __future__ import annotations
 
-import math
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats
-from understudy.audit.mechanisms.sums import InMemory, Measured, Remembered, Row, SumAttack, corpus
+from understudy.audit.mechanisms.sums import (
+    InMemory,
+    Measured,
+    Remembered,
+    Row,
+    SumAttack,
+    corpus,
+    ratio_of_sampled,
+)
 from understudy.base.lazy import torch
 from understudy.methods.public import PublicFacts
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
@@ -93,7 +100,8 @@ class GradientAttack:
         query = Remembered(self.query, key=lambda rows: tuple(int(row.target[0]) for row in rows))
         answers = np.array([self._answers(query, units) for _ in range(runs)])
         centred = (answers * grid - self.mechanism.rate * without) / scale
-        return np.asarray(self._ratio(centred @ moved / length, length).sum(axis=1))
+        rate = self.mechanism.rate
+        return np.asarray(ratio_of_sampled(centred @ moved / length, length, (1 - rate, rate)).sum(axis=1))
 
     def _exact(self, tokens: Sequence[int]) -> Floats:
         return exact_sum(self.query, _sampled(tokens)).astype(np.float64)
@@ -101,11 +109,6 @@ class GradientAttack:
     def _answers(self, query: Query[Sequence[TokenRow]], units: Sequence[Sequence[int]]) -> list[Floats]:
         steps = self.mechanism.open(self.source).between(0, self.mechanism.steps)
         return [steps.noisy_sum(query, _sampled(_shown(steps, units))) for _ in range(steps.left)]
-
-    def _ratio(self, along: Floats, length: float) -> Floats:
-        rate = self.mechanism.rate
-        with_it = math.log(rate) + length * along - length**2 / 2
-        return np.logaddexp(math.log1p(-rate), with_it) if rate < 1 else with_it
 
 
 def _shown(steps: Steps, units: Sequence[Sequence[int]]) -> list[int]:
