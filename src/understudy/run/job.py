@@ -40,6 +40,7 @@ from understudy.methods.shared.guide.plan import (
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
 from understudy.models import catalog
+from understudy.models.catalog import embedder_here
 from understudy.models.causal import CausalModel
 from understudy.models.machine import missing_packages
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
@@ -198,7 +199,7 @@ class GuideDecision:
         unit, expected = config.unit, config.expected_records
         if why := why_no_guide(budget, labels=labels, expected_records=expected, unit=unit):
             return cls(False, why)
-        if not catalog.embedder_here(config.embedder):
+        if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
