@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -57,7 +57,7 @@ def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> 
     if values is not None and sum(data.count(mark) for mark in (b",", b"[", b"{")) > values:
         raise ValueError("it holds too many values")
     try:
-        fields = json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+        fields = json.loads(data.decode("utf-8"), parse_constant=no_number, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(fields, dict):
@@ -106,8 +106,13 @@ def said(text: str, *, everything: bool = False) -> list[str]:
     if text.lstrip()[:1] not in ("{", "["):
         return [writable(text)]
     try:
-        hook = _flat if everything else dict
-        value = json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str, parse_constant=str)
+        value = json.loads(
+            text,
+            object_pairs_hook=(lambda pairs: [each for pair in pairs for each in pair]) if everything else dict,
+            parse_int=str,
+            parse_float=str,
+            parse_constant=str,
+        )
         return [line for each in leaves(value, everything=everything) for line in said(each, everything=everything)]
     except (ValueError, RecursionError):
         return [writable(text)]
@@ -118,11 +123,8 @@ def writable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _flat(pairs: list[tuple[str, Any]]) -> list[Any]:
-    return [each for pair in pairs for each in pair]
-
-
-def _no_number(name: str) -> Any:
+def no_number(name: str) -> NoReturn:
+    """For ``parse_constant``: NaN and the infinities are no JSON."""
     raise ValueError(name)
 
 

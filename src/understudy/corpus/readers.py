@@ -14,10 +14,11 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from understudy.base.errors import CorpusError
 from understudy.base.lazy import pa
+from understudy.base.untrusted import no_number
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.sources import DataFile, Reading
 from understudy.corpus.storage import parse_address
@@ -158,10 +159,6 @@ def nests_within(line: str, most: int) -> bool:
     return True
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     keys = dict(pairs)
     if len(keys) < len(pairs):
@@ -169,7 +166,7 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return keys
 
 
-decode_json = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
+decode_json = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=no_number).decode
 """A ValueError, too, where a key is there twice, or for NaN."""
 MOST_NESTED = 64
 """How deep a cell may nest."""

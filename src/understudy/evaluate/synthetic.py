@@ -20,7 +20,7 @@ from understudy.base.errors import ConfigError
 from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
-from understudy.base.untrusted import parse_json
+from understudy.base.untrusted import parse_json, writable
 from understudy.corpus import canonical
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
@@ -210,7 +210,7 @@ def release_named_in(release: Path) -> str:
     path = find_table(release)
     try:
         row = next(iter(read_rows(path, at_once=1)), {}) if path is not None else {}
-        return _whole(str(provenance_of(row).get("release", "")))
+        return writable(str(provenance_of(row).get("release", "")))
     except Exception:  # a damaged table fails in many ways
         return ""
 
@@ -302,12 +302,12 @@ def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
     label, known = row.get(LABEL), provenance_of(row)
     text = text_of(row)
     return SyntheticText(
-        _whole(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
-        None if label in (None, "") else _whole(canonical(label)[:MOST_CHARACTERS]),
-        tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
-        _whole(str(known.get("model") or "")),
+        writable(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
+        None if label in (None, "") else writable(canonical(label)[:MOST_CHARACTERS]),
+        tuple(writable(str(phrase)) for phrase in known.get("phrases", ())),
+        writable(str(known.get("model") or "")),
         _cells(row, columns),
-        _whole(str(known.get("where") or "")),
+        writable(str(known.get("where") or "")),
     )
 
 
@@ -324,8 +324,3 @@ def provenance_of(row: Mapping[str, Any]) -> dict[str, Any]:
     if len(written) > _MOST_PROVENANCE:
         raise ValueError("what a text was made from is too long")
     return parse_json(written.encode("utf-8"))
-
-
-def _whole(text: str) -> str:
-    """Half a character (a lone surrogate, which JSON can hold) cannot be written: U+FFFD stands for it."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

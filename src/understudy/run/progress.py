@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -89,50 +89,37 @@ def recorded(
     try:
         yield replace(listener, say=say, progress=progress)
     except BaseException as error:
-        record.end("stopped", _why(error))
+        record.write(state="stopped", problem=_why(error))
         raise
-    record.end("finished", "")
+    record.write(state="finished")
 
 
-@dataclass
 class _Record:
-    path: Path
-    verb: str
-    method: str
-    dataset: str
-    state: str = "running"
-    began: str = field(default_factory=lambda: _now())
-    stages: dict[str, tuple[int, int]] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    problem: str = ""
-    written: float = 0.0
+    def __init__(self, path: Path, **begun: str) -> None:
+        self._path, self._written = path, 0.0
+        self._stages: dict[str, Stage] = {}
+        self._now = Progress(state="running", began=_now(), at="", stages=[], lines=[], problem="", **begun)
 
     def say(self, line: str) -> None:
-        self.lines = [*self.lines, line][-_MOST_LINES:]
-        self.write()
+        self.write(lines=[*self._now.lines, line][-_MOST_LINES:])
 
     def count(self, what: str, done: int, total: int) -> None:
-        new = what not in self.stages
-        if not new or len(self.stages) < _MOST_STAGES:
-            self.stages[what] = done, total
-        if new or done == total or time.monotonic() - self.written >= _SECONDS_BETWEEN:
+        new = what not in self._stages
+        if not new or len(self._stages) < _MOST_STAGES:
+            self._stages[what] = Stage(what=what, done=done, total=total)
+        if new or done == total or time.monotonic() - self._written >= _SECONDS_BETWEEN:
             self.write()
 
-    def end(self, state: str, problem: str) -> None:
-        self.state, self.problem = state, problem
-        self.write()
-
-    def write(self) -> None:
+    def write(self, **changed: Any) -> None:
         """In place of what was there, whole; not synced, as a run must not wait for it."""
-        fields = asdict(self) | {"at": _now()}
-        fields["stages"] = [{"what": name, "done": each[0], "total": each[1]} for name, each in self.stages.items()]
-        del fields["path"], fields["written"]
-        new = self.path.with_name(f".{PROGRESS}.tmp")
+        changed |= {"at": _now(), "stages": list(self._stages.values())}
+        self._now = self._now.model_copy(update=changed)
+        new = self._path.with_name(f".{PROGRESS}.tmp")
         with suppress(OSError, UnicodeEncodeError):
             new.touch(mode=PRIVATE_MODE)
-            new.write_text(json.dumps(fields), "utf-8")
-            os.replace(new, self.path)  # noqa: PTH105  (not among what tests of kills count)
-        self.written = time.monotonic()
+            new.write_text(json.dumps(self._now.model_dump()), "utf-8")
+            os.replace(new, self._path)  # noqa: PTH105  (not among what tests of kills count)
+        self._written = time.monotonic()
 
 
 def _why(error: BaseException) -> str:

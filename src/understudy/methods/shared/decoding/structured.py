@@ -19,7 +19,7 @@ from typing import Any
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.transcript import TextForm
-from understudy.base.untrusted import depth_within, members
+from understudy.base.untrusted import depth_within, members, no_number
 from understudy.release import Release
 
 _MOST_NESTED = 64  # as in records of the corpus
@@ -179,7 +179,7 @@ def read_json(text: str) -> Any:
     """A JSON value that can be written again (UTF-8 cannot hold half a surrogate pair, nor JSON an integer of thousands
     of digits), or the fault."""
     try:
-        value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+        value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=no_number, parse_float=_finite)
         _canonical(value).encode("utf-8")
     except _Twice:
         return Fault.COLUMNS
@@ -196,10 +196,6 @@ def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) != len(pairs):
         raise _Twice
     return dict(pairs)
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _finite(digits: str) -> float | int:
