@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from understudy.text.writing.records import Seed
 
 import understudy as us
 from benchmarks.guided import LABELS, KeptEmbedder, table
@@ -41,7 +42,6 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, top_terms
-from understudy.text.writing.records import Seed
 
 SEED = 1
 _SIZES = (100, 300, 1_000, 3_000, 10_000)

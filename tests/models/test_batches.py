@@ -14,7 +14,7 @@ from batch_server import Batches, echo
 from endpoint_fixtures import ask, clean_environment_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
 
-from understudy.base.errors import ConfigError, ModelError
+from understudy.base.errors import ModelError
 from understudy.ledger.store.database import AnswerStore, Database, JobStore
 from understudy.models import batches
 from understudy.models.batches import BatchChat
@@ -290,11 +290,6 @@ def test_a_cap_hands_in_what_fits_and_then_ends(machine: Machine) -> None:
     assert [len(batch["lines"]) for batch in plan_of(machine).batches.values()] == [2]
     assert len(machine.ask([ask(f"q{number}", max_tokens=100) for number in range(5)])) == 5
     assert set(plan_of(machine).asked.values()) == {1}
-
-
-def test_a_product_without_batches_is_refused(machine: Machine) -> None:
-    with pytest.raises(ConfigError, match="no batches"):
-        machine.batch(provider="ollama")
 
 
 def test_a_key_and_a_prompt_go_to_the_endpoint_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.base.errors import ConfigError
-from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical, declared_labels
 from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
@@ -531,8 +531,11 @@ def read_config(path: str | Path) -> dict[str, Any]:
     try:
         values = load_yaml(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
     except (UnreadableText, UnicodeDecodeError) as error:
-        cure = "Give a YAML file in UTF-8 that names each parameter once."
-        raise cannot_read(f"The configuration {Path(path).name}", error, cure) from None
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
+        raise ConfigError(
+            f"Cannot read the configuration {Path(path).name} ({why}).",
+            "Give a YAML file in UTF-8 that names each parameter once.",
+        ) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
