@@ -397,19 +397,13 @@ def test_a_sampled_sum_refuses_a_query_that_was_not_planned() -> None:
 
 
 def units_marks(
-    rate: float,
-    *,
-    units: int,
-    each: int = 1,
-    multiplier: float = 1.0,
-    source: NoiseSource | None = None,
-    query: Counts | None = None,
+    rate: float, *, units: int, each: int = 1, source: NoiseSource | None = None, query: type[Counts] = Counts
 ) -> NDArray[np.float64]:
     """``Float64[each, units]``: the sum of records that each have a place of their own, those of a unit far apart."""
-    mechanism = SubsampledSum(multiplier, rate, ONE, (each * units,))
-    corpus = Corpus(range(each * units), units=np.tile(np.arange(units), each).tolist())
-    found = measure(mechanism, query or Counts(each * units), corpus, source=source or InsecureNoNoise())
-    return found.reshape(each, units)
+    places = each * units
+    corpus = Corpus(range(places), units=np.tile(np.arange(units), each).tolist())
+    mechanism = SubsampledSum(1.0, rate, ONE, (places,))
+    return measure(mechanism, query(places), corpus, source=source or InsecureNoNoise()).reshape(each, units)
 
 
 class MoreOften(InsecureNoNoise):
@@ -428,11 +422,8 @@ def test_each_unit_is_sampled_with_the_rate_that_is_charged() -> None:
 
 def test_units_are_sampled_independently_of_each_other() -> None:
     """How many of two neighbours are sampled, at alpha = 1e-6."""
-    both = units_marks(0.5, units=COINS)[0].reshape(-1, 2).sum(axis=1)
-    assert (
-        stats.chisquare(np.bincount(both.astype(int), minlength=3), len(both) * np.array([0.25, 0.5, 0.25])).pvalue
-        > ALPHA
-    )
+    both = np.bincount(units_marks(0.5, units=COINS)[0].reshape(-1, 2).sum(axis=1).astype(int))
+    assert stats.chisquare(both, COINS / 2 * np.array([0.25, 0.5, 0.25])).pvalue > ALPHA
 
 
 def test_the_records_of_an_owner_are_all_in_the_sample_or_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,7 +470,7 @@ def test_only_sampled_records_reach_the_query_many_together() -> None:
             handed.append(batch.labels)
             return super().of_batch(batch)
 
-    found = units_marks(0.1, units=COINS, query=Watched(COINS))[0]
+    found = units_marks(0.1, units=COINS, query=Watched)[0]
     assert np.concatenate(handed).tolist() == np.flatnonzero(found).tolist()
     assert 2 <= len(handed) <= 3, "of nearly three thousand small batches"
 
