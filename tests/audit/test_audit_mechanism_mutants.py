@@ -30,6 +30,7 @@ from understudy.audit.mechanisms.sums import (
     dp_kps,
     guide,
     one_sum,
+    sampled_guide,
     sec_pe,
 )
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
@@ -459,6 +460,14 @@ class RowsOfFound(GuideSums):
 def test_sums_whose_rows_follow_from_the_data_are_refused_before_noise_is_added() -> None:
     with pytest.raises(PrivacyError, match="shape"):
         exact_sum(RowsOfFound(**vars(guide(Unit(), BUDGET).sums[0].query)), corpus([Row("a burn", 1)], Unit()))
+
+
+def test_records_that_are_sampled_more_often_than_is_charged_are_caught() -> None:
+    attack = sampled_guide(Unit(), BUDGET, rate=0.1)
+    (planned,) = attack.sums
+    more = replace(attack, sums=[replace(planned, mechanism=replace(planned.mechanism, rate=0.5))])
+    assert not caught(attack)
+    assert caught(more)
 
 
 class SharesOfEachLabel(GuideSums):
