@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.base.files import require_local
+from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
@@ -332,4 +333,7 @@ def _declaration(column: Column) -> dict[str, Any]:
 
 def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]) -> dict[str, Any]:
     require_method(method)
-    return {**budget_fields(budget), "method": method.name, **method.dump(), **options}
+    assert isinstance(method, Parameters)
+    decided = method.pure.keys() - method.model_fields_set
+    own = {name: value for name, value in method.dump().items() if name not in decided}
+    return {**budget_fields(budget), "method": method.name, **own, **options}

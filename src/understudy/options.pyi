@@ -11,7 +11,7 @@ from understudy.run.generating import Result
 class WritingOptions(TypedDict, total=False):
     document_type: str
     prompt: str | PathLike[str] | None
-    samples: int
+    samples: int | None
     llm_temperature: float
     max_tokens: int
     json_schema: str | PathLike[str] | None
@@ -35,6 +35,7 @@ class PlanOptions(WritingOptions, total=False):
     workers: int | None
     scratch: str | PathLike[str] | None
     where: str | Mapping[str, Any] | None
+    like_private: bool
     column_pairs: str
     guide_candidates: int | None
     guide: bool | None
@@ -81,6 +82,7 @@ class GenerateOptions(WritingOptions, total=False):
     trust_endpoint: bool
     guide_candidates: int | None
     where: str | Mapping[str, Any] | None
+    like_private: bool
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
     length: int

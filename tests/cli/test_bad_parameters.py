@@ -50,7 +50,9 @@ BAD: dict[str, Bad] = {
     "epsilon zero": Bad({"epsilon": "0"}, 2, "Expected epsilon of 1e-09 to 100000, got 0", "in this range"),
     "epsilon no number": Bad({"epsilon": "six"}, 2, "Expected a number for epsilon", "such as 3, 0.5 or 1e-6"),
     "delta missing": Bad({"delta": None}, 2, "delta is missing", "it has no default"),
-    "delta zero with gaussian noise": Bad({"delta": "0"}, 2, "Gaussian noise", "choose laplace noise"),
+    "delta zero with gaussian noise": Bad(
+        {"delta": "0", "noise": "gaussian"}, 2, "Gaussian noise", "choose laplace noise"
+    ),
     "labels without a column": Bad({"label": None}, 2, "no label column", "--label"),
     "a row with another label": Bad({}, 3, "a label that is not declared", "--max-bad-rows", undeclared_label),
     "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data given", "--data SOURCE"),
@@ -65,7 +67,7 @@ BAD: dict[str, Bad] = {
     "a ledger that is none": Bad({"ledger": "notes.csv"}, 5, "cannot be used", "backup"),
     "unknown method": Bad({"method": "alchemy"}, 2, "There is no method 'alchemy'", "dp-kps"),
     "unknown flag": Bad({"top_term": 3}, 2, "No such option", "--top-terms"),
-    "unknown choice": Bad({"noise": "cauchy"}, 2, "'cauchy' is not one of", "gaussian"),
+    "unknown choice": Bad({"format": "xls"}, 2, "'xls' is not one of", "parquet"),
     "no such configuration": Bad(
         {"config": "no.yaml"}, 2, "Cannot read the configuration no.yaml", "YAML file in UTF-8"
     ),

@@ -284,7 +284,7 @@ def test_another_embedder_is_refused_and_the_cure_works(
     with pytest.raises(ReleaseError, match="made of embeddings of fake:words, not of fake:others") as caught:
         us.generate(made, llm="none", records=4)
     assert "--embedder" in caught.value.cure
-    assert "--guide-candidates 0" in caught.value.cure
+    assert "guide_candidates: 0" in caught.value.cure
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: pytest.fail("it was loaded"))
     assert len(us.generate(made, llm="none", records=4, guide_candidates=0).records) == 4
 

@@ -79,7 +79,7 @@ def test_a_plan_for_owners_counts_owners() -> None:
 
 
 def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None:
-    with pytest.warns(UnderstudyWarning, match="largely chance"):
+    with pytest.warns(UnderstudyWarning, match="mostly chance"):
         running.run(run_config(settings(tmp_path, epsilon=0.01)))
 
 

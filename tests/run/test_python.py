@@ -78,7 +78,7 @@ def test_a_run_works_inside_a_running_event_loop(
         return us.run(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
 
     result = asyncio.run(notebook())
-    assert len(result.records) == len(chat.asked) == 6
+    assert (len(result.records), len(chat.asked)) == (6, 24), "the built-in model answers four times"
 
 
 def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
@@ -271,11 +271,14 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
 
 
 def test_a_corpus_too_small_for_its_budget_is_said_to_be_one(method: us.DPKPS) -> None:
-    options: dict[str, Any] = {"llm": "none", "records": 2, "dataset": "v", "insecure_no_noise": True}
-    small = us.run(in_memory(1), method, us.Budget("0.1", "1e-6"), **options)
-    assert "does not stand above the noise" in small.release.noise_check.warnings[0]
-    large = us.run(in_memory(400), method, BUDGET, **options)
-    assert not large.release.noise_check.warnings
+    options: dict[str, Any] = {"llm": "none", "records": 2, "dataset": "v", "insecure_noise_seed": 1}
+    with pytest.warns(us.UnderstudyWarning, match="Noise: what shows is mostly chance"):
+        small = us.run(in_memory(1), method, us.Budget("0.1", "1e-6"), **options)
+    assert small.release.statement.usefulness.startswith("Noise")
+    large = us.run(in_memory(2000), method, BUDGET, **options)
+    assert large.release.statement.usefulness.startswith("Good")
+    exact = us.run(in_memory(1), method, BUDGET, **{**options, "insecure_noise_seed": None}, insecure_no_noise=True)
+    assert exact.release.statement.verdict is None
 
 
 def test_labels_read_from_an_empty_table_are_null(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:

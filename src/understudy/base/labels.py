@@ -134,6 +134,21 @@ def in_proportion(total: int, weights: Sequence[float]) -> list[int]:
     return shares
 
 
+def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
+    """``total`` in proportion to two or more noisy ``counts``, each drawn to their mean by as much of how they differ
+    as noise of this standard deviation explains (James and Stein 1961). The shares are equal where noise explains all
+    of it, or the mean itself.
+
+    >>> like_counts(100, [60, 30, 10], 0.0), like_counts(9, [60, 30, 10], 40.0)
+    ([60, 30, 10], [3, 3, 3])
+    """
+    mean = math.fsum(counts) / len(counts)
+    spread = math.fsum((count - mean) ** 2 for count in counts) / (len(counts) - 1)
+    known = spread > std**2 and mean > 2 * std / math.sqrt(len(counts))
+    kept = 1 - std**2 / spread if known else 0.0
+    return in_proportion(total, [mean + kept * (count - mean) for count in counts])
+
+
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 

@@ -283,6 +283,7 @@ def _show(result: Result, as_json: bool, *, table: bool) -> None:
 def _forecast(made: Forecast) -> str:
     lines = [
         f"Method {made.plan.method}, budget {made.plan.budget}, protecting {made.plan.unit.describe()}.",
+        *filter(None, [made.plan.forecast.usefulness]),
         "",
         "Charges, in order:",
         *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in made.plan.charges),

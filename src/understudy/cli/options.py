@@ -97,8 +97,9 @@ class ParametersCommand(click.Command):
             group.require_no_gone(named | {name.removeprefix("no_") for name in named})
             if no_flags := sorted(named & group.model_fields.keys() - group.flags().keys()):
                 name = no_flags[0]
+                about = " ".join((group.model_fields[name].description or "").replace("``", "").split())
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} is no flag.",
+                    f"--{name.replace('_', '-')} is no flag. {about}",
                     f"Write `{name}: ...` in the configuration file (--config), or give {name}=... in Python.",
                 )
             options = [option for option in options_of(group) if option.name not in seen]

@@ -219,6 +219,8 @@ class Method(ABC):
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.guarantee.SecretBudget`; a method that cannot is
     never given one."""
+    pure: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that are so where the budget has no delta and nobody gives them."""
     guided: ClassVar[bool] = False
     """Whether it has a guide without being asked: one that chooses among what is sampled, before a text is written."""
 
@@ -275,6 +277,16 @@ class Method(ABC):
 
     def label_weights(self, release: Release) -> Sequence[float] | None:  # noqa: ARG002 - for methods that count
         """How ``records`` are shared out over labels; None for equal shares."""
+        return None
+
+    @property
+    def counts_labels(self) -> bool:
+        """Whether a Release of these parameters tells how many records each label has."""
+        return False
+
+    def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:  # noqa: ARG002 - as above
+        """Noisy numbers in proportion to the records of each label, and the standard deviation of their noise; None
+        where it does not tell."""
         return None
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:  # noqa: ARG002 - for those that tune

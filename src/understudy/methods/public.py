@@ -105,5 +105,5 @@ class CallEstimate:
         phrases = ["keyphrase"] * min(length, settings.prompt_terms or length)
         messages = template.messages(phrases, examples=template.examples[: settings.examples_per_prompt])
         again = settings.repair + (MOST_TRIES if writing.json_schema else 0)
-        calls = sum(counts) * (writing.samples + again)
+        calls = sum(counts) * ((writing.samples or 1) + again)
         return cls(calls, sum(len(message.content) for message in messages), most=again > 0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from understudy.base.untrusted import read_form
+from understudy.privacy.verdict import Verdict
 
 Value = int | float | str | tuple[int | float, ...]
 
@@ -34,19 +35,26 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """Entries in order, no two of one name, and what to be warned of, in a sentence or two each."""
+    """Entries in order, no two of one name; what to be warned of, in a sentence or two each; and what it comes to."""
 
     entries: Annotated[tuple[Fact, ...], Field(max_length=200)] = ()
     warnings: Annotated[tuple[str, ...], Field(max_length=20)] = ()
+    verdict: Verdict | None = None
 
     def __add__(self, other: Facts) -> Facts:
-        return Facts((*self.entries, *other.entries), (*self.warnings, *other.warnings))
+        verdict = self.verdict or other.verdict
+        return Facts((*self.entries, *other.entries), (*self.warnings, *other.warnings), verdict)
 
     def __getitem__(self, name: str) -> Value:
         return {entry.name: entry.value for entry in self.entries}[name]
 
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
+
+    @property
+    def usefulness(self) -> str:
+        """The verdict of a plan in a sentence; empty where there is none."""
+        return self.verdict.sentence() if self.verdict else ""
 
     def lines(self, labels: Sequence[str] = ()) -> list[str]:
         return [*(entry.line(labels) for entry in self.entries), *(f"Warning: {each}" for each in self.warnings)]
@@ -58,12 +66,14 @@ class Facts:
                 for entry in self.entries
             ],
             "warnings": list(self.warnings),
+            **({"verdict": asdict(self.verdict)} if self.verdict else {}),
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Facts:
         """What :meth:`to_json` made, which may come from anybody; else a ValueError."""
-        return read_form(cls, {"entries": fields["entries"], "warnings": fields["warnings"]})
+        needed = {name: fields[name] for name in ("entries", "warnings")}
+        return read_form(cls, {**needed, "verdict": fields.get("verdict")})
 
 
 def _shown(value: int | float | str) -> str:

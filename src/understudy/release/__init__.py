@@ -141,6 +141,7 @@ class Release:
             ("dataset", statement.dataset),
             ("protected", statement.unit.describe() if statement.private else f"nobody: {NOT_PRIVATE}"),
             ("budget", statement.budget),
+            *((("usefulness", statement.usefulness),) if statement.usefulness else ()),
             ("labels", ", ".join(self.schema.label_set.names) or "none"),
             *((("columns", ", ".join(column.name for column in self.schema.columns)),) if self.schema.columns else ()),
         ]

@@ -22,6 +22,7 @@ from understudy.privacy.mechanisms import NEARER, SampledSum
 from understudy.privacy.plan import Charge, Plan, require_budget_of
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of, moved_store
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import Verdict
 
 _DIGITS = 300  # a float holds a number of so many
 _SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
@@ -265,6 +266,7 @@ class Statement:
         notes: further remarks of the method, one sentence each.
         posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
         trusted: who else got to read private texts by the user's word, one sentence each.
+        verdict: how useful the release is, by its values where they tell; None before there are any.
     """
 
     method: MethodName
@@ -284,6 +286,7 @@ class Statement:
     notes: tuple[str, ...] = ()
     posterior_at: Annotated[Mapping[float, float], _pairs("prior", "posterior")] = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
+    verdict: Verdict | None = None
 
     @classmethod
     def of(
@@ -341,6 +344,20 @@ class Statement:
             )
         return EpsilonPromise(self.budget, self.epsilon_at, self.power)
 
+    def noise_multiplier(self, charge: str) -> float | None:
+        """Of a charge's Gaussian noise, or its Laplace noise's scale; 0 where none was added, None of no charge."""
+        event = next((each.event for each in self.charges if each.name == charge), None)
+        if event is not None and (self.sealed is None or self.sealed.noise == "none"):
+            return 0.0
+        if isinstance(event, GaussianEvent | SubsampledGaussianEvent | MixtureEvent):
+            return event.noise_multiplier
+        return 1 / event.epsilon if isinstance(event, PureEvent) else None
+
+    @property
+    def usefulness(self) -> str:
+        """The verdict in a sentence; empty where there is none."""
+        return self.verdict.sentence(spent=True) if self.verdict else ""
+
     def to_json(self) -> dict[str, Any]:
         return {
             "private": self.private,
@@ -362,6 +379,7 @@ class Statement:
             "notes": list(self.notes),
             "trusted": list(self.trusted),
             "not_covered": list(self.promise.not_covered),
+            **({"verdict": asdict(self.verdict)} if self.verdict else {}),
         }
 
     @classmethod
@@ -392,6 +410,7 @@ class Statement:
             "",
             f"Method **{self.method}**. {protected}: **{self.unit.describe()}**.",
             "",
+            *([f"Usefulness: **{self.usefulness}**", ""] if self.usefulness else []),
             self.promise.words() + labels if self.private else _NO_PROMISE,
             "",
             *self.promise.table(),

@@ -53,6 +53,7 @@ class Forecast:
         return card(
             f"Plan of {self.plan.method}",
             paragraph(protected),
+            paragraph(self.plan.forecast.usefulness),
             table(("charge", "for", "event"), charges),
             paragraph("What the budget buys:"),
             bullets(buys),
@@ -71,7 +72,8 @@ def forecast(config: RunConfig) -> Forecast:
     decided = job.guide_decision
     entries = [Fact("guide", "on" if decided.on else "off", f"guide ({decided.why})")] if decided.why else []
     warned = (*plan.forecast.warnings, *job.promise.warnings)
-    recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
+    bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
+    recommending = replace(plan, forecast=bought)
     return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))
 
 

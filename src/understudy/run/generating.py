@@ -13,7 +13,7 @@ from typing import Any
 from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
-from understudy.base.labels import in_proportion
+from understudy.base.labels import in_proportion, like_counts
 from understudy.base.lazy import pa
 from understudy.base.transcript import TURNS, TextForm
 from understudy.corpus import Label, canonical
@@ -22,6 +22,7 @@ from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
+from understudy.methods.shared.guide.guide import guide_counts
 from understudy.models import catalog
 from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
@@ -31,7 +32,7 @@ from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser
-from understudy.run.job import Chat, FreeJob, Texts, Wanted
+from understudy.run.job import Chat, FreeJob, Texts, Wanted, no_label_counts
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
@@ -431,17 +432,20 @@ def _counts(
     wanted: Wanted, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
 ) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
-    available = method.available(made)
-    if available is None and rows is not None and wanted.records is not None and wanted.records_per_label is None:
-        return rows.counts(wanted.records)
-    if available is None:
-        weights = method.label_weights(made)
-        if weights is not None and wanted.records is not None and wanted.records_per_label is None:
-            return in_proportion(wanted.records, weights)
-        return wanted.counts(made.schema.label_set.size)
-    if not wanted.said:
+    available, labels = method.available(made), made.schema.label_set.size
+    if available is not None and not wanted.said:
         return list(available)
-    asked = wanted.counts(len(available))
+    asked, total = wanted.counts(labels), wanted.records
+    if total is not None and rows is not None and available is None:
+        asked = rows.counts(total)
+    elif total is not None and wanted.like_private and labels > 1:
+        if (found := guide_counts(made) or method.label_counts(made)) is None:
+            raise no_label_counts(method)
+        asked = like_counts(total, *found)
+    elif total is not None and (weights := method.label_weights(made)) is not None:
+        asked = in_proportion(total, weights)
+    if available is None:
+        return asked
     counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")

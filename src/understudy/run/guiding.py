@@ -31,7 +31,7 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
         released,
         arrays={**released.arrays, **guide.arrays},
         public_inputs={**released.public_inputs, **guide.public_inputs},
-        noise_check=released.noise_check + guide.noise_check,
+        noise_check=released.noise_check + replace(guide.noise_check, verdict=None),
     )
 
 
@@ -69,7 +69,7 @@ class GuidedChooser:
             listener.say(f"The guide of this Release is not used: {NO_EMBEDDER}.")
             return None
         embedder = named.load(private, made.schema.form)
-        cure = "Generate with the embedder that it was made with (--embedder), or with --guide-candidates 0."
+        cure = "Generate with the embedder that it was made with (--embedder), or with guide_candidates: 0."
         return cls(guide_of(made, embedder, cure=cure), embedder, listener.say)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:

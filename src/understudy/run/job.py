@@ -89,6 +89,9 @@ class FreeJob:
         if generates:
             config, self.decided = _decided(config, self.method, labels=labels, columns=columns, form=form)
         self.wanted = config.part(Wanted)
+        labelled = (config.label is not None or labels > 1) and not (guide or columns)
+        if generates and self.wanted.like_private and labelled and not self.method.counts_labels:
+            raise no_label_counts(self.method)
         if generates:
             self.wanted.require(self.method, labels=labels, guide=guide, columns=columns)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
@@ -228,9 +231,11 @@ def _decided(
             "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
             "machine (pip install 'understudy[local]')."
         )
+    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional:
+        changes["samples"] = _SAMPLES
     if config.records is None and config.records_per_label is None and not needs.holds_texts:
         number = str(_TEXTS_IN_ALL)
-        if columns:  # rows have their labels as the released distribution does
+        if columns or config.like_private:  # labels have the shares of the released distribution
             changes["records"] = _TEXTS_IN_ALL
         else:
             changes["records_per_label"] = each = max(_TEXTS_IN_ALL // labels, _TEXTS_OF_LABEL)
@@ -239,6 +244,8 @@ def _decided(
     return config.model_copy(update=changes), tuple(lines)
 
 
+_SAMPLES = 4
+"""Answers of the built-in model to a prompt around phrases: the best of four come nearest to real texts."""
 _TEXTS_IN_ALL, _TEXTS_OF_LABEL = 100, 10
 """Texts that are written where nobody says how many; those of a label are no fewer than the second number."""
 
@@ -292,7 +299,12 @@ class Wanted(
             sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
         ):
             raise ConfigError(
-                f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or --guide-candidates."
+                f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or guide_candidates."
+            )
+        if self.like_private and self.records is None:
+            raise ConfigError(
+                "Labels are to have the shares of the private table (like_private), and no total is given.",
+                "Give --records N, in place of --records-per-label.",
             )
         asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
         if asked and not guide:
@@ -311,6 +323,15 @@ class Wanted(
                 f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
                 "Leave --where out, and select the rows you want from the synthetic table.",
             )
+
+
+def no_label_counts(method: Method) -> ConfigError:
+    """The error where labels are to be shared by counts that a Release does not hold."""
+    sizes = ", or --label-sizes noisy" if "label_sizes" in method.dump() else ""
+    return ConfigError(
+        f"A Release of {method.name} with these settings holds no counts of the labels (like_private).",
+        f"Leave --like-private out, or release with --guide{sizes}.",
+    )
 
 
 _TEXTS = 3

@@ -44,6 +44,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
+from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
@@ -112,6 +113,8 @@ def make_release(
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
         if job.guide_decision.why:
             listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
+        noisy, expected = session.noise.origin != "none", plan.forecast.verdict
+        _tell(expected if noisy else None, listener)
         for warning in promise.warnings:
             listener.say(f"Warning: {warning}")
             if listener.nobody:
@@ -166,15 +169,19 @@ def make_release(
             released = with_guide(released, bounded, plan, tools)
         if variables is not None and not method.needs.rows:
             released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
+    verdict = released.noise_check.verdict or (expected and expected.coarse) if noisy else None
     statement = replace(
-        planned.statement, public_inputs=released.public_inputs, notes=(*planned.statement.notes, *released.notes)
+        planned.statement,
+        public_inputs=released.public_inputs,
+        notes=(*planned.statement.notes, *released.notes),
+        verdict=verdict,
     )
     made = replace(
         planned,
         statement=statement.with_seals(session.store.seals()),  # as its values are, whatever this process is
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
         terms=list(released.terms),
-        noise_check=released.noise_check,
+        noise_check=replace(released.noise_check, verdict=None),
         strings={name: list(strings) for name, strings in released.strings.items()},
     )
     session.folder.write_release(made)
@@ -184,13 +191,22 @@ def make_release(
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
         listener.say(line)
-    if made.noise_check.warnings:
+    _tell(verdict, listener, spent=True)
+    if made.noise_check.warnings or (verdict and verdict.level == "noise"):
         if skips:
             listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
         if listener.nobody:
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made
+
+
+def _tell(verdict: Verdict | None, listener: Listener, *, spent: bool = False) -> None:
+    if verdict is None or not (sentence := verdict.sentence(spent=spent)):
+        return
+    listener.say(sentence)
+    if verdict.level == "noise" and listener.nobody:
+        warnings.warn(sentence, UnderstudyWarning, stacklevel=3)
 
 
 def _as_begun(table: Table, session: Session) -> Table:

@@ -456,6 +456,8 @@ class RunConfig(
             unused |= ModelParameters.model_fields.keys()
         if not self.llm_extra_body:  # so that runs which began before there was one resume
             unused.add("llm_extra_body")
+        if not self.like_private:  # likewise
+            unused.add("like_private")
         if self.columns is None:  # likewise
             unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
         fields = self.model_dump(mode="json", exclude=unused)
@@ -500,6 +502,8 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}
     rest = {name: value for name, value in values.items() if name not in own}
+    if str(values.get("delta")) in ("0", "0.0"):
+        parameters = {**method_class(method).pure, **parameters}
     make_method(method, parameters)
     if "method_parameters" in rest:
         raise ConfigError(

@@ -169,7 +169,7 @@ def offered_methods() -> list[str]:
 
 def fields_of(method: str) -> tuple[Field, ...]:
     """The parameters of a method that the form has: numbers and choices, never the name of a file."""
-    known = method_class(method).parameters.model_fields
+    known = method_class(method).parameters.flags()
     return tuple(_field(method, name, known[name]) for name in _OF_METHODS if name in known and _is_plain(known[name]))
 
 
@@ -238,6 +238,7 @@ def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> d
         "asks": method_class(method).needs.generation_llm != "never",
         "costs": {fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
         "lines": tuple(fact.line() for fact in facts if fact.name not in _COSTS),
+        "verdict": "" if plan is None else plan.plan.forecast.usefulness,
         "warnings": () if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
         "charts": tuple(_charts(method, varying, points, form.epsilon)),
         "heads": ("epsilon", *(fact.title for fact in varying)),

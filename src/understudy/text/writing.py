@@ -89,7 +89,7 @@ class Writer:
     @property
     def calls_per_seed(self) -> int:
         """Language model calls for one seed, repairs left out."""
-        return 0 if self.chat is None else self.parameters.samples
+        return 0 if self.chat is None else self.parameters.samples or 1
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
         """One record per seed, in their order; without a text where the model gave none. NoText if it never did."""
@@ -111,7 +111,7 @@ class Writer:
             self._messages(phrases, seed, first + index, row)
             for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
         ]
-        samples = self.parameters.samples
+        samples = self.calls_per_seed
         answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
         answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
         best = [

@@ -10,6 +10,7 @@ from tiny_corpora import LABELS, OWNER
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
+from understudy.methods.few_shot.method import FewShot
 from understudy.methods.few_shot.plan import mechanism_of
 from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
@@ -78,13 +79,18 @@ def test_the_work_of_the_release_model_is_forecast() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])
-def test_too_much_noise_is_a_warning(noise: str) -> None:
+def test_too_much_noise_is_told(noise: str) -> None:
+    def level(chosen: FewShot, epsilon: int, records: int | None) -> str | None:
+        facts = PublicFacts(Unit(), TWO, records)
+        found = chosen.plan(Budget(epsilon, "1e-6"), facts).forecast.verdict
+        assert found is not None
+        return found.level
+
     quiet = method(noise=noise, sampling_rate=0.001, subsets=40, tokens=10)
-    assert not plan_of(quiet, budget=Budget(8, "1e-6")).forecast.warnings
-    loud = method(noise=noise, subsets=2)
-    (warning,) = plan_of(loud, budget=Budget(1, "1e-6")).forecast.warnings
-    assert "--" not in warning
-    assert "subsets" in warning
+    assert level(quiet, 8, None) is None
+    assert next(level(quiet, 8, records) for records in (3, 10**6)) == "noise"
+    assert level(quiet, 8, 10**6) != "noise"
+    assert level(method(noise=noise, subsets=2), 1, None) == "noise"
 
 
 def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
-from understudy.methods.aug_pe.plan import AugPEParameters, keywords_name, public_vocabulary
+import numpy as np
+
+from understudy.methods.aug_pe.plan import (
+    AugPEParameters,
+    keywords_name,
+    public_vocabulary,
+    records_per_unit,
+    votes_name,
+)
 from understudy.methods.public import CallEstimate, GenerationTools
 from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.loop import Survivor, harvest
@@ -38,6 +47,14 @@ def estimate_calls(
     """Of the release and the harvest."""
     sizes = population_sizes(parameters, [1.0] * len(counts))
     return loop.estimate_calls(parameters.part(EvolvingParameters), counts, writing, template, sizes=sizes)
+
+
+def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[float], float]:
+    """The votes of a round, on average: records vote for candidates of their own label."""
+    votes, labels = release.arrays["votes"], release.schema.label_set.size
+    counts = np.bincount(release.arrays["label"], weights=votes, minlength=labels) / parameters.rounds
+    noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * records_per_unit(release.statement.unit)
+    return counts.tolist(), noise * math.sqrt(len(votes) / labels) / parameters.rounds
 
 
 def keywords_of(release: Release, label: int) -> Sequence[str]:

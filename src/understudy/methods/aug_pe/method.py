@@ -32,3 +32,8 @@ class AugPE(Method, AugPEParameters):
     longest_prompts = generating.longest_prompts
     estimate_calls = generating.estimate_calls
     generate = generating.generate
+    label_counts = generating.label_counts
+
+    @property
+    def counts_labels(self) -> bool:
+        return True

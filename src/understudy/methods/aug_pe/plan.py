@@ -26,6 +26,7 @@ from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Sha
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.vocabulary.shrinkage import require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
@@ -49,10 +50,9 @@ class VotingParameters(Parameters):
     """Your word that your own vocabulary was not made from private data."""
     top_terms: int = Field(200, ge=1)
     """Private keywords: size of the privatised vocabulary (N)."""
-    terms_per_record: int = Field(10, ge=1, le=100)
-    """Private keywords: the first distinct terms of a record that count (S)."""
 
     gone: ClassVar[GoneOnes] = {
+        "terms_per_record": Gone(10, "of private keywords the first 10 distinct terms of a record count"),
         "label_share": Gone(0.05, "noisy label counts get 5 % of the budget (of mu^2)"),
         "vocabulary_share": Gone(0.2, "the privatised vocabulary gets a fifth of the budget (of mu^2)"),
         "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
@@ -65,6 +65,8 @@ class AugPEParameters(EvolutionParameters, VotingParameters, HarvestParameters):
 
 NAME = "aug-pe"
 LABELS, VOCABULARY = "labels", "vocabulary"
+TERMS_PER_RECORD = 10
+"""The first distinct terms of a record that count for private keywords (S)."""
 _LABEL_SHARE, _VOCABULARY_SHARE = 0.05, 0.2
 """Of mu^2."""
 
@@ -113,7 +115,7 @@ def mechanisms(
     if parameters.label_sizes == NOISY:
         sums[LABELS] = _LABEL_SHARE, Sensitivity.of_counts(1), (facts.labels.size,)
     if parameters.private_keywords:
-        counts = Sensitivity.of_counts(parameters.terms_per_record)
+        counts = Sensitivity.of_counts(TERMS_PER_RECORD)
         sums[VOCABULARY] = _VOCABULARY_SHARE, counts, (vocabulary_size,)
     left = 1 - sum(share for share, _, _ in sums.values())
     vote = vote_sensitivity(parameters.nearest, facts.unit)
@@ -166,4 +168,10 @@ def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts, 
             Fact("expected_records", facts.expected_records, f"{voters} (as declared)"),
             Fact("signal_to_noise", ratio, "signal to noise of a candidate with the mean number of votes"),
         ]
-    return Facts(tuple(entries))
+    return Facts(tuple(entries), verdict=verdict(parameters, votes, facts.labels.size, facts.expected_records))
+
+
+def verdict(parameters: AugPEParameters, votes: NoisySum, labels: int, records: float | None) -> Verdict:
+    """By how many of a label's texts must be nearest to a candidate, each of whose votes weighs 1/sqrt(k)."""
+    texts = CLEAR * votes.noise_std * math.sqrt(parameters.nearest)
+    return Verdict.of("topics", texts=texts, labels=labels, records=records)

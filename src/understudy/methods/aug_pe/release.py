@@ -35,10 +35,12 @@ from understudy.base.labels import NOISY, declared_proportions
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.aug_pe.plan import (
     LABELS,
+    TERMS_PER_RECORD,
     VOCABULARY,
     AugPEParameters,
     keywords_name,
     public_vocabulary,
+    verdict,
     vote_sensitivity,
     votes_name,
 )
@@ -59,6 +61,7 @@ from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import top_terms
@@ -121,7 +124,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     terms: list[str] = []
     if (vocabulary := public_vocabulary(parameters)) is not None:
         matcher = TermMatcher(vocabulary.terms)
-        query = TermCounts(matcher, len(vocabulary.terms), parameters.terms_per_record)
+        query = TermCounts(matcher, len(vocabulary.terms), TERMS_PER_RECORD)
         noisy = tools.measure(VOCABULARY, query, corpus).value
         chosen = top_terms(noisy, parameters.top_terms)
         terms, counts["counts"] = [vocabulary.terms[index] for index in chosen.tolist()], noisy[chosen]
@@ -153,7 +156,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
         {**counts, **_lineage(rounds)},
         terms,
         public,
-        _noise_check(rounds, plan, labels.size),
+        _noise_check(parameters, rounds, plan, labels.size),
         strings={
             "texts": [text for each in rounds for text in each.population.texts],
             "prompts": [prompt for each in rounds for prompt in each.population.prompts],
@@ -197,21 +200,18 @@ def _lineage(rounds: Sequence[Round]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _noise_check(rounds: Sequence[Round], plan: Plan, labels: int) -> Facts:
+def _noise_check(parameters: AugPEParameters, rounds: Sequence[Round], plan: Plan, labels: int) -> Facts:
     """How much of the votes stands above the noise: noisy values and public numbers only."""
-    noise = plan.mechanism(votes_name(len(rounds))).noise_std
-    last = rounds[-1]
+    mechanism, last = plan.mechanism(votes_name(len(rounds))), rounds[-1]
+    noise = mechanism.noise_std
     above = tuple(int(np.sum(last.votes[last.population.labels == label] > 3 * noise)) for label in range(labels))
-    warning = (
-        "In the last round the votes of some labels are all noise: their texts are those that the language model "
-        "happened to write. Spend more epsilon, or use fewer rounds or candidates."
-    )
+    votes = at_least(float(last.votes.sum()), noise * math.sqrt(len(last.votes)))
     return Facts(
         (
             Fact("vote_noise", round(noise, 3), "noise on the votes for a candidate (std, votes)"),
             Fact("candidates_above_3_std", above, "candidates of the last round with votes 3 std above the noise"),
         ),
-        () if all(above) else (warning,),
+        verdict=verdict(parameters, mechanism, labels, votes / math.sqrt(parameters.nearest)),
     )
 
 

@@ -24,6 +24,7 @@ from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, noise_with
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.verdict import Verdict
 
 NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
 TRAINING = "training"
@@ -142,10 +143,22 @@ def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: Publi
             f"A step sees {batch:.3g} {units} on average, and the noise is made for one: declare a higher "
             "--sampling-rate."
         )
-    return Facts(tuple(entries), tuple(warnings)) + facts.rows(parameters.private_text_tokens)
+    numbers = _NUMBERS * parameters.lora_rank
+    drowned = _noise_to_signal(schedule.noise_multiplier, schedule.steps, batch, numbers)
+    known = parameters.private and parameters.learns == "lora"
+    found = Verdict.of("training", least=drowned) if known else None
+    return Facts(tuple(entries), tuple(warnings), found) + facts.rows(parameters.private_text_tokens)
 
 
 _LEAST_BATCH = 8
+_NUMBERS = 23_040
+"""That learn in the built-in model for each rank of its adapter: what a plan takes any model for."""
+
+
+def _noise_to_signal(noise_multiplier: float, steps: int, batch: float, numbers: int) -> float:
+    """The noise of T steps, sqrt(T) sqrt(P) sigma / batch, against the largest signal there can be: T clipping norms,
+    if all gradients point one way."""
+    return noise_multiplier * math.sqrt(numbers / steps) / batch
 
 
 def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
@@ -165,11 +178,8 @@ def work(
         cost: measured on public rows.
         workers: blocks computed at once.
         rows: of a block.
-
-    The signal is at most one clipping norm per step, if all gradients point one way; the noise of T steps grows with
-    sqrt(T) sqrt(P) sigma / batch.
     """
-    drowned = mechanism.noise_multiplier * math.sqrt(numbers / mechanism.steps) / batch
+    drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     seconds = mechanism.steps * batch * cost.seconds / workers
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)
     seconds = float(f"{seconds:.1g}")
@@ -179,9 +189,4 @@ def work(
         Fact("training_seconds", seconds, "training on this machine (seconds, about; measured on public text)"),
         Fact("training_gigabytes", memory / 1e9, "memory of the training (GB, about)"),
     )
-    warning = (
-        "At the declared size the noise of training outweighs the largest signal there can be: the model will hardly "
-        "learn. Let fewer numbers learn (--lora-rank), sample more records per step (--sampling-rate), or spend more "
-        "epsilon."
-    )
-    return Facts(entries, (warning,) if drowned > 1 else ())
+    return Facts(entries, verdict=Verdict.of("training", least=drowned))

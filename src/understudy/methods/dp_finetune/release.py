@@ -19,6 +19,7 @@ Guarantee:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +51,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
+from understudy.privacy.verdict import Verdict
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
 _ROWS = {"cpu": 8, "cuda": 32}
@@ -75,7 +77,8 @@ def prepare(
     """Raises ConfigError if prompts or records are not as they should be, and otherwise as :func:`try_out`."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
-    for line in [*plan.forecast.lines(), *(work.lines() if parameters.private else ())]:
+    known = [work.verdict.sentence()] if work.verdict and parameters.private else []
+    for line in [*plan.forecast.lines(), *(work.lines() if parameters.private else ()), *known]:
         preparation.say(line[:1].upper() + line[1:])
     return found
 
@@ -240,8 +243,5 @@ def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts
         Fact("gradient_noise", noise, "norm of the noise on it (clipping norms)"),
     )
     drowned = training.paid.noisy and signal < 2 * unsure
-    warning = (
-        "The gradients hardly stand out from their noise, so the model has learnt little. Fewer records than declared "
-        "can be why; larger samples (--sampling-rate) help, more records, or fewer numbers that learn."
-    )
-    return Facts(entries, (warning,) if drowned else ())
+    known = Verdict.of("training", least=noise / math.sqrt(mechanism.steps))
+    return Facts(entries, verdict=Verdict("noise", "training") if drowned else known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle, islice, repeat
 from typing import Any
@@ -34,8 +35,6 @@ from understudy.methods.dp_kps.sequences import (
 from understudy.methods.public import CallEstimate, Chooser, GenerationTools
 from understudy.methods.shared.tables.variables import variables_of
 from understudy.models.types import Message
-from understudy.privacy.events import GaussianEvent, PureEvent
-from understudy.privacy.sealed import NoiseOrigin
 from understudy.release import Release
 from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
@@ -108,7 +107,22 @@ def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed
 
 def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
     """The noise on one term's score in a Release with this statement."""
-    return known_noise(parameters, _multiplier(statement, "density"), _origin(statement))
+    return known_noise(parameters, statement.noise_multiplier("density"))
+
+
+def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float] | None:
+    """What records say of the likeliest terms, of which every label has some: the sums over more have more noise.
+
+    None of a smoothed density, which weighs terms by their neighbours.
+    """
+    if needs_embeddings(parameters):
+        return None
+    density, noise = release.arrays["density"][:, :_COUNTED], released_noise(parameters, release.statement)
+    return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
+
+
+_COUNTED = 300
+"""As against 100 and all: chosen on trec with 1,000 and dbpedia14 with 3,000 records."""
 
 
 def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, ...], Lifts] | None:
@@ -116,24 +130,13 @@ def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, 
 
     None where the Release holds none.
     """
-    multiplier = _multiplier(release.statement, COLUMN_DENSITY)
+    multiplier = release.statement.noise_multiplier(COLUMN_DENSITY)
     if multiplier is None:
         return None
     columns = variables_of(release).columns
     places = phrase_columns(parameters, columns)
-    noise = known_noise(parameters, multiplier, _origin(release.statement), columns=len(places))
+    noise = known_noise(parameters, multiplier, columns=len(places))
     return places, Lifts.of(release.arrays[COLUMN_DENSITY], [columns[place].size for place in places], noise)
-
-
-def _multiplier(statement: Statement, name: str) -> float | None:
-    event = next((charge.event for charge in statement.charges if charge.name == name), None)
-    if isinstance(event, GaussianEvent):
-        return event.noise_multiplier
-    return 1 / event.epsilon if isinstance(event, PureEvent) else None
-
-
-def _origin(statement: Statement) -> NoiseOrigin:
-    return statement.sealed.noise if statement.sealed else "none"
 
 
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from understudy.base.parameters import Parameters
@@ -21,6 +22,7 @@ class DPKPS(Method, DPKPSParameters):
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = DPKPSParameters
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
+    pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace"}
     needs: ClassVar[Needs] = Needs(embedder="public")  # the terms of the released vocabulary alone
     guided: ClassVar[bool] = True
 
@@ -31,10 +33,15 @@ class DPKPS(Method, DPKPSParameters):
     longest_prompts = generating.longest_prompts
     estimate_calls = generating.estimate_calls
     generate = generating.generate
+    label_counts = generating.label_counts
 
     def dump(self) -> dict[str, Any]:
         """Without ``discover_terms`` where it is not given, so that runs which began before there was one resume."""
         return {name: value for name, value in super().dump().items() if (name, value) != ("discover_terms", None)}
+
+    @property
+    def counts_labels(self) -> bool:
+        return not needs_embeddings(self)
 
     @property
     def needs_embedder(self) -> bool:

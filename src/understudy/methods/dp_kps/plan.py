@@ -29,8 +29,8 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.selection import NoisySelection
+from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
@@ -68,8 +68,8 @@ class SequenceParameters(Parameters):
 class ReleaseParameters(Parameters):
     """What DP-KPS releases, and how its budget is split."""
 
-    noise: NoiseKind = "gaussian"
-    """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published."""
+    noise: Ablation[NoiseKind] = "gaussian"
+    """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
     mode: Ablation[Literal["independent", "iterative"]] = "independent"
     """Whether terms are sampled from a density of terms, or grown against densities of sequences."""
     vocabulary: str = public_file(BUILT_IN)
@@ -81,7 +81,7 @@ class ReleaseParameters(Parameters):
     top_terms: int | None = Field(None, ge=1)
     """Size of the privatised vocabulary (N). Default: twice as many as are likely to be real, given the noise (300 to
     5000)."""
-    terms_per_record: int = Field(10, ge=1, le=100)
+    terms_per_record: Ablation[int] = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
     bandwidth: Ablation[float] = Field(0.0, ge=0, le=1000)
     """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
@@ -362,8 +362,7 @@ def _forecast(
         entries.append(Fact("column_density_score_noise", noise, f"noise on a term's score by a column (std, {units})"))
     if facts.expected_records is not None:
         per_label = facts.expected_records / facts.labels.size
-        terms = parameters.terms_per_record
-        weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
+        weight = records_per_term(parameters)
         share = floor * weight / facts.expected_records
         entries += [
             Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
@@ -379,7 +378,25 @@ def _forecast(
                 warnings.append(_DROWNED.format(units=units, names=", ".join(drowned), share=_COMMON))
     if facts.columns and needs_embeddings(parameters):
         warnings.append(_LABEL_ALONE)
-    return Facts(tuple(entries), tuple(warnings))
+    noise = max(sketches.values())
+    found = verdict(parameters, noise, labels=facts.labels.size, records=facts.expected_records)
+    return Facts(tuple(entries), tuple(warnings), found)
+
+
+def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: float | None) -> Verdict:
+    """Of the standard deviation of the ``noise`` on a term's score under a label, in units of weight 1.
+
+    A term that the share s of a label's n records say has the score n s w, w being what a record gives to each of its
+    terms; it shows where that is CLEAR standard deviations. Records are taken to have S terms.
+    """
+    texts = CLEAR * noise * records_per_term(parameters)
+    return Verdict.of("topics", texts=texts, labels=labels, records=records)
+
+
+def records_per_term(parameters: DPKPSParameters) -> float:
+    """1/w: records in which a term is one of S that have a weight of 1 on it together."""
+    terms = parameters.terms_per_record
+    return terms if parameters.noise == "laplace" else math.sqrt(terms)
 
 
 _DISCOVERY = "threshold of a term that no list has (weighted count, {units})"
@@ -392,14 +409,12 @@ _DROWNED = (
 _LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (phrase_columns)."
 
 
-def known_noise(
-    parameters: DPKPSParameters, multiplier: float | None, origin: NoiseOrigin, *, columns: int = 1
-) -> KnownNoise:
+def known_noise(parameters: DPKPSParameters, multiplier: float | None, *, columns: int = 1) -> KnownNoise:
     """The noise on one term's score: under a label, or under a cell of one of so many ``columns``.
 
-    None where no noise was added, and with no ``multiplier`` (the iterative mode uses no such scores).
+    None with a ``multiplier`` of 0, and without one (the iterative mode uses no such scores).
     """
-    if origin == "none" or multiplier is None:
+    if not multiplier:
         return KnownNoise("gaussian", 0.0)
     blocks = math.sqrt(columns) if parameters.noise == "gaussian" else columns
     kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian

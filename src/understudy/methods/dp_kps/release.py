@@ -22,6 +22,7 @@ Guarantee:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,9 +47,11 @@ from understudy.methods.dp_kps.plan import (
     needs_embeddings,
     phrase_columns,
     public_vocabulary,
+    records_per_term,
     require_room,
     score_noise,
     sketch_names,
+    verdict,
 )
 from understudy.methods.dp_kps.sequences import Frequencies, contrast_weights, integer_features
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
@@ -60,6 +63,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.privacy.verdict import Verdict, at_least
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
@@ -163,8 +167,8 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         sizes = tuple(tools.columns[place].size for place in places)
         by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
         arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
-        multiplier = plan.mechanism(COLUMN_DENSITY).noise_multiplier
-        noise = known_noise(parameters, multiplier, origin, columns=len(places))
+        multiplier = 0.0 if origin == "none" else plan.mechanism(COLUMN_DENSITY).noise_multiplier
+        noise = known_noise(parameters, multiplier, columns=len(places))
         lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, noise)
         spreads = zip(places, lifts.spreads, strict=True)
         named = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
@@ -207,11 +211,6 @@ def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float3
 
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
-_LITTLE = 0.5
-_WARNING = (
-    "More than half of what will be sampled for some label does not stand above the noise: those texts will be largely "
-    "chance. More records, a larger epsilon, fewer labels, a smaller public vocabulary or fewer top_terms would help."
-)
 
 
 def noise_check(
@@ -223,7 +222,8 @@ def noise_check(
     vocabulary_size: int,
     seed: int,
 ) -> Facts:
-    """Released values above the noise, and a warning if they are few.
+    """Released values above the noise, and the verdict: by the weight of all records in place of their number. A term
+    with the share f of a label's weight is in the share f m of texts with m terms each, which is taken for half of S.
 
     The vocabulary's floor is the level that noise alone reaches at about one of all public terms; that of a score
     is three standard deviations.
@@ -242,11 +242,11 @@ def noise_check(
     if DISCOVERED in arrays:
         entries.append(Fact("discovered_terms", discovered, "terms found that no list has"))
     if parameters.mode == "iterative":
-        return Facts(tuple(entries), () if above else (_WARNING,))
+        return Facts(tuple(entries), verdict=None if above else Verdict("noise", "topics"))
     multiplier = plan.mechanism("density").noise_multiplier
     noise, values = score_noise(parameters, multiplier), scores(parameters, arrays, seed)
     strong = values > SIGNIFICANT * noise
-    sampled_by = sampling_scores(values, known_noise(parameters, multiplier, origin))
+    sampled_by = sampling_scores(values, known_noise(parameters, 0.0 if origin == "none" else multiplier))
     weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
     shares = tuple(round(float(number), 2) for number in share)
@@ -255,4 +255,7 @@ def noise_check(
         Fact("scores_above_3_std", tuple(map(int, strong.sum(axis=1))), "density scores above 3 std"),
         Fact("share_sampled_above_3_std", shares, "share of sampled terms whose score is above 3 std"),
     ]
-    return Facts(tuple(entries), (_WARNING,) if not above or share.min() < _LITTLE else ())
+    weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
+    records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
+    found = verdict(parameters, noise, labels=len(values), records=records)
+    return Facts(tuple(entries), verdict=found)

@@ -78,7 +78,7 @@ def estimate_calls(
     messages = template.prediction_prompt(chat=True, examples=()).messages(
         shown * min(EXEMPLARS_PER_PROMPT, parameters.exemplars)
     )
-    return CallEstimate(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
+    return CallEstimate(sum(counts) * (writing.samples or 1), sum(len(message.content) for message in messages))
 
 
 def usable_exemplars(release: Release, labels: int) -> list[list[int]]:
@@ -114,7 +114,7 @@ class Prompting:
 
     def records(self, wanted: Sequence[Wanted], exemplars: Sequence[str]) -> Iterator[SyntheticRecord]:
         """One record each, in order; of several samples the first that can be used."""
-        chat, samples = self.writer.chat, self.writer.parameters.samples
+        chat, samples = self.writer.chat, self.writer.calls_per_seed
         assert chat is not None, "a run without one is refused"
         asker = Asker(chat, self.writer.progress, expected=len(wanted) * samples)
         waiting = iter(wanted)

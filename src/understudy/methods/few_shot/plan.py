@@ -22,6 +22,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import Verdict
 
 
 class StoppingParameters(Parameters):
@@ -70,11 +71,6 @@ NAME = "few-shot"
 TOKENS = "tokens"
 EXEMPLARS_PER_PROMPT = 4
 """That a prompt of ``generate`` shows, at most."""
-_MOST_NOISE = 0.5
-_DROWNED = (
-    "Few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "
-    "sampling rate (which needs a larger corpus), ask more subsets, or pay for fewer tokens."
-)
 
 
 def one_record_each(unit: Unit) -> Unit:
@@ -121,7 +117,7 @@ def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: i
 
 def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> Facts:
     enough, labels = parameters.tokens // parameters.exemplar_tokens, facts.labels.size
-    noise, drowned = _noise(parameters, mechanism)
+    noise, _ = _noise(parameters, mechanism)
     prompts = labels * parameters.tokens * (parameters.subsets + 1)
     room = parameters.examples_per_subset * parameters.private_text_tokens + parameters.exemplar_tokens
     entries = [
@@ -145,11 +141,19 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
             ),
             Fact("fitting_rate", fitting, "sampling rate at which a subset has as many as it shows"),
         ]
-    return Facts(tuple(entries), (_DROWNED,) if drowned else ())
+    found = verdict(parameters, mechanism, labels, facts.expected_records)
+    return Facts(tuple(entries), verdict=found)
 
 
-def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], bool]:
-    """The noise, in the units of the subsets' mean; and whether it leaves next to nothing."""
+def verdict(parameters: FewShotParameters, mechanism: SubsampledTokens, labels: int, records: int | None) -> Verdict:
+    """By the share of the subsets that must agree on a token; fewer agree where some have no record."""
+    _, share = _noise(parameters, mechanism)
+    texts = share * mechanism.subsets / mechanism.rate
+    return Verdict.of("tokens", texts=texts, least=share, labels=labels, records=records)
+
+
+def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], float]:
+    """The noise, in the units of the subsets' mean; and the share of them that stands out from it."""
     multiplier, candidates = mechanism.noise_multiplier, parameters.candidates
     if mechanism.noise == "gaussian":
         std = math.sqrt(2) * multiplier / mechanism.subsets
@@ -158,7 +162,7 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
             Fact("noise_multiplier", multiplier, "noise multiplier"),
             Fact("probability_noise", std, "noise on a token's mean probability (std)"),
             Fact("largest_noise", largest, f"largest noise among {candidates} candidates, about"),
-        ], largest >= _MOST_NOISE
+        ], largest
     votes = 2 * math.log(candidates) / multiplier
     return [
         Fact("epsilon_of_one_choice", multiplier, "epsilon of one choice, on its sample"),
@@ -167,4 +171,4 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
             votes,
             f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about",
         ),
-    ], votes > mechanism.subsets
+    ], votes / mechanism.subsets

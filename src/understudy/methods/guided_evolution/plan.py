@@ -6,7 +6,7 @@ from understudy.base.errors import ConfigError
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
-from understudy.methods.shared.guide.plan import forecast, guide_charge
+from understudy.methods.shared.guide.plan import forecast, guide_charge, verdict
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -31,10 +31,11 @@ def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: Publ
     candidates = largest_round(parameters, facts.labels.size)
     labels, expected = facts.labels.size, facts.expected_records
     charge = guide_charge(gaussian_split(budget, (1,))[0], labels, expected_records=expected, unit=facts.unit)
-    bought = forecast(charge, labels=labels, expected_records=expected)
     entries = (
         Fact("rounds", parameters.rounds, "rounds, all of them free"),
         Fact("candidates_per_round", candidates, "candidates per round"),
-        *bought.entries,
+        *forecast(charge, labels=labels, expected_records=expected).entries,
     )
-    return Plan(NAME, facts.unit, budget, (charge,), Facts(entries, bought.warnings))
+    return Plan(
+        NAME, facts.unit, budget, (charge,), Facts(entries, verdict=verdict(charge, labels=labels, records=expected))
+    )

@@ -18,6 +18,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.tokens import PrivateTokens, TokenTest, break_even, clip_for, cost_of_test, tokens_within
+from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
 """Of all labels together: each is a list of its own in memory, empty or not."""
@@ -101,7 +102,6 @@ class ResolvedNumbers:
 
 
 NAME = "private-prediction"
-_LEAST_CLIP = 0.3
 _THRESHOLD_NOISE = 0.2
 """Scale of the Laplace noise on the sparse vector's threshold (sigma)."""
 _TEXT_TOKENS = 50
@@ -170,11 +170,6 @@ def _forecast(
         ),
     ]
     warnings = []
-    if mechanism.clip < _LEAST_CLIP:
-        warnings.append(
-            f"Below a clip range of {_LEAST_CLIP} nats hardly anything of the private texts comes through: spend more "
-            "epsilon, declare larger batches, or ask for fewer private tokens."
-        )
     batches = parameters.batches
     if facts.expected_records is not None:
         fitting = recommended_batches(facts.expected_records, labels, size)
@@ -206,7 +201,14 @@ def _forecast(
             Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
         ]
     entries += [*_sparse_vector(mechanism), *_other_sizes(parameters, mechanism, budget, facts)]
-    return Facts(tuple(entries), tuple(warnings)) + facts.rows(parameters.private_text_tokens)
+    found = verdict(mechanism, labels, batches, facts.expected_records) if parameters.clip == "difference" else None
+    return Facts(tuple(entries), tuple(warnings), found) + facts.rows(parameters.private_text_tokens)
+
+
+def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
+    """By how far a batch moves a token's logit: less where it holds fewer texts than it is divided by."""
+    texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
+    return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 
 
 def _sparse_vector(mechanism: PrivateTokens) -> list[Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
 from understudy.methods.public import GenerationTools
-from understudy.methods.sec_pe.plan import SecPEParameters
+from understudy.methods.sec_pe.plan import SIZE_SHARE, SecPEParameters, release_names
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.evolution.loop import generate_by_votes
 from understudy.methods.shared.evolution.voting import Distance, nearest
@@ -30,6 +31,12 @@ def generate(
     embedder = _same_embedder(release, tools.embedder)
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     return generate_by_votes(parameters, counts, tools=tools, embedder=embedder, vote=votes)
+
+
+def label_counts(parameters: SecPEParameters, release: Release) -> tuple[list[float], float]:
+    """The noisy sizes of a label's clusters together."""
+    sizes, noise = release.arrays["sizes"], release.statement.noise_multiplier(release_names(parameters)[0]) or 0.0
+    return sizes.sum(axis=1).tolist(), noise * math.sqrt(sizes.shape[1] / SIZE_SHARE / parameters.releases)
 
 
 class CentreVotes:

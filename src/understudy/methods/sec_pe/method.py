@@ -50,3 +50,8 @@ class SecPE(Method, SecPEParameters):
     longest_prompts = variation.longest_prompts
     estimate_calls = loop.estimate_calls
     generate = generating.generate
+    label_counts = generating.label_counts
+
+    @property
+    def counts_labels(self) -> bool:
+        return True

@@ -38,6 +38,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.prompts.evolving import EvolutionPrompts
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _forecast(
     ]
     if isinstance(sampling.rates, float):
         if facts.expected_records is None:
-            return Facts(tuple(entries))
+            return Facts(tuple(entries), verdict=verdict(noise / sampling.rates, labels, None))
         known, records, sampled = "as declared", facts.expected_records, sampling.rates * facts.expected_records
     else:
         known, records, sampled = "of the incidence file", len(sampling.rates), float(sampling.rates.sum())
@@ -263,7 +264,12 @@ def _forecast(
         Fact("aug_pe_signal_to_noise", records / candidates / other, f"{same}: {_MEAN_CANDIDATE}"),
         Fact("gain_over_aug_pe", (sampled / noise) / (records / other), _GAIN),
     ]
-    return Facts(tuple(entries))
+    return Facts(tuple(entries), verdict=verdict(noise * records / max(sampled, 1e-9), labels, records))
+
+
+def verdict(noise: float, labels: int, records: float | None) -> Verdict:
+    """By how many of a label's texts must lie in a cluster; ``noise`` on its size, in texts."""
+    return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 
 _MEAN_CANDIDATE = "signal to noise of a candidate with the mean number of votes"

@@ -40,6 +40,7 @@ from understudy.methods.sec_pe.plan import (
     private_rates,
     public_rates,
     release_names,
+    verdict,
 )
 from understudy.models.types import Embedder
 from understudy.privacy.events import MixtureEvent
@@ -48,6 +49,7 @@ from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import at_least
 from understudy.release import Release
 
 
@@ -164,16 +166,13 @@ def public_clusters(
 def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
     """How many of the sizes stand above the noise: noisy values and public numbers only."""
     above = tuple(int(number) for number in (sizes > 3 * noise).sum(axis=1))
-    warning = (
-        "The clusters of some labels are all noise: their texts evolve against next to nothing. Use fewer clusters, or "
-        "a posterior that is further above the prior."
-    )
+    sampled = at_least(float(sizes.sum()), noise * math.sqrt(sizes.size))
     return Facts(
         (
             Fact("size_noise", round(noise, 3), "noise on the size of a cluster (std, records)"),
             Fact("clusters_above_3_std", above, "clusters whose size stands 3 std above the noise"),
         ),
-        () if all(above) else (warning,),
+        verdict=verdict(noise, len(sizes), sampled),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
@@ -34,6 +35,7 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = SeqPATEParameters
+    pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace"}
     no_weights: ClassVar[frozenset[str]] = frozenset(
         {
             COUNTS,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Gone, GoneOnes, Parameters, private_file, public_file
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -27,6 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.verdict import Verdict
 
 NAME = "seq-pate"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
@@ -70,8 +71,8 @@ class QueryParameters(Parameters):
     """Most tokens that an answer is about (K)."""
     answers: Literal["probabilities", "votes"] = "probabilities"
     """What a teacher answers: its probabilities of the candidates, or its first choice alone."""
-    noise: NoiseKind = "gaussian"
-    """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP)."""
+    noise: Ablation[NoiseKind] = "gaussian"
+    """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP); the latter where delta is 0."""
 
     gone: ClassVar[GoneOnes] = {
         "hard_rank": Gone(1, "a position is hard if the student ranks a token above its pseudo-label"),
@@ -246,7 +247,7 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
             f"{PSEUDO_TEXTS} pseudo-sentences cannot be written in {parameters.rounds} rounds.", "Give fewer --rounds."
         )
     if parameters.noise == "gaussian" and budget.delta == 0:
-        raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or choose --noise laplace.")
+        raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or laplace noise.")
     teachers, sums = teacher_count(parameters), mechanisms(parameters, budget, facts)
     why = {LABELS: f"noisy counts of the records of {facts.labels.size} label(s)"}
     asked = f"noisy answers of {teachers} teachers to this round's questions"
@@ -327,12 +328,15 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
                 f"epsilon for a phrase in at most {parameters.phrase_shards} {units} (shards)",
             )
         )
-    warning = (
-        f"The noise on an answer (std {std:.2g}) is nearly as large as the probabilities in it: ask fewer --queries, "
-        "name more --teachers, or spend more epsilon."
-    )
-    return Facts(tuple(entries), (warning,) if std > _MOST_NOISE else ())
+    return Facts(tuple(entries), verdict=verdict(noise, queries, teachers))
+
+
+def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
+    """By the noise on an answer if at least so many questions are asked as teach a student something."""
+    return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
+
+
+_FEWEST_QUERIES = 1000
 
 
 _SHOWN = (100, 1000, 4000, 20_000)
-_MOST_NOISE = 0.15

@@ -77,8 +77,8 @@ from understudy.models.machine import halved_to_fit, one_core, worker_count
 from understudy.models.training import LoRA, TokenRow, random_rows
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Engine
-from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.plan import Plan
+from understudy.privacy.verdict import Verdict
 
 _GROUP = {"cpu": 16, "cuda": 64}
 """Teachers in one pass, if they fit into memory. It changes no guarantee."""
@@ -322,7 +322,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
     arrays = {**counts, **memory.arrays()}
-    made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan.mechanism(answers_name(1)), count))
+    made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))
     if not found.prefixes:
         return made
     prefixes = {"prefixes": {"source": "prefixes of your own", "sha256": found.prefixes_sha256}}
@@ -381,23 +381,19 @@ class _Memory:
         }
 
 
-def _noise_check(memory: _Memory, mechanism: NoisySum, teachers: int) -> Facts:
+def _noise_check(memory: _Memory, plan: Plan, teachers: int) -> Facts:
     """How far the answers stand above their noise: from what was released, so for free."""
-    std = mechanism.noise_std / teachers
+    std = plan.mechanism(answers_name(1)).noise_std / teachers
     highest = np.concatenate(
         [np.where(q.candidates >= 0, a, -np.inf).max(1) for q, a in zip(memory.questions, memory.answers, strict=True)]
     )
     candidates = np.concatenate([(q.candidates >= 0).sum(1) for q in memory.questions])
     of_noise = std * (2 + np.sqrt(2 * np.log(candidates)))  # the highest of so many noises, and two deviations more
     share = float(np.mean(highest / teachers > of_noise))
-    warning = (
-        "Most answers are noise: the student has hardly learnt from the teachers. Ask fewer --queries, name more "
-        "--teachers, or spend more epsilon."
-    )
     return Facts(
         (
             Fact("answer_noise", std, "noise on a teacher-averaged probability (std)"),
             Fact("clear_answers", share, "share of the answers whose likeliest token stands out from the noise on all"),
         ),
-        (warning,) if share < 0.5 else (),
+        verdict=Verdict("noise", "answers") if share < 0.5 else plan.forecast.verdict,
     )

@@ -59,6 +59,15 @@ class TunedMethod(Method):
     def label_weights(self, release: Release) -> Sequence[float] | None:
         return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
 
+    @property
+    def counts_labels(self) -> bool:
+        return self._tuned.label_sizes != UNIFORM
+
+    def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
+        """Noisy counts, or declared proportions, which have no noise."""
+        weights = self.label_weights(release)
+        return None if weights is None else (weights, release.statement.noise_multiplier(LABELS) or 0.0)
+
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
         return tuned_model(self._tuned, release, base, others=self.no_weights)
 

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, public_file
 from understudy.base.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.models.types import Message
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -58,8 +58,9 @@ class WritingParameters(Parameters):
     """What is to be written: picks the prompt template of that name, or fills the general one."""
     prompt: str | None = public_file(None)
     """A prompt template file of your own (YAML)."""
-    samples: int = Field(1, ge=1, le=64)
-    """Answers to each prompt, of which the one with most phrases is kept."""
+    samples: Ablation[int | None] = Field(None, ge=1, le=64)
+    """Answers to each prompt, of which the one with most phrases is kept. Default: 4 of the built-in model for phrases,
+    1 of others."""
     llm_temperature: float = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
     max_tokens: int = Field(160, ge=1, le=1_000_000)

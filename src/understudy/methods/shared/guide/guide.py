@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from understudy.base.errors import ReleaseError
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GUIDE, VECTOR_WEIGHT
 from understudy.models.types import Embedder
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.verdict import Verdict
 from understudy.release import Release
 
 Vectors = NDArray[np.float32]
@@ -98,21 +98,24 @@ class Guide:
         return fitted(high)[0], high / (high + noise)
 
 
-_KNOWN = 0.5
-_WARNING = (
-    "The sums of some labels are mostly noise: the guide says little of what their texts mean. More records, fewer "
-    "labels or a larger epsilon would help."
-)
-
-
 def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
     """How much of each label's distance from the others is signal; and the label's records, sampled with ``rate``."""
     shares = tuple(round(float(each), 2) for each in guide.reliability)
     counts = tuple(round(float(each)) for each in guide.sums[:, 0] / COUNT_WEIGHT / rate)
-    entries = [Fact("guide_records", counts, "records of the guide (noisy)")]
-    if len(shares) > 1:
-        entries.append(Fact("guide_reliability", shares, "share of signal in a label's distance from the others"))
-    return Facts(tuple(entries), (_WARNING,) if len(shares) > 1 and min(shares) < _KNOWN else ())
+    records = Fact("guide_records", counts, "records of the guide (noisy)")
+    if len(shares) == 1:
+        return Facts((records,))
+    reliability = Fact("guide_reliability", shares, "share of signal in a label's distance from the others")
+    known = max(float(guide.reliability.mean()), _LEAST)
+    return Facts((records, reliability), verdict=Verdict.of("labels", least=math.sqrt((1 - known) / known)))
+
+
+def guide_counts(made: Release) -> tuple[list[float], float] | None:
+    """In proportion to the records of each label, and the standard deviation of their noise; None without a guide."""
+    if GUIDE not in made.arrays:
+        return None
+    noise = made.statement.noise_multiplier(GUIDE) or 0.0
+    return (made.arrays[GUIDE][:, 0] / COUNT_WEIGHT).tolist(), noise / COUNT_WEIGHT
 
 
 def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
@@ -130,14 +133,11 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
         raise ReleaseError(
             f"The guide of this Release is made of embeddings of {source}, not of {embedder.model_id}.", cure
         )
-    events = [charge.event for charge in made.statement.charges if charge.name == GUIDE]
+    noise = made.statement.noise_multiplier(GUIDE)
     sums, columns = made.arrays.get(GUIDE), 1 + embedder.embed(["a public text"]).shape[1]
-    if sums is None or sums.shape != (made.schema.label_set.size, columns) or len(events) != 1:
+    if sums is None or sums.shape != (made.schema.label_set.size, columns) or noise is None:
         raise ReleaseError("The Release holds no guide of this embedder's vectors.", "Ask whoever made it.")
-    (event,) = events
-    sealed = made.statement.sealed
-    noisy = isinstance(event, GaussianEvent | SubsampledGaussianEvent) and (sealed is None or sealed.noise != "none")
-    return Guide(sums, event.noise_multiplier if noisy else 0.0)  # type: ignore[union-attr]
+    return Guide(sums, noise)
 
 
 CONTRAST = 2.0

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -16,6 +16,7 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity, SubsampledSum, require_releasable
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import Verdict
 
 GUIDE = "guide"
 """The charge, and the array of the Release."""
@@ -95,6 +96,12 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
     return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
 
 
+def verdict(charge: Charge, *, labels: int, records: int | None) -> Verdict:
+    """Of a guide that is all there is."""
+    multiplier, rate = charge.mechanism.noise_multiplier, rate_of(charge.mechanism)  # type: ignore[attr-defined]
+    return Verdict.of("labels", texts=1 / _signal_to_noise(multiplier, rate), labels=labels, records=records)
+
+
 def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, unit: Unit) -> str:
     """Why a guide is not worth its share of the budget; empty: it is.
 
@@ -162,7 +169,7 @@ class GuideParameters(Parameters):
 class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
 
-    guide_candidates: int | None = Field(None, ge=0, le=1000)
+    guide_candidates: Ablation[int | None] = Field(None, ge=0, le=1000)
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
     1 of dp-kps, whose phrases it chooses before a text is written."""
 

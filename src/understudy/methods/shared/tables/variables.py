@@ -39,10 +39,13 @@ class TablesParameters(Parameters):
 
 
 class RowsParameters(Parameters):
-    """Which rows are sampled of a Release with columns."""
+    """Which rows are sampled, and how many of each label."""
 
     where: str | dict[str, Any] | None = None
     """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
+    like_private: bool = False
+    """Share ``records`` among labels as the private table has them, by noisy counts that the Release holds anyway.
+    Default: equally."""
 
 
 Pair = tuple[int, int]

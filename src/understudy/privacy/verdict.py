@@ -1,0 +1,123 @@
+"""Is a budget worth spending? One typed answer per forecast and per Release, put into a sentence where it is shown.
+
+Something shows in the synthetic texts if what is released of it stands clear of the noise. How many texts of a label
+must say it follows from the noise alone; divided by the records of a label it is a share of them:
+
+    share  =  noise in texts * CLEAR / records per label
+
+With a small share most topics of a label show. The more labels there are, the narrower each is and the more of its
+texts say the same: by what classifiers learnt, the share may grow with the root of their number. Methods that release
+no sums over texts compare noise with signal in units of their own. The limits between the levels stand here; those of
+topics were chosen by what classifiers learnt (docs/decisions/065).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Level = Literal["good", "thin", "noise"]
+Basis = Literal["topics", "labels", "tokens", "predictions", "answers", "training"]
+
+CLEAR = 2.0
+"""Standard deviations of its noise above which a sum shows."""
+LIMITS: Mapping[Basis, tuple[float, float]] = {
+    "topics": (0.016, 0.08),
+    "labels": (0.5, 3.0),
+    "tokens": (0.1, 0.5),
+    "predictions": (1 / 3, 1 / 0.3),
+    "answers": (0.04, 0.15),
+    "training": (0.25, 1.0),
+}
+"""Of each basis: up to where it is good, and from where on it is noise.
+
+topics       share of a label's texts that must say a thing (a term, a vote, a cluster), over the root of the labels
+labels       noise on a label's mean embedding over its distance from the others'
+tokens       share of the private prompts that must agree on a token
+predictions  1 over how many nats the private texts move a token's logit, at most
+answers      standard deviation on a teacher-averaged probability
+training     noise of all steps over the largest signal there can be
+"""
+
+
+def at_least(total: float, std: float) -> float:
+    """What a noisy number of records surely is: noise alone, however many values it is summed over, comes to none."""
+    return max(0.0, total - CLEAR * std)
+
+
+_SHARES = ("topics", "tokens")
+_CURES: Mapping[Basis, str] = {
+    "tokens": "a lower --sampling-rate, more --subsets or fewer --tokens would help",
+    "predictions": "larger batches (--batch-size) or fewer --tokens-per-batch would help",
+    "answers": "fewer --queries or more --teachers would help",
+    "training": "more records per step (--sampling-rate) or a lower --lora-rank would help",
+}
+_NUMBERS = dict(enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2))
+_MOST_RECORDS = 10**10
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a budget buys.
+
+    Args:
+        level: None where it depends on a number of records that nobody declared.
+        basis: what was compared with its noise.
+        share: of a label's texts that must say a thing for it to show, where the basis is such a share.
+        records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
+    """
+
+    level: Level | None
+    basis: Basis
+    share: Annotated[float, Field(ge=0, le=1)] | None = None
+    records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
+
+    @classmethod
+    def of(
+        cls, basis: Basis, *, texts: float = 0.0, least: float = 0.0, labels: int = 1, records: float | None = None
+    ) -> Verdict:
+        """By the noise in ``texts`` of a label over the records of a label, or ``least``, if that is more.
+
+        Args:
+            texts: 0 where the number of records is not what matters.
+            records: of all labels together; None if nobody knows.
+        """
+        good, noise = LIMITS[basis]
+        texts *= labels / (alike := math.sqrt(labels) if basis == "topics" else 1.0)
+        enough = texts / good if least <= good else 0.0
+        told = int(float(f"{enough:.2g}")) if 1 <= enough <= _MOST_RECORDS else None
+        ratio = max(least, texts / max(records, 1.0) if records is not None else 0.0)
+        if texts and records is None and ratio < noise:
+            return cls(None, basis, records=told)
+        level: Level = "good" if ratio <= good else "thin" if ratio < noise else "noise"
+        share = min(ratio * alike, 1.0) if basis in _SHARES else None
+        return cls(level, basis, share, None if level == "good" else told)
+
+    @property
+    def coarse(self) -> Verdict | None:
+        """The level without numbers from which a declared number of records could be told; None without one."""
+        return Verdict(self.level, self.basis) if self.level else None
+
+    def sentence(self, *, spent: bool = False) -> str:
+        """For people; empty where there is nothing to say. ``spent``: of a Release, and not of a plan."""
+        if self.level is None and (spent or not self.records):
+            return ""
+        if self.level is None:
+            return f"Good from about {self.records:,} records; declare --expected-records for a verdict."
+        show = "show" if spent else "will show"
+        if self.level == "noise":
+            told = "what shows is mostly chance" if spent else "do not spend this budget"
+        elif self.share is None:
+            told = f"the private texts {'stand well' if self.level == 'good' else 'hardly stand'} above the noise"
+        elif self.level == "good":
+            told = f"most topics {show}"
+        else:
+            one = round(1 / max(self.share, 1e-6))
+            often = "nearly every text" if one < 2 else f"one text in {_NUMBERS.get(one, f'{one:,}')}"
+            told = f"only what {often} says {'shows' if spent else show}"
+        cure = f"about {self.records:,} records would do" if self.records else _CURES.get(self.basis, "")
+        return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")

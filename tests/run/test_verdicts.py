@@ -1,0 +1,125 @@
+"""One verdict on the budget everywhere: of public facts before the charge, of released values after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import flags, rows, settings, write_csv
+from evolution_fixtures import WordEmbedder
+from run_fixtures import Said
+
+import understudy as us
+from understudy.base.labels import LabelSet
+from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.dp_kps import plan as planning
+from understudy.methods.dp_kps.plan import DPKPSParameters, verdict
+from understudy.methods.public import PublicFacts
+from understudy.methods.registry import make_method
+from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.unit import Unit
+from understudy.privacy.verdict import CLEAR, Verdict
+from understudy.release.statement import load_statement
+from understudy.report import write_reports
+from understudy.run import pipeline as running
+from understudy.run.forecast import forecast
+from understudy.run.outputs import OutputFolder
+from understudy.run.session import Listener
+from understudy.run.settings import run_config
+from understudy.text.vocabulary.matcher import TermMatcher
+
+TWO = LabelSet(("a", "b"))
+METHODS: dict[str, dict[str, Any]] = {
+    "dp-kps": {},
+    "aug-pe": {},
+    "guided-evolution": {},
+    "few-shot": {"sampling_rate": 1e-4, "subsets": 100, "tokens": 100},
+    "private-prediction": {"batch_size": 255},
+    "dp-finetune": {"declared_records": 0},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("records", "epsilon", "level"), [(3, 1, "noise"), (1_000_000, 6, "good")])
+def test_it_is_right_in_the_extremes(name: str, records: int, epsilon: int, level: str) -> None:
+    own = {**METHODS[name], **({"declared_records": records} if "declared_records" in METHODS[name] else {})}
+    plan = make_method(name, own).plan(us.Budget(epsilon, "1e-7"), PublicFacts(Unit(), TWO, records))
+    assert plan.forecast.verdict is not None
+    assert plan.forecast.verdict.level == level
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_what_the_share_of_texts_says_stands_as_far_above_the_noise_as_it_claims(
+    noise: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exact scores of records with S terms each, of which the share of one label says the first."""
+    parameters, records = DPKPSParameters(noise=noise), 1000
+    terms = [f"w{number}" for number in range(20)]
+    matcher = TermRows(TermMatcher(terms), parameters.terms_per_record)
+
+    def above(share: float, std: float) -> float:
+        said = round(share * records)
+        texts = [" ".join(terms[:10] if place < said else terms[10:]) for place in range(records)]
+        batch = BoundedBatch(texts, np.zeros(records, np.int32), np.ones(records, np.int64), np.arange(records))
+        return float(TermHistogram(matcher, 2, 20, noise).of_batch(batch)[0, 0]) / COUNT_GRID / std
+
+    std = 1.0 if noise == "laplace" else 5.0
+    found = verdict(parameters, std, labels=2, records=2 * records)
+    assert found.share is not None
+    assert above(found.share, std) == pytest.approx(CLEAR, rel=0.05)
+    monkeypatch.setattr(planning, "records_per_term", lambda _parameters: 1.0)  # as if a text said one term
+    wrong = verdict(parameters, std, labels=2, records=2 * records)
+    assert wrong.share is not None
+    assert above(wrong.share, std) < 0.5 * CLEAR
+
+
+def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_path: Path) -> None:
+    """Another declared size is another forecast, and the same statement."""
+    write_csv(tmp_path / "notes.csv", rows(2000))
+    statements = []
+    for records in (3, 1_000_000):
+        said: list[str] = []
+        changes = {"insecure_noise_seed": 1, "expected_records": records, "output": str(tmp_path / str(records))}
+        made = running.run(run_config(settings(tmp_path, guide=False, **changes)), listener=Listener(said.append))
+        before, after = ("Noise: do", "Good: most topics show.") if records == 3 else ("Good: most topics will", "Good")
+        told = [line for line in said if line.startswith(("Noise:", "Good:"))]
+        assert [line.startswith(each) for line, each in zip(told, (before, after), strict=True)] == [True, True]
+        assert said.index(told[0]) < said.index("Reading the private records.") < said.index(told[1])
+        assert made.release.noise_check.verdict is None
+        statements.append(load_statement(tmp_path / str(records) / "release" / "statement.json"))
+    assert statements[0].verdict == statements[1].verdict is not None
+    assert statements[0].verdict == made.release.statement.verdict
+    assert f"Usefulness: **{statements[0].usefulness}**" in statements[0].to_markdown()
+    page = write_reports(OutputFolder(tmp_path / "3"), embedder=None).shareable.read_text("utf-8")
+    assert f"Usefulness: <strong>{statements[0].usefulness}</strong>" in page
+
+
+def test_where_nothing_tells_after_the_release_the_plan_does_without_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _name: WordEmbedder())
+    own = {"mode": "iterative", "bandwidth": 0.3, "features": 50, "guide": False, "expected_records": 100}
+    values = settings(tmp_path, **own, epsilon="100", insecure_noise_seed=1)
+    planned = forecast(run_config(values)).plan.forecast.verdict
+    assert planned is not None
+    assert planned.level == "thin"
+    assert planned.share is not None
+    stated = running.run(run_config(values)).release.statement.verdict
+    assert stated == Verdict("thin", "topics")
+
+
+def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = settings(tmp_path, guide=False)
+    words = list(flags({**values, "expected_records": 10_000}))
+    assert understudy("plan", *words).out.split("\n")[1] == "Good: most topics will show."
+    planned = json.loads(understudy("plan", *words, "--json").out)
+    assert planned["forecast"]["verdict"]["level"] == "good"
+    assert understudy("run", *flags(values)).code == 0
+    said = understudy("show", values["output"])
+    assert "Usefulness: **" in said.out
+    assert json.loads(understudy("show", values["output"], "--json").out)["statement"]["verdict"]["basis"] == "topics"
