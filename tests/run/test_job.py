@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +81,20 @@ def test_the_parts_of_a_job_are_frozen() -> None:
     for part in (job.wanted, job.chat, job.promise, job.table, job.engine, job.place):
         with pytest.raises(ValueError, match="frozen"):
             part.__setattr__(next(iter(type(part).model_fields)), None)
+
+
+def test_what_was_decided_for_a_run_holds_when_it_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of a model are not replaced by phrases because the model is not on the machine that resumes."""
+    unnamed = {**VALUES, "output": str(tmp_path / "out")}
+    begun: dict[str, Any] = {}
+    monkeypatch.setattr(job_module, "begun_settings", lambda *_: begun)
+    monkeypatch.setattr(job_module, "missing_packages", lambda: ["torch"])
+    assert Job(run_config(unnamed), generates=True).chat.llm == "none"
+    begun |= {"llm": "builtin", "records": 7, "records_per_label": None}
+    resumed = Job(run_config(unnamed), generates=True)
+    assert (resumed.chat.llm, resumed.wanted.records, resumed.wanted.records_per_label) == ("builtin", 7, None)
+    assert not resumed.decided
+    begun["llm"] = "openai:mine"
+    assert Job(run_config(unnamed), generates=True).chat.llm == "none", "with an address that nobody gave now"
+    assert Job(run_config({**unnamed, "llm": "none", "records": 3}), generates=True).wanted.records == 3
+    assert Job(run_config({**unnamed, "fresh": True}), generates=True).chat.llm == "none"

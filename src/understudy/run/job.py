@@ -187,10 +187,8 @@ class GuideDecision:
         """As it was said, as the run in the output folder began, or as it pays."""
         if config.guide is not None:
             return cls(config.guide)
-        if config.output is not None and not config.fresh:
-            origin = config.part(settings.LedgerParameters).noise_source.origin
-            if "guide" in (begun := begun_settings(Path(config.output) / "private", origin)):
-                return cls(bool(begun["guide"]))
+        if "guide" in (begun := _begun(config)):
+            return cls(bool(begun["guide"]))
         method = make_method(config.method, config.method_parameters)
         if not method.guided or config.epsilon is None or config.delta is None:
             return cls(False)
@@ -213,10 +211,19 @@ class GuideDecision:
         return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")
 
 
+def _begun(config: RunConfig) -> dict[str, Any]:
+    """The settings that the run in the output folder began with, if one did and is not to start over."""
+    if config.output is None or config.fresh:
+        return {}
+    return begun_settings(Path(config.output) / "private", config.part(settings.LedgerParameters).noise_source.origin)
+
+
 def _decided(
     config: RunConfig, method: Method, *, labels: int, columns: bool, form: TextForm
 ) -> tuple[RunConfig, tuple[str, ...]]:
     """What writing takes where nobody says it: how many texts, and no language model where none can be loaded.
+
+    A run that began goes on as it did: texts that are there are not replaced by those of another model.
 
     Returns:
         The configuration with it, and a line on each.
@@ -225,7 +232,10 @@ def _decided(
     lines = []
     needs = method.needs
     optional = needs.generation_llm == "optional" and not (needs.candidates or form or config.record_columns)
-    if optional and "llm" not in config.model_fields_set and missing_packages():
+    begun = _begun(config)
+    if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
+        changes["llm"] = begun["llm"]
+    elif optional and "llm" not in config.model_fields_set and missing_packages():
         changes["llm"] = "none"
         lines.append(
             "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
@@ -233,7 +243,10 @@ def _decided(
         )
     if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional:
         changes["samples"] = _SAMPLES
-    if config.records is None and config.records_per_label is None and not needs.holds_texts:
+    said = config.records is not None or config.records_per_label is not None
+    if not said and (begun.get("records") or begun.get("records_per_label")):
+        changes |= {name: begun.get(name) for name in ("records", "records_per_label")}
+    elif not (said or needs.holds_texts):
         number = str(_TEXTS_IN_ALL)
         if columns or config.like_private:  # labels have the shares of the released distribution
             changes["records"] = _TEXTS_IN_ALL
