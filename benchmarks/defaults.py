@@ -1,7 +1,6 @@
 """What dp-kps's defaults lose against the best fixed size of the vocabulary, on tables of many sizes.
 
-    python -m benchmarks defaults --sets trec ag_news --records 1000 3000 --epsilons 1 6 --seeds 1 2
-    python -m benchmarks.defaults                                        # the table, from results/defaults.json
+    python -m benchmarks.defaults rows.jsonl --sets trec ag_news --records 1000 3000 --epsilons 1 6 --seeds 1 2
 
 Simulated releases: the exact sums of the library's own queries with Gaussian noise of the plan's scale, one for all
 sizes of a vocabulary; phrases sampled by the library and taken for texts (``--llm none``); classifiers trained on them,
@@ -11,20 +10,21 @@ tested on real texts. ``default`` has the size of the vocabulary from the noise,
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from understudy.text.writing.records import Seed
 
 import understudy as us
 from benchmarks.guided import LABELS, KeptEmbedder, table
 from benchmarks.measuring import say
-from benchmarks.results import Result, Row
+from benchmarks.results import Row
 from benchmarks.sets import CACHE
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
@@ -42,8 +42,8 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, top_terms
+from understudy.text.writing import Seed
 
-SEED = 1
 _SIZES = (100, 300, 1_000, 3_000, 10_000)
 _TEXTS, _TESTED = 320, 800
 """Synthetic texts over all labels (5 to 40 of each), and real ones that classifiers are tested on."""
@@ -195,14 +195,6 @@ def run(options: Namespace) -> Iterator[Row]:
             embedder.save()
 
 
-def options(parser: ArgumentParser) -> None:
-    parser.add_argument("--sets", nargs="+", choices=LABELS, default=["trec", "banking77", "ag_news", "dbpedia14"])
-    parser.add_argument("--records", nargs="+", type=int, default=[1_000, 3_000, 10_000])
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 3, 6])
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
-
-
 def markdown(rows: Sequence[Row]) -> Iterator[str]:
     """A row per table, size and epsilon: accuracy by embeddings / TF-IDF, of seeds the mean, and the regret."""
     cells: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
@@ -254,5 +246,20 @@ def _pair(values: Any) -> str:
     return " / ".join(f"{value:.3f}".replace("0.", ".", 1) for value in values)
 
 
+def main() -> None:
+    parser = ArgumentParser()
+    parser.add_argument("file", type=Path, help="of JSON lines, to which rows are added and of which the table is made")
+    parser.add_argument("--sets", nargs="+", choices=LABELS, default=["trec", "banking77", "ag_news", "dbpedia14"])
+    parser.add_argument("--records", nargs="+", type=int, default=[1_000, 3_000, 10_000])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 3, 6])
+    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2], help="none: the table of what is there alone")
+    given = parser.parse_args()
+    with given.file.open("a", encoding="utf-8") as file:
+        for row in run(given) if given.seeds else ():
+            print(json.dumps(row), file=file, flush=True)
+    print("\n".join(markdown([json.loads(line) for line in given.file.read_text("utf-8").splitlines()])))
+
+
 if __name__ == "__main__":
-    print("\n".join(markdown(Result.read("defaults").rows)))
+    main()

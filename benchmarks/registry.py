@@ -35,7 +35,6 @@ BENCHMARKS = {
         Benchmark("decoding", "decoding", "a step of private prediction beside plain decoding"),
         Benchmark("gradients", "gradients", "clipped per-example gradients, ours and four other ways"),
         Benchmark("engines", "engines", "the same sums on one core, on two processes and on Ray"),
-        Benchmark("defaults", "defaults", "what dp-kps's defaults lose against the best size of the vocabulary"),
         Benchmark("chat-memory", "chat_memory", "what a local chat model holds, by the number of prompts answered"),
     )
 }

@@ -190,7 +190,7 @@ def test_a_run_tells_its_texts_beforehand_and_one_by_one(
     use_chat(FakeChat())
     told: list[tuple[str, int, int]] = []
     listener = us.Listener(progress=lambda *each: told.append(each))
-    options: dict[str, Any] = {"insecure_noise_seed": 1, "dataset": "v", **COLUMNS}
+    options: dict[str, Any] = {"insecure_noise_seed": 1, "dataset": "v", "samples": 1, **COLUMNS}
     us.run(rows(), method, BUDGET, records_per_label=2, listener=listener, **options)
     assert told == [("texts", done, 4) for done in range(5)]
 
@@ -217,7 +217,14 @@ def test_an_interrupted_run_says_how_to_resume_or_what_is_lost_and_the_same_call
     kept: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "output": tmp_path / "out"}
 
     def call(**options: Any) -> us.Result:
-        given = {**COLUMNS, "records_per_label": 3, "dataset": "v", "listener": us.Listener(said.append), **options}
+        given = {
+            **COLUMNS,
+            "samples": 1,
+            "records_per_label": 3,
+            "dataset": "v",
+            "listener": us.Listener(said.append),
+            **options,
+        }
 
         async def cell() -> us.Result:
             return us.run(rows(), method, BUDGET, **given)
