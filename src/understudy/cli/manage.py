@@ -221,6 +221,7 @@ def list_models(verify: bool, as_json: bool) -> None:
     from understudy.models.builtin import BUILTIN, is_pulled, models_dir
     from understudy.models.catalog import language_note, providers
     from understudy.models.presets import PRESETS
+    from understudy.models.writer import fingerprint
 
     here = [is_pulled(model, hashes=verify) for model in BUILTIN]
     others = {prefix: point.value for prefix, point in sorted(providers().items())}
@@ -232,7 +233,10 @@ def list_models(verify: bool, as_json: bool) -> None:
             for model, installed in zip(BUILTIN, here, strict=True)
         ]
         endpoints = [dict(zip(("name", "title", "address", "key"), each, strict=True)) for each in products]
-        show_json({"models": listed, "cache": str(models_dir()), "endpoints": endpoints, "providers": others})
+        cache, adapters = str(models_dir()), {"licence": "Apache-2.0", "sha256": fingerprint()}
+        show_json(
+            {"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others}
+        )
         return
     from rich.console import Console
     from rich.table import Column, Table
@@ -245,6 +249,7 @@ def list_models(verify: bool, as_json: bool) -> None:
     console = Console(highlight=False)
     console.print('The name "builtin" means these two, a chat model and an embedder:')
     console.print(table)
+    console.print(f"Texts around phrases: the chat model with the package's adapters (SHA-256 {fingerprint()[:12]}...).")
     console.print(language_note("builtin"))
     console.print(f"Cache: {models_dir()}", soft_wrap=True)
     console.print("\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")

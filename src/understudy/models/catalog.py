@@ -27,7 +27,13 @@ _ENDPOINTS = tuple(f"{prefix}:NAME" for prefix in PRESETS)
 
 
 def load_chat(
-    spec: str, *, base_url: str | None = None, api_key_env: str | None = None, seed: int = 0, **endpoint: Any
+    spec: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    seed: int = 0,
+    writer: bool = False,
+    **endpoint: Any,
 ) -> ChatModel:
     """The chat model that ``spec`` names.
 
@@ -36,6 +42,7 @@ def load_chat(
             speaks OpenAI's chat completions), another product of :data:`understudy.models.presets.PRESETS`, or a third
             party's ``PREFIX:NAME``.
         seed: steers the sampling of local models.
+        writer: of the built-in model, with the adapters that write texts from phrases.
         base_url, api_key_env, endpoint: options of :class:`understudy.models.endpoint.EndpointChat`.
 
     Raises:
@@ -55,7 +62,7 @@ def load_chat(
     if local := _on_this_machine(spec, CHAT):
         from understudy.models.local import LocalChat
 
-        return LocalChat(local[0], name=local[1], seed=seed)
+        return LocalChat(local[0], name=local[1], seed=seed, writer=writer and spec == "builtin")
     if spec == "none":
         raise ModelError(
             "'none' means that no language model writes the texts, so there is none to load.",

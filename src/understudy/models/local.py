@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from understudy.base.lazy import torch
 from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
+from understudy.models.steering import Steering
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
+from understudy.models.writer import fingerprint, merge
 
 _BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
 """Most rows times tokens (prompt and answer) in one batch: on a CPU 64 rows of 160, 0.25 GB for the built-in model."""
@@ -41,14 +43,22 @@ class LocalChat:
     computes in it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
     assistant's.
 
-    Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling.
+    Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling, and ``writer`` adds the
+    shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
 
     Raises:
         ModelError: the extra ``local`` is missing, or the folder holds no such model.
     """
 
     def __init__(
-        self, folder: Path, *, name: str, seed: int = 0, device: str | None = None, dtype: str | None = None
+        self,
+        folder: Path,
+        *,
+        name: str,
+        seed: int = 0,
+        device: str | None = None,
+        dtype: str | None = None,
+        writer: bool = False,
     ) -> None:
         require_local()
         self._device = device or best_device()
@@ -57,6 +67,10 @@ class LocalChat:
         self._decoder = Decoder(model, self._tokenizer)
         self._window = model_window(model)
         self.model_id = f"{name}@{weights[:12]}"
+        self._writer = writer
+        if writer:
+            merge(model)
+            self.model_id = f"{name}+writer@{weights[:6]}{fingerprint()[:6]}"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` as batches end; ``failed`` where a prompt fills the window."""
@@ -104,6 +118,7 @@ class LocalChat:
             top_p=request.top_p,
             stop=request.stop if self._tokenizer.chat_template is not None else (*request.stop, _TURN),
             uniforms=request_uniforms(self._seed, request.key(self.model_id), count=room),
+            phrases=request.phrases if self._writer else (),
         )
 
 
@@ -130,6 +145,7 @@ class Prompt:
     top_p: float
     stop: tuple[str, ...]
     uniforms: NDArray[np.float64]
+    phrases: tuple[str, ...] = ()  # which the answer is steered to
 
 
 def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
@@ -152,6 +168,7 @@ def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tupl
 @dataclass
 class _Row:
     prompt: Prompt
+    steering: Steering | None = None
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
 
@@ -197,10 +214,15 @@ class Decoder:
 
     def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
         """One completion per prompt, in order; none at all once ``cancelled`` is set."""
-        rows = [_Row(prompt) for prompt in prompts]
+        rows = [_Row(prompt, self._steering(prompt)) for prompt in prompts]
         with torch.inference_mode():
             self._decode(rows, cancelled)
         return [] if cancelled.is_set() else [row.completion(self._tokenizer) for row in rows]
+
+    def _steering(self, prompt: Prompt) -> Steering | None:
+        if not prompt.phrases:
+            return None
+        return Steering(prompt.phrases, self._tokenizer, self._ends, most=len(prompt.uniforms))
 
     def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
         """Run the model until every row has ended."""
@@ -213,6 +235,9 @@ class Decoder:
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
             logits = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            for number, row in enumerate(rows):
+                if row.steering is not None and row.reason is None:
+                    row.steering.steer(logits[number], row.answer)
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
             for row, token in zip(rows, tokens.tolist(), strict=True):
                 if row.reason is None:

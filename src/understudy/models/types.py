@@ -27,7 +27,8 @@ class ChatRequest:
     """A prompt and how to sample one answer to it.
 
     ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own. ``schema`` is a JSON
-    schema that the answer should fit: a wish, which an endpoint that knows ``response_format`` grants.
+    schema that the answer should fit: a wish, which an endpoint that knows ``response_format`` grants. ``phrases`` should
+    stand in the answer: a wish that the built-in writer grants.
     """
 
     messages: tuple[Message, ...]
@@ -37,6 +38,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     sample: int = 0
     schema: str | None = None
+    phrases: tuple[str, ...] = ()
 
     def key(self, model_id: str, *, address: bool = False) -> str:
         """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under.
@@ -44,8 +46,9 @@ class ChatRequest:
         An endpoint's address is left out, as a resumed run may change it; with ``address`` not, as in older stores."""
         model_id = model_id if address else model_id.partition("@http")[0]
         fields = {**vars(self), "messages": [vars(message) for message in self.messages]}
-        if self.schema is None:
-            del fields["schema"]
+        for name in ("schema", "phrases"):  # so that older stores' keys last
+            if not fields[name]:
+                del fields[name]
         canonical = json.dumps([model_id, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 

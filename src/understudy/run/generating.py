@@ -217,6 +217,7 @@ class Writing:
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
             form=self.form,
+            trained=self.named.trained,
             **({"seeds_at_once": _SEEDS_IN_BATCHES} if self.named.llm_batch else {}),
         )
 
@@ -416,6 +417,8 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
             "price_per_million_output": named.price_output,
             "say": listener.say,
         }
+    if named.trained:
+        options["writer"] = True
     return catalog.load_chat(
         named.llm, base_url=named.base_url, api_key_env=named.api_key_env, seed=named.seed, **options
     )

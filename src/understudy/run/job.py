@@ -241,7 +241,8 @@ def _decided(
             "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
             "machine (pip install 'understudy[local]')."
         )
-    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional:
+    own = config.prompt is not None or config.json_schema is not None  # the writer is not trained on such
+    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and own:
         changes["samples"] = _SAMPLES
     said = config.records is not None or config.records_per_label is not None
     if not said and (begun.get("records") or begun.get("records_per_label")):
@@ -258,7 +259,7 @@ def _decided(
 
 
 _SAMPLES = 4
-"""Answers of the built-in model to a prompt around phrases: the best of four come nearest to real texts."""
+"""Answers of the built-in model to a prompt of the user's own around phrases, of which the best is taken."""
 _TEXTS_IN_ALL, _TEXTS_OF_LABEL = 100, 10
 """Texts that are written where nobody says how many; those of a label are no fewer than the second number."""
 
@@ -356,6 +357,8 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
 
     asks: bool
     """Whether it is asked for texts at all."""
+    trained: bool
+    """Whether it is the built-in writer, which texts around phrases are asked of unless a prompt of one's own asks."""
     seed: int
     """Of its sampling."""
     price_input: float | None
@@ -387,7 +390,9 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
         if config.llm_batch:
             prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
             in_a_row += texts.template.settings.repair
-        return config.part(cls, asks=asks, in_a_row=in_a_row, **prices)
+        own = texts.form or texts.record_columns or texts.parameters.prompt or texts.parameters.json_schema
+        trained = config.llm == "builtin" and needs.generation_llm == "optional" and not (needs.candidates or own)
+        return config.part(cls, asks=asks, trained=trained, in_a_row=in_a_row, **prices)
 
     @property
     def waiting(self) -> str:

@@ -19,6 +19,7 @@ from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.prompts.writer import Asked
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -85,6 +86,7 @@ class Writer:
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # what every text must be; None: anything
     seeds_at_once: int = 1024
+    trained: bool = False  # the chat model is the built-in writer, which is asked in the form that it was trained on
 
     @property
     def calls_per_seed(self) -> int:
@@ -112,7 +114,8 @@ class Writer:
             for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
         ]
         samples = self.calls_per_seed
-        answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
+        requests = [self._request(prompt, phrases) for prompt, phrases in zip(prompts, asked, strict=True)]
+        answers = asker.ask([request for request in requests for _ in range(samples)])
         answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
         best = [
             max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
@@ -123,7 +126,7 @@ class Writer:
         for _ in range(1 if self.form is None else self.form.tries):
             for index in blank:
                 tries[index] += 1
-            self._replace(asker, best, asked, rows, {index: self._request(prompts[index]) for index in blank})
+            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
             blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
@@ -137,7 +140,7 @@ class Writer:
             provenance = {
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
-                "prompt": self.template.sha256[:12],
+                "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
                 **({} if self.form is None else {"asked": times}),
@@ -157,10 +160,12 @@ class Writer:
         return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
 
     def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
+        label = self.labels[seed.label] if self.template.settings.label_in_prompt and self.labels else None
+        if self.trained:
+            return Asked(self.template.document_type, label=label or "", phrases=tuple(phrases)).messages
         shown = list(self.template.examples)
         count = min(self.template.settings.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
-        label = self.labels[seed.label] if self.template.settings.label_in_prompt and self.labels else None
         details = "" if row is None else row.details
         schema = (self.form and self.form.schema) or ""
         if self.form is not None:
@@ -168,7 +173,7 @@ class Writer:
             turn = [each.model_copy(update={"text": text}) for each, text in formed if text is not None]
         return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
-    def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
+    def _request(self, messages: tuple[Message, ...], phrases: Sequence[str] = ()) -> ChatRequest:
         return ChatRequest(
             messages,
             max_tokens=self.parameters.max_tokens,
@@ -177,6 +182,7 @@ class Writer:
             stop=() if self.form else self.template.stop,
             schema=None if self.form is None else self.form.schema,
             sample=self.seed * 1_000_000,
+            phrases=tuple(phrases) if self.trained else (),
         )
 
     def _replace(

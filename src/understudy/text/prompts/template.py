@@ -59,8 +59,8 @@ class WritingParameters(Parameters):
     prompt: str | None = public_file(None)
     """A prompt template file of your own (YAML)."""
     samples: Ablation[int | None] = Field(None, ge=1, le=64)
-    """Answers to each prompt, of which the one with most phrases is kept. Default: 4 of the built-in model for phrases,
-    1 of others."""
+    """Answers to each prompt, of which the one with most phrases is kept. Default: 1, and 4 of
+    the built-in model where it is asked around phrases by a prompt of your own."""
     llm_temperature: float = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
     max_tokens: int = Field(160, ge=1, le=1_000_000)

@@ -1,0 +1,62 @@
+"""The writer: low-rank adapters that teach the built-in model one task, a text from a few phrases.
+
+They ship with the package (``writer.safetensors``, made by ``training/``), eight bits a weight with one scale a row, and
+are added to the model's weights when it is loaded to write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from understudy.base.lazy import torch
+
+RANK, SCALE, FIRST_LAYER = 16, 2.0, 6
+LINEAR = (
+    *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+    *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+)
+FILE = "writer.safetensors"
+_SCALES = ".scales"
+
+
+def quantised(matrices: Mapping[str, Any]) -> dict[str, Any]:
+    """Each matrix as signed bytes, and under its name with ``.scales`` one float32 a row: what it is times the bytes."""
+    made: dict[str, Any] = {}
+    for name, matrix in matrices.items():
+        largest = matrix.detach().abs().amax(1, keepdim=True).clamp(min=1e-12)
+        made[name] = (matrix.detach() / largest * 127).round().to(torch.int8)
+        made[name + _SCALES] = (largest / 127).flatten().contiguous()
+    return made
+
+
+def _content() -> bytes:
+    return resources.files(__package__).joinpath(FILE).read_bytes()
+
+
+@cache
+def fingerprint() -> str:
+    """The SHA-256 of the shipped file."""
+    return hashlib.sha256(_content()).hexdigest()
+
+
+def merge(model: Any) -> None:
+    """Add the shipped adapters to a model of the built-in one's shape, in place: W + scale B A."""
+    from safetensors.torch import load
+
+    kept = load(_content())
+    read = {
+        name: matrix.float() * kept[name + _SCALES][:, None]
+        for name, matrix in kept.items()
+        if not name.endswith(_SCALES)
+    }
+    with torch.no_grad():
+        for number, layer in enumerate(model.model.layers):
+            if number >= FIRST_LAYER:
+                for name in LINEAR:
+                    weight = layer.get_submodule(name).weight
+                    change = SCALE * read[f"{number}.{name}.up"] @ read[f"{number}.{name}.down"]
+                    weight += change.to(weight.device, weight.dtype)

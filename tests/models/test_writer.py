@@ -1,0 +1,153 @@
+"""The writer: its adapters as they ship, merged into a model; and answers steered to their phrases."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import torch
+from local_fixtures import make_llama
+from safetensors.torch import load, save
+from test_local import answers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from understudy.models import writer
+from understudy.models.local import LocalChat
+from understudy.models.steering import BEGIN, CONTINUE, Steering
+from understudy.models.types import ChatRequest
+from understudy.text.prompts.writer import Asked
+
+
+def adapters(folder: Path) -> dict[str, torch.Tensor]:
+    """Random ones of rank 16 for the tiny model's two layers."""
+    layers = AutoModelForCausalLM.from_pretrained(folder).model.layers
+    torch.manual_seed(3)
+    made = {}
+    for number, layer in enumerate(layers):
+        for name in writer.LINEAR:
+            gives, reads = layer.get_submodule(name).weight.shape
+            made[f"{number}.{name}.down"] = torch.randn(writer.RANK, reads) / 8
+            made[f"{number}.{name}.up"] = torch.randn(gives, writer.RANK) / 8
+    return made
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, torch.Tensor]]:
+    folder = make_llama(tmp_path / "tiny")
+    matrices = adapters(folder)
+    monkeypatch.setattr(writer, "FIRST_LAYER", 0)
+    monkeypatch.setattr(writer, "_content", lambda: save(writer.quantised(matrices)))
+    writer.fingerprint.cache_clear()
+    return folder, matrices
+
+
+def test_merging_adds_scale_times_up_times_down_to_every_adapted_layer(
+    shipped: tuple[Path, dict[str, torch.Tensor]],
+) -> None:
+    folder, matrices = shipped
+    plain, merged = (AutoModelForCausalLM.from_pretrained(folder) for _ in range(2))
+    writer.merge(merged)
+    for number, layer in enumerate(plain.model.layers):
+        for name in writer.LINEAR:
+            change = writer.SCALE * matrices[f"{number}.{name}.up"] @ matrices[f"{number}.{name}.down"]
+            found = merged.model.layers[number].get_submodule(name).weight - layer.get_submodule(name).weight
+            assert float(((found - change).norm() / change.norm()).detach()) < 0.02  # eight bits
+
+
+def test_matrices_come_back_from_eight_bits_within_half_a_step() -> None:
+    matrix = torch.randn(5, 40) * torch.tensor([1e-6, 0.1, 1, 10, 1e4])[:, None]
+    made = writer.quantised({"m": matrix, "zero": torch.zeros(2, 3)})
+    back = made["m"].float() * made["m.scales"][:, None]
+    assert made["m"].dtype == torch.int8
+    assert bool(((back - matrix).abs() <= matrix.abs().amax(1, keepdim=True) / 127 / 2 * 1.001).all())
+    assert not made["zero"].any()
+
+
+def test_the_writer_has_a_name_of_its_own_so_that_answers_of_the_plain_model_are_not_taken_for_its(
+    shipped: tuple[Path, dict[str, torch.Tensor]],
+) -> None:
+    plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
+    trained = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
+    assert trained.model_id.startswith("tiny+writer@") and plain.model_id.startswith("tiny@")
+    request = ChatRequest(Asked("note", phrases=("knee",)).messages, max_tokens=12)
+    assert answers(plain, [request]) != answers(trained, [request])
+
+
+def test_phrases_steer_the_writer_and_nobody_else(shipped: tuple[Path, dict[str, torch.Tensor]]) -> None:
+    plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
+    asked = [ChatRequest(Asked("note").messages, max_tokens=12, phrases=each) for each in ((), ("knee",))]
+    first, second = answers(plain, asked)
+    assert first.text != second.text  # another request, with randomness of its own
+    assert asked[0].key("m") != asked[1].key("m")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(llama: Path) -> object:
+    return AutoTokenizer.from_pretrained(llama)
+
+
+def steered(tokenizer: object, text: str, phrases: tuple[str, ...], *, most: int = 200) -> torch.Tensor:
+    """What is added to the logits behind ``text``."""
+    logits = torch.zeros(len(tokenizer))  # type: ignore[arg-type]
+    Steering(phrases, tokenizer, [2], most=most).steer(logits, tokenizer(text)["input_ids"])  # type: ignore[operator]
+    return logits
+
+
+def token(tokenizer: object, letter: str) -> int:
+    return int(tokenizer(letter)["input_ids"][0])  # type: ignore[operator]
+
+
+def test_a_text_cannot_end_before_its_phrases_are_there(tokenizer: object) -> None:
+    assert steered(tokenizer, "the knee", ("knee", "pain"))[2] == float("-inf")
+    assert steered(tokenizer, "the knee is a kneecap, no pain", ("knee", "pain"))[2] == 0
+    assert steered(tokenizer, "the kneecap, no pain", ("knee", "pain"))[2] == float("-inf")
+    assert steered(tokenizer, "Knee PAIN", ("knee", "pain"))[2] == 0
+    assert steered(tokenizer, "x-ray", ("x ray",))[2] == 0
+
+
+def test_a_phrase_that_has_begun_goes_on_and_one_that_is_missing_may_begin(tokenizer: object) -> None:
+    logits = steered(tokenizer, "the kn", ("knee",))
+    assert logits[token(tokenizer, "e")] == CONTINUE
+    begins = steered(tokenizer, "the", ("knee",))
+    assert begins[token(tokenizer, " ")] == 2 * BEGIN  # of both forms: as it is, and with a capital
+    late = steered(tokenizer, "the" + "x" * 40, ("knee",))
+    assert late[token(tokenizer, " ")] > begins[token(tokenizer, " ")]
+
+
+def test_an_answer_near_its_longest_may_end_without(tokenizer: object) -> None:
+    assert not steered(tokenizer, "abcdefghijklmnopq", ("knee",), most=20).any()
+
+
+def test_no_four_tokens_come_twice(tokenizer: object) -> None:
+    logits = steered(tokenizer, "knee abc abd ab", ("knee",))
+    banned = [number for number, value in enumerate(logits.tolist()) if value]
+    assert banned == sorted(token(tokenizer, letter) for letter in "cd")
+
+
+def test_behind_a_sentence_a_phrase_begins_with_a_capital_and_where_the_text_would_end_it_is_as_likely(
+    llama: Path,
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+    words = {"knee": 7, " knee": 8, " Knee": 9}
+    steering = Steering(("knee",), lambda text, **_: {"input_ids": [words[text]]}, [2], most=200)
+    steering._tokenizer = tokenizer
+    logits = torch.zeros(20)
+    logits[2] = 5.0
+    steering.steer(logits, tokenizer("It hurts.")["input_ids"])
+    assert logits[[2, 8, 9]].tolist() == [float("-inf"), 0.0, 5.0]
+
+
+def test_what_is_asked_has_the_form_of_the_training() -> None:
+    asked = Asked("letter", label="rent", words=40, phrases=("key", "deposit"), details="city: Rome")
+    assert asked.prompt == "letter about rent, 40 words\ncity: Rome\nWords: key, deposit"
+    (turn,) = asked.messages
+    assert (turn.role, turn.content) == ("system", asked.prompt)
+
+
+def test_the_shipped_file_is_small_and_made_of_bytes() -> None:
+    content = resources.files("understudy.models").joinpath(writer.FILE).read_bytes()
+    matrices = load(content)
+    assert len(content) < 6_000_000
+    assert {matrix.dtype for name, matrix in matrices.items() if not name.endswith(".scales")} == {torch.int8}
+    assert len(matrices) == 2 * 2 * len(writer.LINEAR) * (30 - writer.FIRST_LAYER)

@@ -1,0 +1,275 @@
+"""Where the writer's training texts come from: public sets under licences that allow it, each by commit and hash.
+
+Every reader gives texts with the names of their kind, of which a pair shows one, and a label where the set has one.
+``README.md`` beside this file names licences and authors.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import io
+import json
+import re
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+csv.field_size_limit(10**8)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A public text, the names of its kind, and what it is about, where that is known."""
+
+    text: str
+    kinds: tuple[str, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A set of texts in a repository at a commit.
+
+    Attributes:
+        paths: a regular expression of the files that are read.
+        sha256: over these files, in order.
+        pieces: how many pieces of its texts are taken.
+    """
+
+    name: str
+    repository: str
+    commit: str
+    paths: str
+    licence: str
+    authors: str
+    pieces: int
+    read: Callable[[str, bytes], Iterator[Text]]
+    sha256: str
+
+    def texts(self, mirrors: Path) -> Iterator[Text]:
+        """Its texts, from a clone in ``mirrors``; a ValueError where the files are others than those trained on."""
+        git = ["git", "--git-dir", str(git_dir(mirrors, self.repository))]
+        names = subprocess.run([*git, "ls-tree", "-r", "--name-only", self.commit], capture_output=True, check=True)
+        chosen = [name for name in names.stdout.decode().splitlines() if re.fullmatch(self.paths, name)]
+        digest, files = hashlib.sha256(), []
+        for name in chosen:
+            shown = subprocess.run([*git, "show", f"{self.commit}:{name}"], capture_output=True, check=True)
+            digest.update(shown.stdout)
+            files.append((name, shown.stdout))
+        if self.sha256 and digest.hexdigest() != self.sha256:
+            raise ValueError(f"{self.name}: the files are not those that the writer was trained on.")
+        for name, content in files:
+            yield from self.read(name, content)
+
+
+def git_dir(mirrors: Path, repository: str) -> Path:
+    """The clone of ``repository`` in ``mirrors``: a folder OWNER+NAME, bare or not; cloned from GitHub if missing."""
+    folder = mirrors / repository.replace("/", "+")
+    if not folder.exists():
+        url = f"https://github.com/{repository}.git"
+        subprocess.run(["git", "clone", "--quiet", "--bare", url, str(folder)], check=True)
+    found = next(each for each in (folder / "repo" / ".git", folder / "repo", folder) if (each / "HEAD").exists())
+    return found
+
+
+def _rows(content: bytes, delimiter: str = ",") -> Iterator[dict[str, str]]:
+    yield from csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), delimiter=delimiter)
+
+
+def _coffee(_name: str, content: bytes) -> Iterator[Text]:
+    turns = ("message to a coffee shop", "order", "customer message", "chat message")
+    for dialogue in json.loads(content):
+        said = [(each["speaker"], each["text"].strip()) for each in dialogue["utterances"]]
+        yield from (Text(text, turns) for speaker, text in said if speaker == "user" and len(text.split()) > 4)
+        spoken = ["customer" if speaker == "user" else "agent" for speaker, _ in said]
+        for start in range(0, len(said) - 3, 4):
+            lines = [f"{who}: {text}" for who, (_, text) in zip(spoken[start:], said[start : start + 4], strict=False)]
+            yield Text("\n".join(lines), ("dialogue between customer and agent", "chat between customer and agent"))
+
+
+def _tickets(_name: str, content: bytes) -> Iterator[Text]:
+    for line in content.decode().splitlines():
+        before, after = line.split("\t")[:2]
+        if asked := re.findall(r"<U>([^<]*)(?=<|$)", before):
+            yield Text(asked[-1].strip(), ("message to a cinema", "customer message", "request to an assistant"))
+        if after.startswith("[A]"):
+            yield Text(after[3:].strip(), ("answer of a service agent", "reply to a customer", "message"))
+
+
+def _assistant(_name: str, content: bytes) -> Iterator[Text]:
+    for row in csv.reader(io.StringIO(content.decode()), delimiter=","):
+        if len(row) >= 2 and len(row[0].split()) > 3:
+            kinds = ("request to an assistant", "voice command", "message to an assistant", "utterance")
+            yield Text(row[0], kinds, row[1].replace("_", " "))
+
+
+def _nlupp(name: str, content: bytes) -> Iterator[Text]:
+    domain = "bank" if "banking" in name else "hotel"
+    kinds = (f"message to a {domain}", "customer question", "customer message", f"request to a {domain}")
+    for each in json.loads(content):
+        yield Text(each["text"], kinds, ", ".join(each.get("intents", ())[-1:]).replace("_", " "))
+
+
+def _snips(name: str, content: bytes) -> Iterator[Text]:
+    kinds = ("request to an assistant", "voice command", "search request")
+    label = re.sub(r"(?<!^)(?=[A-Z])", " ", Path(name).parts[1]).lower()
+    for entries in json.loads(content.decode("utf-8", "replace")).values():
+        for each in entries:
+            yield Text("".join(part["text"] for part in each["data"]).strip(), kinds, label)
+
+
+def _questions(_name: str, content: bytes) -> Iterator[Text]:
+    for each in json.loads(content):
+        text = each["qText"][:1].upper() + each["qText"][1:]
+        yield Text(text, ("question", "search question", "trivia question"))
+
+
+def _medical(name: str, content: bytes) -> Iterator[Text]:
+    tree = ElementTree.fromstring(content)
+    focus = (tree.findtext("Focus") or "").strip()
+    for pair in tree.iter("QAPair"):
+        question, answer = pair.find("Question"), (pair.findtext("Answer") or "").strip()
+        if question is not None and question.text:
+            yield Text(question.text.strip(), ("medical question", "question of a patient", "question"), focus)
+        if answer:
+            yield Text(answer, ("medical answer", "health advice", "patient information"), focus)
+
+
+def _clinic(_name: str, content: bytes) -> Iterator[Text]:
+    for row in _rows(content):
+        yield Text(row["section_text"], ("clinical note", "note of a doctor", "medical record"))
+        lines = [line.strip() for line in row["dialogue"].splitlines() if line.strip()]
+        for start in range(0, len(lines) - 1, 4):
+            yield Text("\n".join(lines[start : start + 4]), ("dialogue between Doctor and Patient",))
+
+
+def _abstracts(_name: str, content: bytes) -> Iterator[Text]:
+    for line in content.decode().splitlines():
+        yield Text(" ".join(json.loads(line)["source"]), ("abstract", "scientific abstract", "abstract of a paper"))
+
+
+def _meetings(_name: str, content: bytes) -> Iterator[Text]:
+    for line in content.decode().splitlines():
+        meeting = json.loads(line)
+        for each in (*meeting["general_query_list"], *meeting["specific_query_list"]):
+            yield Text(each["answer"], ("minutes of a meeting", "report", "summary of a meeting"))
+            yield Text(each["query"], ("question about a meeting", "question", "request"))
+
+
+_CALM = {27, 0, 1, 4, 5, 6, 7, 8, 13, 15, 17, 18, 20, 22, 23, 26}  # neutral and friendly emotions
+
+
+def _posts(_name: str, content: bytes) -> Iterator[Text]:
+    for line in content.decode().splitlines():
+        text, labels, _ = line.split("\t")
+        if {int(each) for each in labels.split(",")} <= _CALM and "[" not in text:
+            yield Text(text, ("short post", "comment", "social media post", "comment in a forum"))
+
+
+def _countries(_name: str, content: bytes) -> Iterator[Text]:
+    country = json.loads(content)
+
+    def walk(node: object, title: str) -> Iterator[tuple[str, str]]:
+        if isinstance(node, dict):
+            if isinstance(text := node.get("text"), str):
+                yield title, html.unescape(re.sub(r"<[^>]+>", " ", text))
+            for name, each in node.items():
+                yield from walk(each, name)
+
+    for title, text in walk(country, ""):
+        if len(text.split()) > 12 and text.rstrip().endswith("."):
+            yield Text(text, ("encyclopedia entry", "description", "encyclopedia article", "report"), title.lower())
+
+
+def _reviews(name: str, content: bytes) -> Iterator[Text]:
+    product = ("review", "product review", "customer review")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for member in sorted(archive.namelist()):
+            if not member.endswith(".txt") or "readme" in member.lower():
+                continue
+            raw = archive.read(member).decode("latin-1")
+            if "pros_cons" in name:
+                opinion = "advantages" if "Pros" in member else "disadvantages"
+                for text in re.findall(r"<(?:Pros|Cons)>(.*?)</", raw):
+                    if len(text.split()) > 7:
+                        yield Text(text.strip(), ("short review", "review", "opinion"), opinion)
+                continue
+            for review in re.split(r"^\[t\].*$", raw, flags=re.MULTILINE):
+                lines = [line.split("##", 1)[1].strip() for line in review.splitlines() if "##" in line]
+                yield Text(_joined(" ".join(line[:1].upper() + line[1:] for line in lines if line)), product)
+
+
+_GENRES = {
+    "blog": ("blog post", "post", "personal story"),
+    "essays": ("essay", "text"),
+    "ficlets": ("story", "text"),
+    "fiction": ("story", "text"),
+    "govt-docs": ("report", "official document", "article"),
+    "jokes": ("joke", "anecdote"),
+    "journal": ("article", "magazine article"),
+    "letters": ("letter", "appeal"),
+    "newspaper": ("news item", "newspaper article", "news report"),
+    "non-fiction": ("article", "text"),
+    "technical": ("abstract", "report", "article"),
+    "travel-guides": ("travel guide", "description of a place", "article"),
+}
+
+
+def _masc(_name: str, content: bytes) -> Iterator[Text]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        listed = archive.read("masc_tagged/categories.txt").decode().splitlines()
+        for name, genre in (line.split()[:2] for line in listed if len(line.split()) >= 2):
+            if genre in _GENRES and f"masc_tagged/{name}" in archive.namelist():
+                tagged = archive.read(f"masc_tagged/{name}").decode("utf-8", "replace")
+                words = " ".join(word.rpartition("_")[0] for word in tagged.split())
+                yield Text(_joined(words), _GENRES[genre])
+
+
+def _joined(words: str) -> str:
+    """Words as a tagger parts them, joined as people write."""
+    words = words.replace("``", '"').replace("''", '"')
+    words = re.sub(r"\s*’\s*", "'", re.sub(r"\bi\b", "I", words))
+    words = re.sub(r"\s+([.,;:!?%)\]]|n't\b|'(?:s|re|ve|ll|d|m)\b)", r"\1", words)
+    return re.sub(r"([(\[$])\s+", r"\1", re.sub(r'"\s+([^"]*?)\s+"', r'"\1"', words))
+
+
+SOURCES = (
+    Source("Taskmaster-4", "google-research-datasets/Taskmaster", "d92cb6af3005f1dc09c39e75e7daf4a04905e00b",
+           r"TM-4-2024/data/data_0[0-2]\.json", "CC BY 4.0", "Bill Byrne, Saravanan Ganesh (Google)", 2600, _coffee, ""),
+    Source("Taskmaster-3", "google-research-datasets/Taskmaster", "d92cb6af3005f1dc09c39e75e7daf4a04905e00b",
+           r"TM-3-2020/splits/train/train-bc\.tsv", "CC BY 4.0", "Bill Byrne and others (Google)", 1500, _tickets, ""),
+    Source("NLU evaluation data", "xliuhw/NLU-Evaluation-Data", "f6071b496b17d71e6eb43f543af0707f4ff30557",
+           r"CrossValidation/out4WatsonReal/.*KFold_1/merged/intents/.*\.csv", "CC BY 4.0",
+           "Xingkun Liu, Arash Eshghi, Pawel Swietojanski, Verena Rieser", 2200, _assistant, ""),
+    Source("NLU++", "PolyAI-LDN/task-specific-datasets", "57ec275d8078af65b7731c2a98be812d844a6d6b",
+           r"nlupp/data/(banking|hotels)/fold\d+\.json", "CC BY 4.0", "Iñigo Casanueva and others (PolyAI)", 3000,
+           _nlupp, ""),
+    Source("Snips 2017", "snipsco/nlu-benchmark", "b86ac7f1577868c42158d0dec77db50956046696",
+           r"2017-06-custom-intent-engines/\w+/train_\w+_full\.json", "CC0 1.0", "Snips", 1200, _snips, ""),
+    Source("WebQuestions", "brmson/dataset-factoid-webquestions", "668890853388010fe6ae9a5eb035a7917b88933b",
+           r"main/(trainmodel|val|devtest)\.json", "CC BY 4.0", "Jonathan Berant and others", 2800, _questions, ""),
+    Source("MedQuAD", "abachaa/MedQuAD", "577bd37b96c02d1833b2c9eed2de9f96964e96cb",
+           r"(1|4|5|6|7|8|9)_\w+/.*\.xml", "CC BY 4.0", "Asma Ben Abacha, Dina Demner-Fushman", 3000, _medical, ""),
+    Source("MTS-Dialog", "abachaa/MTS-Dialog", "3ff0801933608d6f570468c13125125fb5cabdea",
+           r"Main-Dataset/MTS-Dialog-TrainingSet\.csv", "CC BY 4.0", "Asma Ben Abacha and others", 2200, _clinic, ""),
+    Source("SciTLDR", "allenai/scitldr", "5ccad9c00a60ad75c9e04abf7f27d0f53f983b20",
+           r"SciTLDR-Data/SciTLDR-A/train\.jsonl", "Apache 2.0", "Isabel Cachola and others (AI2)", 2200, _abstracts, ""),
+    Source("QMSum", "Yale-LILY/QMSum", "83d7768c1f2b4dfeb091385d3dc7e239b8e5bb7e",
+           r"data/(Committee|Academic)/jsonl/train\.jsonl", "MIT", "Ming Zhong and others", 1800, _meetings, ""),
+    Source("GoEmotions", "monologg/GoEmotions-pytorch", "b75f9d3a8b76bc1060687925b04ca98a1b8ea66b",
+           r"data/original/train\.tsv", "Apache 2.0", "Dorottya Demszky and others (Google)", 1800, _posts, ""),
+    Source("The World Factbook", "factbook/factbook.json", "8662a8b17a784841ab4528631b04090eb2f183eb",
+           r"(?!meta)[a-z-]+/\w\w\.json", "public domain", "Central Intelligence Agency", 3200, _countries, ""),
+    Source("Product reviews", "nltk/nltk_data", "5db857e6f7df11eabb5e5665836db9ec8df07e28",
+           r"packages/corpora/product_reviews_[12]\.zip", "CC BY 4.0", "Bing Liu, Minqing Hu", 2600, _reviews, ""),
+    Source("Pros and cons", "nltk/nltk_data", "5db857e6f7df11eabb5e5665836db9ec8df07e28",
+           r"packages/corpora/pros_cons\.zip", "CC BY 4.0", "Bing Liu", 500, _reviews, ""),
+    Source("MASC", "nltk/nltk_data", "5db857e6f7df11eabb5e5665836db9ec8df07e28",
+           r"packages/corpora/masc_tagged\.zip", "free for any use, also commercial", "American National Corpus", 4500,
+           _masc, ""),
+)
