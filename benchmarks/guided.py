@@ -8,7 +8,8 @@
 Whole runs with ledgers of their own. Each row: accuracy on the real test texts of classifiers of embeddings (the
 guide's own embedder: not the only judge), of TF-IDF, and with ``--encoder`` of an encoder tuned on the synthetic texts;
 macro F1 of the same, which says more where labels are of very different size; distinct word pairs (of 1,500 words),
-self-BLEU, and precision, recall and coverage. ``real`` is as many real texts. Embeddings are kept by text, in memory
+self-BLEU, precision, recall and coverage, FID and kernel
+distance to real texts, and with a language model phrases kept and texts complete. ``real`` is as many real texts. Embeddings are kept by text, in memory
 and in ``--cache``, since five runs read the same private texts.
 """
 
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.sets import CACHE, DATA
-from understudy.evaluate.metrics.fidelity.embeddings import neighbour_values
+from understudy.evaluate.metrics.fidelity.embeddings import frechet_distance, kernel_distance, neighbour_values
 from understudy.evaluate.metrics.fidelity.texts import distinct_values, self_bleu_values
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
@@ -107,6 +108,8 @@ def scores(train: Sample, test: Sample, real: Sample, *, encoder: bool) -> dict[
         *neighbour_values(real.at_most(len(train), seed=0), train.at_most(len(real), seed=0), of="x", **_SAMPLING),
     ):
         found[" ".join([value.metric.name, *map(str, value.settings.values())])] = value.value or 0.0
+    found["FID"] = frechet_distance(real.embeddings, train.embeddings)
+    found["kernel x 1000"] = 1000 * float(kernel_distance(real.embeddings, train.embeddings)[0])
     return found
 
 
@@ -198,6 +201,11 @@ def main() -> None:
                 texts = [record.text for record in made.records if record.text]
                 names = [labels[record.label] for record in made.records if record.text]
                 found = scores(sample(texts, names, embedder), test, few, encoder=given.encoder)
+                if given.llm != "none":
+                    told = [record.provenance for record in made.records]
+                    asked = sum(len(each["phrases"]) for each in told)
+                    found["kept"] = sum(len(each["kept"]) for each in told) / max(asked, 1)
+                    found["complete"] = float(np.mean([each["finish"] == "stop" for each in told]))
                 rows.append({**found, "terms": len(made.release.terms), "seconds": time.perf_counter() - start})
             show("guided" if guided else "unguided", epsilon, rows)
 
