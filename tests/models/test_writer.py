@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from understudy.models import writer
 from understudy.models.local import LocalChat
-from understudy.models.steering import BEGIN, CONTINUE, Steering
+from understudy.models.steering import BEGIN, CONTINUE, Steering, lengthening
 from understudy.models.types import ChatRequest
 from understudy.text.prompts.writer import Asked
 
@@ -113,6 +113,14 @@ def test_a_phrase_that_has_begun_goes_on_and_one_that_is_missing_may_begin(token
     assert begins[token(tokenizer, " ")] == 2 * BEGIN  # of both forms: as it is, and with a capital
     late = steered(tokenizer, "the" + "x" * 40, ("knee",))
     assert late[token(tokenizer, " ")] > begins[token(tokenizer, " ")]
+
+
+def test_a_phrase_is_not_lengthened_to_another_word(tokenizer: object) -> None:
+    logits = torch.zeros(len(tokenizer))  # type: ignore[arg-type]
+    answer = tokenizer("a knee")["input_ids"]  # type: ignore[operator]
+    Steering(("knee",), tokenizer, [2], most=200, longer=lengthening(tokenizer)).steer(logits, answer)
+    banned = {letter for letter in "cZ9 .,'" if logits[token(tokenizer, letter)] == float("-inf")}
+    assert banned == set("cZ9")
 
 
 def test_an_answer_near_its_longest_may_end_without(tokenizer: object) -> None:

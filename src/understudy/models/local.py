@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from understudy.base.lazy import torch
 from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
-from understudy.models.steering import Steering
+from understudy.models.steering import Steering, lengthening
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 from understudy.models.writer import fingerprint, merge
@@ -222,7 +223,12 @@ class Decoder:
     def _steering(self, prompt: Prompt) -> Steering | None:
         if not prompt.phrases:
             return None
-        return Steering(prompt.phrases, self._tokenizer, self._ends, most=len(prompt.uniforms))
+        most = len(prompt.uniforms)
+        return Steering(prompt.phrases, self._tokenizer, self._ends, most=most, longer=self._longer)
+
+    @cached_property
+    def _longer(self) -> Any:
+        return lengthening(self._tokenizer)
 
     def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
         """Run the model until every row has ended."""

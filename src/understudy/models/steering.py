@@ -1,8 +1,8 @@
 """Steering an answer to its phrases while it is sampled: public words alone, so nothing here is private.
 
-A text may not end before its phrases are there. The next token of a phrase that has begun is made likelier, and so is
-the first of one that is missing: the more, the longer the text goes on without it, and as likely as the end where the
-text would end. No four tokens come twice.
+A text may not end before its phrases are there. The next token of a phrase that has begun is made likelier, its last
+word is not lengthened ("seek" to "seekers"), and the first token of a missing one is made likelier too: the more, the
+longer the text goes on without it, and as likely as the end where the text would end. No four tokens come twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from understudy.base.lazy import torch
 
 BEGIN, GROWS, CONTINUE = 1.0, 0.25, 6.0  # added to logits: for a first token, each token later, for a next token
 PATIENCE = 5  # tokens for each phrase, after which first tokens gain
@@ -23,19 +25,27 @@ class Steering:
     Args:
         ends: the tokens that end an answer.
         most: its longest length in tokens; in the last sixth the text may end as it is.
+        longer: the tokens that lengthen a word, as of :func:`lengthening`; None: none is known.
     """
 
-    def __init__(self, phrases: Sequence[str], tokenizer: Any, ends: Iterable[int], *, most: int) -> None:
+    def __init__(
+        self, phrases: Sequence[str], tokenizer: Any, ends: Iterable[int], *, most: int, longer: Any = None
+    ) -> None:
         self._tokenizer = tokenizer
+        self._longer = longer
         self._ends = sorted(ends)
         self._forms = {_there(phrase): _forms(tokenizer, phrase) for phrase in phrases}
         self._most = most * 5 // 6
 
-    def steer(self, logits: Any, answer: Sequence[int]) -> None:
+    def steer(self, logits: Any, answer: list[int]) -> None:
         """Change a row's ``logits``, ``Float[V]``, in place, given the tokens of the ``answer`` so far."""
         logits[_repeating(answer)] = float("-inf")
         text = self._tokenizer.decode(answer, skip_special_tokens=True)
         missing = [forms for there, forms in self._forms.items() if not there.search(text)]
+        if self._longer is not None and any(
+            answer[-len(form) :] == form for forms in self._forms.values() for form in forms
+        ):
+            logits[self._longer] = float("-inf")
         if not missing or not answer or len(answer) >= self._most:
             return
         end, best = float(logits[self._ends].max()), float(logits.max())
@@ -51,6 +61,12 @@ class Steering:
                 else:
                     first = float(logits[form[0]]) + gain
                     logits[form[0]] = max(first, end) if end >= best else first
+
+
+def lengthening(tokenizer: Any) -> Any:
+    """``Int64[n]``: the tokens that go on with a word, of a tokenizer by bytes: letters and digits without a blank."""
+    names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    return torch.tensor([number for number, name in enumerate(names) if name[:1].isalnum() and not name.startswith("Ġ")])
 
 
 def _there(phrase: str) -> re.Pattern[str]:

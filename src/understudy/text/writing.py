@@ -162,7 +162,9 @@ class Writer:
     def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
         label = self.labels[seed.label] if self.template.settings.label_in_prompt and self.labels else None
         if self.trained:
-            return Asked(self.template.document_type, label=label or "", phrases=tuple(phrases)).messages
+            details = "" if row is None else row.details
+            kind = self.template.document_type
+            return Asked(kind, label=label or "", phrases=tuple(phrases), details=details).messages
         shown = list(self.template.examples)
         count = min(self.template.settings.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]

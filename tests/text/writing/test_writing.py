@@ -11,7 +11,7 @@ from clinic import FakeChat, prompt_of
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
 from understudy.text.vocabulary.words import kept_phrases
-from understudy.text.writing import NoText, Seed, SyntheticRecord, Writer, rank, tidy
+from understudy.text.writing import NoText, Row, Seed, SyntheticRecord, Writer, rank, tidy
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 
@@ -216,3 +216,22 @@ def test_a_text_ends_where_it_begins_to_repeat_itself(text: str, left: str) -> N
 def test_an_answer_that_was_cut_ends_with_its_last_whole_sentence(text: str, left: str) -> None:
     assert tidy(Completion(text, "length")) == left
     assert tidy(Completion(text, "stop")) == text
+
+
+def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() -> None:
+    chat = FakeChat()
+    records = write(chat, more={"labels": ["skin", "heart"], "trained": True})
+    first, second = chat.asked
+    assert [message.content for message in first.messages] == ["document\nWords: fever, rash"]
+    assert (first.phrases, second.phrases) == (("fever", "rash"), ("chest pain", "stent"))
+    assert records[0].provenance["prompt"] == "writer"
+    write(chat := FakeChat(), more={"labels": ["skin", "heart"], "trained": True}, label_in_prompt=True)
+    assert chat.asked[1].messages[0].content == "document about heart\nWords: chest pain, stent"
+    row = Row(("Rome",), "city: Rome")
+    write(chat := FakeChat(), [Seed(("fever",), 0, row)], more={"trained": True})
+    assert chat.asked[0].messages[0].content == "document\ncity: Rome\nWords: fever"
+
+
+def test_other_models_are_not_told_what_steers_the_writer() -> None:
+    write(chat := FakeChat())
+    assert all(request.phrases == () for request in chat.asked)
