@@ -8,9 +8,9 @@
 Whole runs with ledgers of their own. Each row: accuracy on the real test texts of classifiers of embeddings (the
 guide's own embedder: not the only judge), of TF-IDF, and with ``--encoder`` of an encoder tuned on the synthetic texts;
 macro F1 of the same, which says more where labels are of very different size; distinct word pairs (of 1,500 words),
-self-BLEU, precision, recall and coverage, FID and kernel
-distance to real texts, and with a language model phrases kept and texts complete. ``real`` is as many real texts. Embeddings are kept by text, in memory
-and in ``--cache``, since five runs read the same private texts.
+self-BLEU, precision, recall and coverage, FID and kernel distance to real texts, and with a language model phrases kept
+and texts complete. ``real`` is as many real texts. Embeddings are kept by text, in memory and in ``--cache``, since
+five runs read the same private texts.
 """
 
 from __future__ import annotations

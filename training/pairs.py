@@ -35,7 +35,7 @@ class Pair:
 
 
 def build(mirrors: Path, *, seed: int, judges: Path | None = None) -> list[Pair]:
-    """All pairs in an order drawn by ``seed``; without those that share eight words in a row with a set in ``judges``."""
+    """All pairs in an order drawn by ``seed``; none that shares eight words in a row with a set in ``judges``."""
     draw = random.Random(seed)
     taken = frozenset() if judges is None else frozenset(_judged(judges))
     pairs: list[Pair] = []

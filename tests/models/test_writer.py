@@ -69,7 +69,8 @@ def test_the_writer_has_a_name_of_its_own_so_that_answers_of_the_plain_model_are
 ) -> None:
     plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
     trained = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
-    assert trained.model_id.startswith("tiny+writer@") and plain.model_id.startswith("tiny@")
+    assert trained.model_id.startswith("tiny+writer@")
+    assert plain.model_id.startswith("tiny@")
     request = ChatRequest(Asked("note", phrases=("knee",)).messages, max_tokens=12)
     assert answers(plain, [request]) != answers(trained, [request])
 

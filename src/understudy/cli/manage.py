@@ -234,9 +234,7 @@ def list_models(verify: bool, as_json: bool) -> None:
         ]
         endpoints = [dict(zip(("name", "title", "address", "key"), each, strict=True)) for each in products]
         cache, adapters = str(models_dir()), {"licence": "Apache-2.0", "sha256": fingerprint()}
-        show_json(
-            {"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others}
-        )
+        show_json({"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others})
         return
     from rich.console import Console
     from rich.table import Column, Table
@@ -249,7 +247,7 @@ def list_models(verify: bool, as_json: bool) -> None:
     console = Console(highlight=False)
     console.print('The name "builtin" means these two, a chat model and an embedder:')
     console.print(table)
-    console.print(f"Texts around phrases: the chat model with the package's adapters (SHA-256 {fingerprint()[:12]}...).")
+    console.print(f"Texts around phrases: the chat model with our own adapters (SHA-256 {fingerprint()[:12]}...).")
     console.print(language_note("builtin"))
     console.print(f"Cache: {models_dir()}", soft_wrap=True)
     console.print("\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")

@@ -66,7 +66,9 @@ class Steering:
 def lengthening(tokenizer: Any) -> Any:
     """``Int64[n]``: the tokens that go on with a word, of a tokenizer by bytes: letters and digits without a blank."""
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    return torch.tensor([number for number, name in enumerate(names) if name[:1].isalnum() and not name.startswith("Ġ")])
+    return torch.tensor(
+        [number for number, name in enumerate(names) if name[:1].isalnum() and not name.startswith("Ġ")]
+    )
 
 
 def _there(phrase: str) -> re.Pattern[str]:

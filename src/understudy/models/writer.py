@@ -1,7 +1,7 @@
 """The writer: low-rank adapters that teach the built-in model one task, a text from a few phrases.
 
-They ship with the package (``writer.safetensors``, made by ``training/``), eight bits a weight with one scale a row, and
-are added to the model's weights when it is loaded to write.
+They ship with the package (``writer.safetensors``, made by ``training/``), eight bits a weight with one scale a row,
+and are added to the model's weights when it is loaded to write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCALES = ".scales"
 
 
 def quantised(matrices: Mapping[str, Any]) -> dict[str, Any]:
-    """Each matrix as signed bytes, and under its name with ``.scales`` one float32 a row: what it is times the bytes."""
+    """Each matrix as signed bytes, and under its name with ``.scales`` the float32 of each row that they are times."""
     made: dict[str, Any] = {}
     for name, matrix in matrices.items():
         largest = matrix.detach().abs().amax(1, keepdim=True).clamp(min=1e-12)
