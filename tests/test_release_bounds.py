@@ -71,7 +71,7 @@ def test_a_small_file_that_unpacks_to_much_is_refused_before_any_member_is_read(
     bomb(path)
     assert path.stat().st_size < MEGABYTE
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
-    with pytest.raises(ReleaseError, match=r"more than the 67,108,864 .*--max-release-bytes 67\d+"):
+    with pytest.raises(ReleaseError, match=r"more than the 67,108,864 .*max_release_bytes=67\d+"):
         read_release(path)
 
 

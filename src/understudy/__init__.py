@@ -47,6 +47,7 @@ _PUBLIC = {
 }
 
 if TYPE_CHECKING:
+    from understudy import ledger as ledger
     from understudy.api import audit as audit
     from understudy.api import audit_mechanism as audit_mechanism
     from understudy.api import baseline as baseline
@@ -84,7 +85,9 @@ if TYPE_CHECKING:
     from understudy.run.generating import Result as Result
     from understudy.run.session import Listener as Listener
 
-__all__ = [*_PUBLIC]
+_MODULES = ("ledger",)
+"""Parts of the package that are public as they are."""
+__all__ = [*_PUBLIC, *_MODULES]
 
 
 class _Package(ModuleType):
@@ -99,10 +102,12 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"understudy.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'understudy' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

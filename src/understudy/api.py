@@ -108,14 +108,17 @@ def release(
         return pipeline.release(config, corpus=opened, listener=told, resume=resume).release
 
 
-def generate(made: Release | Folder, *, listener: Listener | None = None, **options: Unpack[GenerateOptions]) -> Result:
+def generate(
+    made: Release | Result | Folder, *, listener: Listener | None = None, **options: Unpack[GenerateOptions]
+) -> Result:
     """Turn a Release into synthetic records: post-processing, free, any number of times.
 
     Args:
-        made: a Release, or its file.
+        made: a Release, its file, the output folder that holds it, or what :func:`run` returned.
         options: the language model, the writing, the output, and those parameters of the Release's method that are
             free, such as ``length``.
     """
+    made = made.release if isinstance(made, Result) else made
     with _resumable(listener, options.get("output")) as told:
         return pipeline.generate(made, listener=told, **options)
 
@@ -196,12 +199,12 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
     return audit_mechanism(auditable, budget, runs=runs, confidence=confidence)
 
 
-def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> Reports:
+def report(*runs: Result | Folder, embedder: str | None = None, seed: int = 0) -> Reports:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
     A notebook shows those that may be handed out.
 
     Args:
-        runs: output folders of :func:`run`, :func:`release` or :func:`generate`.
+        runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or what these returned.
         embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
         seed: steers the map and which texts are shown.
     """
@@ -209,7 +212,7 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> Reports
     from understudy.report.contents import read_statement
     from understudy.report.page import Reports, write_reports
 
-    folders = [OutputFolder(Path(run)) for run in runs]
+    folders = [_folder(run) for run in runs]
     for folder in folders:
         read_statement(folder.shareable)  # a wrong path is an error before seconds go into loading a model
     try:
@@ -223,19 +226,19 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> Reports
 
 
 def compare(
-    runs: Sequence[Folder], output: Folder, *, names: Sequence[str] | None = None, shareable: bool = False
+    runs: Sequence[Result | Folder], output: Folder, *, names: Sequence[str] | None = None, shareable: bool = False
 ) -> Path:
     """Write one page that compares several runs: what their texts are good for, against the epsilon they promised.
 
     Args:
-        runs: output folders that were evaluated.
+        runs: output folders that were evaluated, or the results in them.
         output: the page, readable by its owner only unless ``shareable``.
         names: one per run; runs of one name are one line. None: by their methods.
         shareable: show only what was released with a charge.
     """
     from understudy.report.page import write_comparison
 
-    return write_comparison([Path(run) for run in runs], Path(output), names=names or None, shareable=shareable)
+    return write_comparison([_folder(run).root for run in runs], Path(output), names=names or None, shareable=shareable)
 
 
 @contextmanager
@@ -297,14 +300,17 @@ def export(
     from understudy.report.export import export_run
 
     require_local(output)
-    if isinstance(made, Result):
-        if made.folder is None:
-            raise ConfigError(
-                "This result has no output folder to export.", "Name one (output=...) in the call that makes it."
-            )
-        made = made.folder.root
-    export_run(OutputFolder(Path(made)), to=to, output=Path(output), document_type=document_type, system=system)
+    export_run(_folder(made), to=to, output=Path(output), document_type=document_type, system=system)
     return Path(output)
+
+
+def _folder(made: Result | Folder) -> OutputFolder:
+    """Where a run's results are, by the run, its folder, or a file that may be handed out of it."""
+    if not isinstance(made, Result):
+        return OutputFolder.of(made)
+    if made.folder is None:
+        raise ConfigError("This result has no output folder.", "Name one (output=...) in the call that makes it.")
+    return made.folder
 
 
 def corpus_config(

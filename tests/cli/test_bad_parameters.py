@@ -184,7 +184,6 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
-    "no output": ({"output": None}, 2, "No output folder given", "--output FOLDER"),
     "too long": ({"length": 11}, 2, "longer", "Lower length"),
     "gone": ({"coherence": 2}, 2, "There is no parameter 'coherence' any more", "Leave it out"),
     "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-terms"),

@@ -93,7 +93,7 @@ FIRST_RECORDS = {
 def test_a_first_record_is_not_taken_for_names(tmp_path: Path, first: str) -> None:
     (tmp_path / "t.csv").write_text(f"{first}\n{first}\n")
     words = [str(tmp_path / "t.csv"), "--output", str(tmp_path / "run.yaml")]
-    with pytest.raises(UnderstudyError, match=r"look like values.*--names-are-public") as caught:
+    with pytest.raises(UnderstudyError, match=r"look like values.*names_are_public") as caught:
         init(*words)
     assert "anna" not in str(caught.value)
     assert "fever" not in str(caught.value)

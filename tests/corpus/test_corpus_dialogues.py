@@ -141,7 +141,7 @@ def test_a_column_of_another_type_is_told_by_its_type_alone(kind: pa.DataType) -
 
 def test_a_dialogue_read_as_a_text_says_what_to_declare() -> None:
     table = pa.table({"messages": [GOOD]})
-    with pytest.raises(CorpusError, match="--roles"):
+    with pytest.raises(CorpusError, match="roles"):
         read_corpus(table, text="messages")
 
 

@@ -254,7 +254,7 @@ def test_options_that_cannot_be_meant_are_config_errors(write, options):
 
 
 def test_a_label_among_the_columns_of_a_record_may_be_left_out_of_them(write):
-    with pytest.raises(ConfigError, match="leave it out of --record-columns"):
+    with pytest.raises(ConfigError, match="leave it out of record_columns"):
         read(write("t.csv", CSV), text=None, record_columns=["note", "ward"], label="ward")
 
 

@@ -154,9 +154,9 @@ def test_two_declared_labels_that_become_one_are_a_config_error():
 
 def test_a_label_column_without_declared_labels_is_an_error_that_says_the_cure(write):
     path = write("t.csv", "t,l\nx,a\n")
-    with pytest.raises(ConfigError, match="--labels A,B,C"):
+    with pytest.raises(ConfigError, match="labels=A,B,C"):
         read_corpus(path, text="t", label="l")
-    with pytest.raises(ConfigError, match="--label"):
+    with pytest.raises(ConfigError, match="label"):
         read_corpus(path, text="t", labels="a")
     with pytest.raises(ConfigError, match="Choose one"):
         read_corpus(path, text="t", label="l", labels="a", labels_from_data=True)

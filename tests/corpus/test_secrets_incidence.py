@@ -203,5 +203,5 @@ def test_what_is_no_incidence_file_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_no_source_of_secrets_is_one_clear_error() -> None:
-    with pytest.raises(ConfigError, match="--secrets"):
+    with pytest.raises(ConfigError, match="secrets"):
         secret_finder(table("x"))

@@ -88,9 +88,9 @@ def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
     ledger.open_dataset("other", cap=CAP, unit=RECORD)
     ledger.charge("clinic", pure_plan("0.5"), run_id="r1")
     for method in (ledger.check, ledger.charge):
-        with pytest.raises(LedgerError, match=r"charged before.*--fresh"):
+        with pytest.raises(LedgerError, match=r"charged before.*fresh"):
             method("clinic", pure_plan("0.4"), run_id="r1")
-        with pytest.raises(LedgerError, match=r"'clinic' before.*'other'.*--dataset clinic.*--fresh"):
+        with pytest.raises(LedgerError, match=r"'clinic' before.*'other'.*dataset clinic.*fresh"):
             method("other", pure_plan("0.5"), run_id="r1")
     assert ledger.spent("other") is None
 
@@ -219,7 +219,7 @@ def test_a_renamed_copy_is_noticed_and_grown_data_are_added(ledger: Ledger) -> N
     ledger.identify("clinic", "bb")
     assert [ledger.known_as(content) for content in ("aa", "bb", "cc")] == ["clinic", "clinic", None]
     for content in ("aa", "bb"):
-        with pytest.raises(LedgerError, match=r"known as 'clinic'. Use --dataset clinic"):
+        with pytest.raises(LedgerError, match=r"known as 'clinic'. Use dataset clinic"):
             ledger.identify("copy", content)
     ledger.identify("copy", "cc")
     assert ledger.known_as("cc") == "copy"
@@ -238,7 +238,7 @@ def test_a_value_is_confirmed_once_and_another_of_the_same_charge_is_refused(led
         lambda: ledger.charge("clinic", plan, run_id="r1"),
         lambda: ledger.charge("clinic", plan, run_id="r1", kept={"sums": "bb"}),
     ):
-        with pytest.raises(LedgerError, match=r"sampled and used already, from another copy.*--fresh"):
+        with pytest.raises(LedgerError, match=r"sampled and used already, from another copy.*fresh"):
             call()
     ledger.charge("clinic", plan, run_id="r1", kept={"sums": "aa", "later": "cc"})
     ledger.charge("clinic", plan, run_id="r2", kept={})

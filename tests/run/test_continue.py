@@ -156,7 +156,7 @@ def test_any_other_setting_that_changed_and_a_smaller_release_are_refused(tmp_pa
     for name, value in changes.items():
         with pytest.raises(ResumeError, match=f"{name}: .* became"):
             release(values, resume=True, texts_per_batch=3, **{name: value})
-    with pytest.raises(ConfigError, match="--texts-per-batch 1 would stop earlier"):
+    with pytest.raises(ConfigError, match="texts_per_batch=1 would stop earlier"):
         release(values, resume=True, texts_per_batch=1)
     assert not drawn
     assert runs_charged(values["ledger"]) == 1

@@ -298,7 +298,7 @@ def test_what_cannot_be_exported_is_refused_with_the_cure(
 def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
     said = understudy("export", str(tmp_path / "out"), "--to", "csv", "--output", str(tmp_path / "t.csv"), "--json")
     assert json.loads(said.out) == {"to": "csv", "output": str(tmp_path / "t.csv")}
-    with pytest.raises(us.UnderstudyError, match=r"no output folder to export.*output=\.\.\."):
+    with pytest.raises(us.UnderstudyError, match=r"no output folder.*output=\.\.\."):
         us.export(replace(made, folder=None), to="csv", output=tmp_path / "u.csv")
 
 

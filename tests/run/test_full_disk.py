@@ -144,7 +144,7 @@ def test_a_locked_store_is_waited_for_and_then_said_to_be_locked(
             StorageError, match=r"Another program holds .*run\.sqlite locked.*then repeat the same"
         ) as told:
             run(values)
-    assert "--fresh" not in str(told.value)
+    assert "fresh" not in str(told.value)
     closing = threading.Timer(0.3, other.close)
     closing.start()
     run(values)

@@ -57,7 +57,7 @@ def apart(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
 def test_one_file_read_by_two_columns_or_packed_is_one_dataset(tmp_path: Path) -> None:
     """`a` by its notes and `c` by the same column as records: two texts, two caps."""
     release(apart(tmp_path, "a"))
-    with pytest.raises(LedgerError, match=r"known as 'a'.*--dataset a"):
+    with pytest.raises(LedgerError, match=r"known as 'a'.*dataset a"):
         release(apart(tmp_path, "c", text=None, record_columns="note"))
     with pytest.raises(LedgerError, match=r"known as 'a'"):
         release(apart(tmp_path, "c", text="clinician"))

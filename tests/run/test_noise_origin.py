@@ -189,7 +189,7 @@ def test_a_run_with_a_promise_takes_up_nothing_of_a_seeded_one_and_is_replaced_b
 def test_a_seeded_run_takes_up_nothing_of_one_without_noise(tmp_path: Path) -> None:
     values = settings(tmp_path)
     run(values, insecure_no_noise=True)
-    with pytest.raises(ResumeError, match=r"insecure_no_noise: true became false.*--fresh to start over\.") as refused:
+    with pytest.raises(ResumeError, match=r"insecure_no_noise: true became false.*fresh to start over\.") as refused:
         run(values, insecure_noise_seed=0)
     assert "charges" not in str(refused.value), "nothing was charged, and nothing would be"
     run(values, insecure_noise_seed=0, fresh=True)

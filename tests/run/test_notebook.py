@@ -19,7 +19,6 @@ from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models.types import ChatRequest, Completion
 from understudy.report.page import Reports
 from understudy.run import progress
-from understudy.run.session import SILENT
 
 BUDGET = us.Budget(3, "1e-6")
 EVIL = "<script>alert('x')</script> <img src=x onerror=y> &amp; \x1b[2J"
@@ -153,19 +152,24 @@ def test_in_a_notebook_lines_and_bars_are_one_picture(monkeypatch: pytest.Monkey
     assert "Beginning." in last.words
 
 
-def test_a_listener_is_told_what_a_terminal_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    listener = us.Listener()
-    with progress.shown(listener) as told:
-        assert told is listener
+def test_a_listener_is_told_what_a_terminal_would_show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[str] = []
+    with progress.shown(us.Listener(lines.append)) as told:
+        told.say("No number is given (--records).")
+    assert lines == ["No number is given (records)."]
     with progress.shown() as told:  # a script whose output goes elsewhere
-        assert told is SILENT
+        told.say("One line.\x1b[2J")
+        assert told.nobody
+    assert capsys.readouterr() == ("", "One line.\\x1b[2J\n")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress.shown() as told:
         told.say("One line.")
         told.progress("rounds", 0, 2)
         told.progress("rounds", 2, 2)
         told.progress("rounds", 0, 2)
-        assert told is not SILENT
+        assert not told.nobody
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path, run: Call
     found = distances(us.evaluate(real, mine, columns="ward=A|B; night", **words, **FEW))
     assert found.keys() == {"label", "ward", "night"}
     assert found["night"] == 1  # all are missing
-    with pytest.raises(UnderstudyError, match=r"mine.csv' has no column 'beds'.*\(--columns\)"):
+    with pytest.raises(UnderstudyError, match=r"mine.csv' has no column 'beds'.*\(columns\)"):
         us.evaluate(real, mine, columns=COLUMNS, **words, **FEW)
     other = rewritten(tmp_path, "other.csv", ward="C")
     with pytest.raises(ConfigError, match="its typed column 'ward' does not declare"):

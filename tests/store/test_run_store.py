@@ -450,7 +450,7 @@ def test_damaged_pages_and_values_are_one_clear_error(folder: Path) -> None:
 @posix
 def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(StorageError, match=r"cannot be written.*Use another --output"):
+    with pytest.raises(StorageError, match=r"cannot be written.*Use another output"):
         RunStore.open(tmp_path / "out" / "private", noise="system")
 
 

@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_an_error_with_a_cure(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(StorageError, match="--port"):
+        with pytest.raises(StorageError, match="port"):
             server.serve(runs=tmp_path, ledger=None, port=taken.getsockname()[1], browser=False, show=str)
 
 

@@ -23,6 +23,18 @@ def printable(text: str) -> str:
     return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in plain letters.
+
+    >>> print(aligned(("", "of"), [("accuracy", "real")]))
+              of
+    accuracy  real
+    """
+    lines = [tuple(printable(cell).replace("\n", " ").replace("\t", " ") for cell in row) for row in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
 _STYLE = "max-width: 60em; text-align: left"
 _CELL = "text-align: left; vertical-align: top"
 _CODE = re.compile(r"`([^`]+)`")

@@ -4,16 +4,39 @@ An error says in one sentence what is wrong and in one what to do about it. No m
 number, or a count of private rows: those go to ``private/`` (see :mod:`understudy.corpus`).
 
 The command line ends with the ``exit_code`` of the error's class (documented in ``docs/errors.md``). This module
-imports nothing, so that every floor of the house, :mod:`understudy.privacy` included, may import it.
+imports nothing of ours, so that every floor of the house, :mod:`understudy.privacy` included, may import it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
+
+_COMMAND = re.compile(r"(`[^`]*`|\bunderstudy [a-z]+ .*|\bpip .*)")
+_FLAG = re.compile(
+    r"(?<![\w-])--(no-)?([a-z][a-z0-9-]*)(?:[ =]([A-Z@][A-Z]*(?:,[A-Z])*|[0-9][\w.]*\w|[0-9])(?![\w-]))?"
+)
+_KEYWORDS = {"continue": "resume"}
+
+
+def in_keywords(words: str) -> str:
+    """What is said of flags, for who calls from Python; whole commands stay commands.
+
+    >>> in_keywords("Give --records N, or leave --no-guide out: `understudy plan --guide`.")
+    'Give records=N, or leave guide=False out: `understudy plan --guide`.'
+    """
+    parts = _COMMAND.split(words)
+    return "".join(_FLAG.sub(_keyword, part) if number % 2 == 0 else part for number, part in enumerate(parts))
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    name = _KEYWORDS.get(flag[2], flag[2].replace("-", "_"))
+    value = "False" if flag[1] else flag[3]
+    return f"{name}={value}" if value else name
 
 
 class UnderstudyError(Exception):
-    """Base of all errors raised on purpose.
+    """Base of all errors raised on purpose. As a string it speaks of keywords; the command shows what is of flags.
 
     Args:
         problem: one sentence on what is wrong.
@@ -23,7 +46,7 @@ class UnderstudyError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, problem: str, cure: str) -> None:
-        super().__init__(f"{problem} {cure}".strip())
+        super().__init__(in_keywords(f"{problem} {cure}".strip()))
         self.problem = problem
         self.cure = cure
 
@@ -33,6 +56,9 @@ class UnderstudyError(Exception):
 
 class UnderstudyWarning(UserWarning):
     """What its user should know of and may go on with: what was noticed, and what to do about it."""
+
+    def __str__(self) -> str:
+        return in_keywords(super().__str__())
 
 
 class ConfigError(UnderstudyError):

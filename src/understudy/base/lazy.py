@@ -6,7 +6,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["arrow_types", "common", "fs", "pa", "pc", "pld", "pq", "special", "stats", "torch"]
+from understudy.base.errors import ConfigError
+
+__all__ = ["arrow_types", "common", "fs", "library", "pa", "pc", "pld", "pq", "special", "stats", "torch"]
 
 
 class _Library:
@@ -20,6 +22,14 @@ class _Library:
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return _Library, (self._name,)
+
+
+def library(name: str) -> Any:
+    """A library that is no dependency of ours; ConfigError where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ConfigError(f"{name} is not installed.", f"Install it: pip install {name}.") from None
 
 
 if TYPE_CHECKING:

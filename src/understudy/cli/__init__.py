@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ class _LazyGroup(click.Group):
         if cmd_name in _RENAMED:
             ctx.fail(f"No such command {cmd_name!r}. It is `understudy {_RENAMED[cmd_name]}` now.")
         if cmd_name not in VERBS:
+            near = get_close_matches(cmd_name, VERBS, n=2, cutoff=0.5)
+            if near:
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {' or '.join(map(repr, near))}?")
             return None
         command: click.Command = getattr(import_module(VERBS[cmd_name]), cmd_name)
         name_variables(command, cmd_name)
@@ -138,6 +142,7 @@ def _name_variable(error: click.ClickException) -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Ours in words, without the line of code; others as Python shows them."""
     if issubclass(category, UnderstudyWarning):
+        message = message.args[0] if isinstance(message, UnderstudyWarning) else message  # of flags
         output.SPEECH.warning("%s%s", "" if output.as_json() else "Warning: ", message)
     elif output.as_json():
         output.SPEECH.warning("%s: %s", category.__name__, message)

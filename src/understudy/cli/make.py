@@ -32,12 +32,11 @@ from understudy.corpus.read import Kind, read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
-from understudy.privacy.guarantee import SecretBudget
-from understudy.privacy.plan import Plan
 from understudy.release.reading import read_method
 from understudy.run import pipeline
-from understudy.run.forecast import Forecast, forecast
+from understudy.run.forecast import forecast
 from understudy.run.generating import Result
+from understudy.run.job import no_data
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.settings import (
@@ -145,16 +144,23 @@ def init(
 def _with_output(settings: RunConfig) -> RunConfig:
     """With a folder beside the working directory's other files, named after the table, where none is given.
 
-    Raises ConfigError if the table has no one name.
+    Raises ConfigError if there is no table, or it has no one name.
     """
     if settings.output is not None:
         return settings
+    if not settings.data:
+        raise no_data()
     name = Path(settings.data[0]).name.split(".")[0] if len(settings.data) == 1 else ""
-    if not name.replace("-", "").replace("_", "").isalnum():  # standard input, a pattern
+    if not _is_plain(name):  # standard input, a pattern
         require_output(None)
     output = f"{name}-synthetic"
     say(f"The results go to {output} (--output).")
     return settings.model_copy(update={"output": output})
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is one of a folder here: a Release may come from anybody."""
+    return name.replace("-", "").replace("_", "").isalnum()
 
 
 @click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)
@@ -199,7 +205,10 @@ def generate(release: str, config: str | None, as_json: bool, max_release_bytes:
     """
     made = load_release(release, max_bytes=max_release_bytes)
     settings = given(values, config)
-    require_output(settings.get("output"))
+    if not settings.get("output"):
+        name = made.statement.dataset
+        settings["output"] = f"{name if _is_plain(name) else made.method}-texts"
+        say(f"The results go to {settings['output']} (--output).")
     with listener() as told:
         result = pipeline.generate(made, listener=told, **settings)
     _show(result, as_json, table=True)
@@ -217,7 +226,7 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
     if as_json:
         show_json(made.to_json())
     else:
-        click.echo(_forecast(made))
+        click.echo(made.words)
 
 
 @click.command(
@@ -278,27 +287,6 @@ def _show(result: Result, as_json: bool, *, table: bool) -> None:
             "table": str(written) if table else None,
         }
     )
-
-
-def _forecast(made: Forecast) -> str:
-    lines = [
-        f"Method {made.plan.method}, budget {made.plan.budget}, protecting {made.plan.unit.describe()}.",
-        *filter(None, [made.plan.forecast.usefulness]),
-        "",
-        "Charges, in order:",
-        *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in made.plan.charges),
-        f"  together: {_together(made.plan)}",
-        "",
-        "What the budget buys:",
-        *(f"  {line}" for facts in (made.plan.forecast, made.calls) for line in facts.lines()),
-    ]
-    return "\n".join(lines)
-
-
-def _together(plan: Plan) -> str:
-    if isinstance(plan.budget, SecretBudget):
-        return f"posterior {plan.total:.6g} at prior {float(plan.budget.prior):g}"
-    return f"epsilon {plan.total:.6g} at delta {float(plan.budget.delta):g}"
 
 
 _CATEGORY = "[A, B, C]"

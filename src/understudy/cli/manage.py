@@ -18,10 +18,10 @@ from understudy.cli.options import ParametersCommand, config_option, given, json
 from understudy.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from understudy.ledger import Dataset, Ledger
+    from understudy.ledger import Ledger
+    from understudy.ledger.verbs import Account
     from understudy.models.endpoint import ProbeReport
     from understudy.privacy.accountant import CrossRunRule
-    from understudy.privacy.guarantee import Budget, SecretBudget
     from understudy.run.job import Table
     from understudy.run.settings import Groups
 
@@ -117,16 +117,18 @@ def create(*, strict: bool | None, as_json: bool, location: str | None) -> None:
 @_location_option
 def show(name: str | None, *, as_json: bool, location: str | None) -> None:
     """Caps, and what is spent and left of them, for one dataset or all."""
+    from understudy.ledger.verbs import HEADS, Account
+
     with _ledger(location) as book:
         names = [name] if name else [dataset.name for dataset in book.datasets()]
-        states = [_state(book, name) for name in names]
+        states = [Account.of(book, name) for name in names]
         title, changes, facts = _title(book), book.strict_changes, _facts(book)
     if as_json:
         noted = [{"at": at.isoformat(), "strict": strict} for at, strict in changes]
-        show_json({**facts, "strict_changes": noted, "datasets": [_state_json(*state) for state in states]})
+        show_json({**facts, "strict_changes": noted, "datasets": [_state_json(state) for state in states]})
         return
     click.echo(title)
-    show_table(("dataset", "unit", "rule", "cap", "spent", "remaining"), [_summary(*state) for state in states])
+    show_table(HEADS, [state.row for state in states])
 
 
 @ledger.command()
@@ -174,38 +176,13 @@ def _title(book: Ledger) -> str:
     return printable(f"Ledger {book.id} at {book.location}{strict}.")
 
 
-_State = tuple["Dataset", "Budget | SecretBudget | None", "Budget | SecretBudget | None"]
-"""A dataset, what is spent and what remains."""
-
-
-def _state(book: Ledger, name: str) -> _State:
-    spent, remaining = book.spent(name), book.remaining(name)
-    dataset = book.dataset(name)
-    assert dataset is not None  # or `spent` would have raised
-    return dataset, spent, remaining
-
-
-def _state_json(dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None) -> Any:
+def _state_json(account: Account) -> Any:
+    spent, remaining = account.spent, account.remaining
     return {
-        **dataset.to_json(),
+        **account.dataset.to_json(),
         "spent": spent and spent.to_json(),
         "remaining": remaining and remaining.to_json(),
     }
-
-
-def _summary(
-    dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None
-) -> tuple[str, ...]:
-    from understudy.ledger.values import both, unit_words, what_remains
-
-    return (
-        dataset.name,
-        unit_words(dataset),
-        dataset.rule,
-        both(dataset.cap, left=True),
-        both(spent),
-        what_remains(dataset, remaining),
-    )
 
 
 @click.group("models")

@@ -56,6 +56,7 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
+from understudy.text.vocabulary.words import split_words
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,8 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
             sample = embedded(sample, embedding, told, "real")
             working.close()  # idle workers would keep their models in memory
             evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
+            if config.embedder == "builtin" and _is_foreign(sample):
+                evaluation = replace(evaluation, remarks=(_FOREIGN,))
     if made.folder is not None:
         evaluation = replace(evaluation, table_sha256=made.sha256)
     if folder is not None:
@@ -240,6 +243,20 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
             evaluation.save(folder.evaluation_file)
         listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
+
+
+_FUNCTION_WORDS = frozenset(("the", "and", "to", "for", "with", "this", "that", "you"))
+_FEWEST_WORDS, _LEAST_SHARE, _LOOKED_AT = 200, 0.01, 200
+_FOREIGN = (
+    "The real texts do not look English, and the built-in embedder knows no other language: what goes by embeddings "
+    "says little. Name another embedder (docs/languages.md)."
+)
+
+
+def _is_foreign(sample: Sample) -> bool:
+    """Whether hardly a word is one that English texts cannot do without."""
+    words = [word for text in sample.texts[:_LOOKED_AT] for word in split_words(text)]
+    return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
 
 @dataclass(frozen=True)
@@ -418,7 +435,7 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     try:
         base = catalog.load_causal(config.local_model)
     except ModelError as error:
-        listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error}")
+        listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error.problem} {error.cure}")
         return None
     if base.fingerprint != named.get("sha256"):
         listener.say(f"{left_out}: it was tuned on {named['source']}, not on {base.model_id} (--local-model).")

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from understudy.ledger.values import Balance as Balance
     from understudy.ledger.values import Dataset as Dataset
     from understudy.ledger.values import Entry as Entry
+    from understudy.ledger.verbs import create as create
+    from understudy.ledger.verbs import history as history
+    from understudy.ledger.verbs import open as open  # noqa: A004 - the verb's name
+    from understudy.ledger.verbs import raise_cap as raise_cap
+    from understudy.ledger.verbs import show as show
 
 _HOMES = {
     "Ledger": "ledger",
@@ -32,6 +37,7 @@ _HOMES = {
     "Balance": "values",
     "Dataset": "values",
     "Entry": "values",
+    **dict.fromkeys(("create", "history", "open", "raise_cap", "show"), "verbs"),
 }
 __all__ = [*_HOMES]
 
@@ -40,3 +46,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.base.display import bullets, card, paragraph, table
+from understudy.base.errors import in_keywords
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
 from understudy.models.presets import BATCH_HOURS
@@ -18,7 +19,7 @@ from understudy.run.settings import RunConfig
 _CHARACTERS_PER_TOKEN = 4.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """A plan, what it comes to, and the language model calls that a run would make."""
 
@@ -46,6 +47,30 @@ class Forecast:
             "generation": self.calls.to_json(),
         }
 
+    def __repr__(self) -> str:
+        return f"<Plan of {self.plan.method}: {self.plan.budget}, protecting {self.plan.unit.describe()}>"
+
+    def __str__(self) -> str:
+        """As ``understudy plan`` prints it."""
+        return in_keywords(self.words)
+
+    @property
+    def words(self) -> str:
+        """For people, of flags."""
+        plan = self.plan
+        lines = [
+            f"Method {plan.method}, budget {plan.budget}, protecting {plan.unit.describe()}.",
+            *filter(None, [plan.forecast.usefulness]),
+            "",
+            "Charges, in order:",
+            *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in plan.charges),
+            f"  together: {_together(plan)}",
+            "",
+            "What the budget buys:",
+            *(f"  {line}" for facts in (plan.forecast, self.calls) for line in facts.lines()),
+        ]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         protected = f"Budget {self.plan.budget}, protecting {self.plan.unit.describe()}. No private record was read."
         charges = [(charge.name, charge.why, charge.event) for charge in self.plan.charges]
@@ -53,11 +78,17 @@ class Forecast:
         return card(
             f"Plan of {self.plan.method}",
             paragraph(protected),
-            paragraph(self.plan.forecast.usefulness),
+            paragraph(in_keywords(self.plan.forecast.usefulness)),
             table(("charge", "for", "event"), charges),
             paragraph("What the budget buys:"),
-            bullets(buys),
+            bullets([in_keywords(line) for line in buys]),
         )
+
+
+def _together(plan: Plan) -> str:
+    if isinstance(plan.budget, SecretBudget):
+        return f"posterior {plan.total:.6g} at prior {float(plan.budget.prior):g}"
+    return f"epsilon {plan.total:.6g} at delta {float(plan.budget.delta):g}"
 
 
 def forecast(config: RunConfig) -> Forecast:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.labels import in_proportion, like_counts
-from understudy.base.lazy import pa
+from understudy.base.lazy import library, pa
 from understudy.base.transcript import TURNS, TextForm
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
@@ -116,18 +115,19 @@ class Result:
         return arrow_table(self.columns, types_of(self.release.schema))
 
     def to_pandas(self) -> Any:
-        """The synthetic table as a ``pandas.DataFrame``; integers and booleans stay so beside missing values."""
-        pandas = _library("pandas")
+        """The synthetic table as a ``pandas.DataFrame``; integers and booleans stay so beside missing values, and dates
+        are ``datetime64``."""
+        pandas = library("pandas")
         kept = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
-        return self.to_arrow().to_pandas(types_mapper=kept.get)
+        return self.to_arrow().to_pandas(types_mapper=kept.get, date_as_object=False)
 
     def to_polars(self) -> Any:
         """The synthetic table as a ``polars.DataFrame``."""
-        return _library("polars").from_arrow(self.to_arrow())
+        return library("polars").from_arrow(self.to_arrow())
 
     def to_dataset(self) -> Any:
         """The synthetic table as a ``datasets.Dataset`` of Hugging Face."""
-        return _library("datasets").Dataset(self.to_arrow())
+        return library("datasets").Dataset(self.to_arrow())
 
     def save(self, path: str | PathLike[str], *, keep_formulas: bool = False) -> None:
         """Write the synthetic table to a file on this machine.
@@ -165,14 +165,6 @@ def _short(cell: object) -> object:
     if cell is None:
         return ""
     return f"{cell[:_LONGEST]}..." if isinstance(cell, str) and len(cell) > _LONGEST else cell
-
-
-def _library(name: str) -> Any:
-    """A library that is no dependency of ours; ConfigError where it is not installed."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ConfigError(f"{name} is not installed.", f"Install it: pip install {name}. Or take to_arrow().") from None
 
 
 @dataclass(frozen=True)

@@ -339,6 +339,10 @@ class Wanted(
             )
 
 
+def no_data() -> ConfigError:
+    return ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+
+
 def no_label_counts(method: Method) -> ConfigError:
     """The error where labels are to be shared by counts that a Release does not hold."""
     sizes = ", or --label-sizes noisy" if "label_sizes" in method.dump() else ""
@@ -549,7 +553,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             CorpusError: if the table cannot be read as declared.
         """
         if not self.data:
-            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+            raise no_data()
         source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -52,6 +53,13 @@ class OutputFolder:
     """Paths of one run's results; ConfigError where ``root`` is an address, or a link in it leads elsewhere."""
 
     root: Path
+
+    @classmethod
+    def of(cls, path: str | PathLike[str]) -> OutputFolder:
+        """The folder at ``path``, or that in whose shareable half the file at ``path`` lies."""
+        path = Path(path)
+        inside = path.is_file() and path.absolute().parent.name == cls(path).shareable.name
+        return cls(path.absolute().parent.parent if inside else path)
 
     def __post_init__(self) -> None:
         require_local(self.root)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.base.display import bars, printable, text
-from understudy.base.errors import UnderstudyError
+from understudy.base.errors import UnderstudyError, in_keywords
 from understudy.base.files import PRIVATE_MODE
 from understudy.base.untrusted import Form, read_json
 from understudy.run.outputs import PROGRESS, OutputFolder
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import Listener
 
 _SECONDS_BETWEEN = 0.5
 _MOST_LINES, _MOST_STAGES, _MOST_BYTES = 40, 60, 1 << 20
@@ -139,7 +139,13 @@ _SECONDS_BETWEEN_PICTURES = 0.2
 
 @contextmanager
 def shown(listener: Listener | None = None) -> Iterator[Listener]:
-    """``listener``, or one for whoever sits before this process."""
+    """``listener``, or one for whoever sits before this process; it is told of keywords and not of flags."""
+    with _shown(listener) as told:
+        yield replace(told, say=lambda line: told.say(in_keywords(line)))
+
+
+@contextmanager
+def _shown(listener: Listener | None) -> Iterator[Listener]:
     if listener is not None:
         yield listener
     elif display := _notebook():
@@ -152,7 +158,11 @@ def shown(listener: Listener | None = None) -> Iterator[Listener]:
         with on_terminal() as told:
             yield told
     else:
-        yield SILENT
+        yield Listener(_to_standard_error, PlainLines(_to_standard_error), nobody=True)
+
+
+def _to_standard_error(line: str) -> None:
+    print(printable(line), file=sys.stderr)
 
 
 @contextmanager

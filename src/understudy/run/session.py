@@ -31,7 +31,7 @@ class Listener:
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     nobody: bool = False
-    """That nobody listens: what must not be missed is then a Python warning."""
+    """That nobody may be looking: what must not be missed is then a Python warning, too."""
 
 
 SILENT = Listener(nobody=True)

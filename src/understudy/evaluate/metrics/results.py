@@ -13,12 +13,22 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from understudy.base.display import card, folded, paragraph, table
+from understudy.base.display import aligned, bullets, card, folded, paragraph, table
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.lazy import library
 from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
 from understudy.evaluate.metrics.overview import Overview
-from understudy.evaluate.metrics.value import Family, MetricValue
+from understudy.evaluate.metrics.value import (
+    HOLDOUT,
+    MAJORITY,
+    OTHER_HALF,
+    REAL,
+    SYNTHETIC,
+    Family,
+    MetricValue,
+    Setting,
+)
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
@@ -40,16 +50,68 @@ class Evaluation:
         values: every number with its definition, in the order in which they were measured.
         overview: what the tables look like; None where that was not asked for.
         table_sha256: of the synthetic table of an output folder.
+        remarks: what limits all of it, in sentences.
     """
 
     values: tuple[MetricValue, ...]
     overview: Overview | None
     settings: Mapping[str, Any]
     table_sha256: str | None = None
+    remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{family} {len(rows)}" for family, rows in self.tables().items())
         return f"<Evaluation: {sizes or 'nothing measured'}>"
+
+    def __str__(self) -> str:
+        """The summary, for people. Private, as all of it is."""
+        return "\n".join([aligned(("", *SUMMARY), self.summary), *self.remarks])
+
+    @property
+    def summary(self) -> list[tuple[str, ...]]:
+        """At most ten lines: what, and under :data:`SUMMARY` its values; empty cells where nothing was measured."""
+        found: list[tuple[str, ...]] = []
+        for name, settings in _SUMMARISED:
+            told = [
+                each for each in self.values if each.metric.name == name and settings.items() <= each.settings.items()
+            ]
+            for own in (each for each in told if each.of == SYNTHETIC and each.value is not None):
+                like = {each.of: each for each in told if each.settings == own.settings}
+                beside = next((like[of] for of in (REAL, HOLDOUT, OTHER_HALF) if of in like), None)
+                chance = (
+                    like[MAJORITY].value if MAJORITY in like else self._most_frequent if name == "accuracy" else None
+                )
+                kind = "".join(f", {own.settings[each]}" for each in ("classifier", "column") if each in own.settings)
+                cells = (own.value, beside and beside.value, chance)
+                found.append(
+                    (f"{own.metric.title}{kind}", *map(_rounded, cells), own.metric.better.replace("none", ""))
+                )
+        return found[:10]
+
+    @property
+    def _most_frequent(self) -> float | None:
+        """The share of the real texts' most frequent label, which needs no training to be guessed."""
+        shares = [each.value for each in self.values if (each.metric.name, each.of) == ("label_share", REAL)]
+        return max((share for share in shares if share is not None), default=None)
+
+    def to_pandas(self) -> Any:
+        """Every value as a row of a ``pandas.DataFrame``. Private, as all of it is."""
+        rows = [
+            {
+                "family": each.metric.family,
+                "metric": each.metric.name,
+                "of": each.of,
+                "value": each.value,
+                "low": each.interval and each.interval.low,
+                "high": each.interval and each.interval.high,
+                "better": each.metric.better,
+                "settings": dict(each.settings),
+                "texts": each.sample_size,
+                "note": each.note,
+            }
+            for each in self.values
+        ]
+        return library("pandas").DataFrame(rows)
 
     def of_family(self, family: Family) -> tuple[MetricValue, ...]:
         return tuple(measured for measured in self.values if measured.metric.family == family)
@@ -84,11 +146,33 @@ class Evaluation:
             folded(f"{family}: {len(rows)} values", table(HEADS, rows), unfolded=family == "utility")
             for family, rows in self.tables().items()
         )
-        return card("Evaluation", paragraph(warning), *parts)
+        summary = table(("", *SUMMARY), self.summary)
+        return card("Evaluation", paragraph(warning), summary, bullets(self.remarks), *parts)
 
     def save(self, path: Path) -> None:
         """Write it for its owner's eyes only."""
         write_result(path, result_json(self))
+
+
+SUMMARY = ("synthetic", "real", "chance", "better")
+"""Heads of the summary: whose value it is, what guessing reaches, and which way is good."""
+_SUMMARISED: tuple[tuple[str, Mapping[str, Setting]], ...] = (
+    ("accuracy", {}),
+    ("mauve", {}),
+    ("frechet_distance", {}),
+    ("vocabulary_divergence", {}),
+    ("distinct_n", {"n": 2}),
+    ("label_distance", {}),
+    ("near_duplicates", {"similarity": 0.9}),
+    ("copied_words", {}),
+    ("longest_copied_span", {}),
+    ("column_accuracy", {}),
+)
+"""Metrics of the summary, by name and settings."""
+
+
+def _rounded(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
 
 
 HEADS = ("metric", "of", "value", "interval", "settings", "note")

@@ -66,7 +66,7 @@ def test_keywords_of_a_file_replace_the_templates(tmp_path: Path) -> None:
 
 
 def test_keywords_of_a_file_need_the_users_word_that_they_are_public(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--keywords-are-public"):
+    with pytest.raises(ConfigError, match="keywords_are_public"):
         keywords_of_labels(EvolutionParameters(keywords=str(tmp_path / "words.txt")), EvolutionPrompts(), [])
 
 

@@ -188,7 +188,7 @@ def test_equal_prompts_of_other_stages_and_seeds_are_other_samples() -> None:
 
 
 def test_evolution_without_a_language_model_is_one_error() -> None:
-    with pytest.raises(ModelError, match=r"Evolution needs a language model.* --llm"):
+    with pytest.raises(ModelError, match=r"Evolution needs a language model.* llm"):
         make_api(None)
 
 

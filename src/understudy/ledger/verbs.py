@@ -1,0 +1,119 @@
+"""The verbs of ``understudy ledger``, for Python: ``us.ledger.show()``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from understudy.base.display import aligned, table
+from understudy.base.errors import ConfigError
+from understudy.ledger.ledger import Ledger
+from understudy.ledger.values import Dataset, Entry, both, unit_words, what_remains
+from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.guarantee import Budget, SecretBudget
+from understudy.privacy.unit import Unit, recognised_by
+
+Location = str | PathLike[str] | None
+"""A file or ``postgresql://...``. None: as :class:`Ledger` finds it."""
+HEADS = ("dataset", "unit", "rule", "cap", "spent", "remaining")
+
+
+@dataclass(frozen=True)
+class Account:
+    """A dataset, what is spent of its cap (None: nothing), and what remains (None: nothing, or it depends on a run)."""
+
+    dataset: Dataset
+    spent: Budget | SecretBudget | None
+    remaining: Budget | SecretBudget | None
+
+    @classmethod
+    def of(cls, book: Ledger, name: str) -> Account:
+        spent, remaining = book.spent(name), book.remaining(name)
+        dataset = book.dataset(name)
+        assert dataset is not None  # or `spent` would have raised
+        return cls(dataset, spent, remaining)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """For people, under :data:`HEADS`."""
+        dataset = self.dataset
+        cap, spent, remains = both(dataset.cap, left=True), both(self.spent), what_remains(dataset, self.remaining)
+        return dataset.name, unit_words(dataset), dataset.rule, cap, spent, remains
+
+
+class Accounts(list[Account]):
+    """Several of them; as a table where they are shown."""
+
+    def __repr__(self) -> str:
+        return aligned(HEADS, [account.row for account in self])
+
+    def _repr_html_(self) -> str:
+        return table(HEADS, [account.row for account in self])
+
+
+def create(ledger: Location = None, *, strict: bool | None = None) -> None:
+    """Begin a ledger; where there is one, change nothing but ``strict``.
+
+    Args:
+        strict: refuse runs on datasets that nobody opened.
+    """
+    Ledger.create(_place(ledger), strict=strict).close()
+
+
+def open(  # noqa: A001 - the verb's name
+    name: str,
+    cap: Budget | SecretBudget,
+    *,
+    owner: str | None = None,
+    max_records_per_owner: int = 5,
+    secrets: Sequence[str] = (),
+    secrets_file: str | None = None,
+    secret_detectors: Sequence[str] = (),
+    max_records_per_secret: int | None = None,
+    rule: CrossRunRule | None = None,
+    ledger: Location = None,
+) -> Account:
+    """Open the dataset ``name`` with a cap on what all of its runs together may spend.
+
+    Args:
+        owner: what is protected, described as in the runs; so are the owner's and the secrets' other parameters.
+        rule: how runs compose: ``basic`` or ``rdp``.
+    """
+    unit = Unit("owner", max_records_per_owner, owner) if owner else Unit("record")
+    if isinstance(cap, SecretBudget):
+        told = recognised_by(secrets, secrets_file, secret_detectors)
+        if told is None or max_records_per_secret is None:
+            raise ConfigError(
+                "The secrets, or how many records hold one at most, are not described.",
+                "Give secrets, secrets_file or secret_detectors, and max_records_per_secret, as the runs will.",
+            )
+        unit = Unit("secret", max_records_per_secret, recognised_by=told)
+    with Ledger(_place(ledger)) as book:
+        book.open_dataset(name, cap=cap, unit=unit, rule=rule)
+        return Account.of(book, name)
+
+
+def raise_cap(name: str, cap: Budget | SecretBudget, *, ledger: Location = None) -> Account:
+    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``."""
+    with Ledger(_place(ledger)) as book:
+        book.raise_cap(name, cap=cap)
+        return Account.of(book, name)
+
+
+def show(name: str | None = None, *, ledger: Location = None) -> Accounts:
+    """Caps, and what is spent and left of them, for one dataset or all."""
+    with Ledger(_place(ledger)) as book:
+        names = [name] if name else [dataset.name for dataset in book.datasets()]
+        return Accounts(Account.of(book, each) for each in names)
+
+
+def history(name: str, *, ledger: Location = None) -> list[Entry]:
+    """The runs that a dataset was charged for, and the raises of its cap."""
+    with Ledger(_place(ledger)) as book:
+        return book.history(name)
+
+
+def _place(ledger: Location) -> str | Path | None:
+    return Path(ledger) if isinstance(ledger, PathLike) else ledger

@@ -1,0 +1,156 @@
+"""Python as people type it: what verbs take, what is printed, and what is said without a listener."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import LABELS, flags, rows, settings
+
+import understudy as us
+from understudy.base.errors import ConfigError, in_keywords
+from understudy.evaluate.evaluate import _is_foreign
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import MAJORITY, Metric, MetricValue
+
+BUDGET = us.Budget(3, "1e-6")
+COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS, "dataset": "v"}
+
+
+@pytest.fixture
+def result(tmp_path: Path, method: us.DPKPS) -> us.Result:
+    return us.run(rows(), method, BUDGET, **COLUMNS, llm="none", records=6, output=tmp_path / "out")
+
+
+def test_every_verb_takes_a_result_a_folder_or_a_file_in_it(tmp_path: Path, result: us.Result) -> None:
+    assert result.folder is not None
+    folder = result.folder.root
+    for number, made in enumerate((result, folder, folder / "release" / "dp-kps.release", result.release)):
+        more = us.generate(made, llm="none", records=2, output=tmp_path / f"more{number}")
+        assert len(more.records) == 2
+    for number, made in enumerate((result, folder, folder / "release" / "synthetic.parquet")):
+        assert us.export(made, to="csv", output=tmp_path / f"{number}.csv").is_file()
+    for made in (result, folder, folder / "release" / "statement.json"):
+        (paths,) = us.report(made)
+        assert paths.shareable.resolve() == (folder / "release" / "report.html").resolve()
+    columns = {name: value for name, value in COLUMNS.items() if name != "dataset"}
+    us.evaluate(rows(), result, metrics="leakage", embedder="none", **columns)
+    assert us.compare([result], tmp_path / "page.html").is_file()
+    with pytest.raises(us.UnderstudyError, match="no output folder"):
+        us.report(us.Result(result.release))
+
+
+def test_a_file_elsewhere_is_no_folder_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(us.UnderstudyError):
+        us.report(tmp_path / "a.csv")
+
+
+def test_a_plan_prints_like_the_command(tmp_path: Path, method: us.DPKPS, understudy: Any) -> None:
+    of_files = ("data", "text", "output", "ledger")
+    told = {name: value for name, value in settings(tmp_path).items() if name not in of_files}
+    said = understudy("plan", *flags(told)).out
+    made = us.plan(method, BUDGET, label="department", labels=LABELS, records_per_label=4, llm="none")
+    assert str(made) == in_keywords(said.rstrip("\n"))
+    assert "--" not in str(made)
+    assert repr(made).startswith("<Plan of dp-kps: (epsilon=3, ")
+
+
+def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsys: pytest.CaptureFixture[str]) -> None:
+    us.run(rows(), method, BUDGET, **COLUMNS, llm="none")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Texts to write: 50 per label, since no number is given (records, records_per_label)." in said.err
+    us.run(rows(30), method, BUDGET, **{**COLUMNS, "dataset": "w"}, llm="none", listener=us.Listener())
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_speak_of_keywords_in_python_and_of_flags_on_the_command_line() -> None:
+    error = ConfigError("There is none.", "Give --records-per-label N or --labels A,B: `understudy plan --help`.")
+    assert str(error) == "There is none. Give records_per_label=N or labels=A,B: `understudy plan --help`."
+    assert error.cure.startswith("Give --records-per-label N")
+    told = in_keywords("Open it: understudy ledger open x --raise")
+    assert told.endswith("--raise"), "a whole command stays one"
+    assert in_keywords("Leave --no-guide out; a -- b; --continue.") == "Leave guide=False out; a -- b; resume."
+
+
+def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path: Path) -> None:
+    assert set(dir(us)) == {*us.__all__, "__version__"}
+    assert {"open", "show", "history", "create", "raise_cap"} <= set(dir(us.ledger))
+    place = tmp_path / "ledger.sqlite"
+    us.ledger.create(place)
+    opened = us.ledger.open("v", BUDGET, owner="patient", ledger=place)
+    assert (opened.dataset.unit.column, opened.spent, opened.remaining) == ("patient", None, BUDGET)
+    secrets = us.SecretBudget("1e-4", "1e-3")
+    with pytest.raises(us.UnderstudyError, match="not described"):
+        us.ledger.open("s", secrets, ledger=place)
+    us.ledger.open("s", secrets, secret_detectors=["email"], max_records_per_secret=5, ledger=place)
+    assert us.ledger.raise_cap("v", us.Budget(4, "1e-6"), ledger=place).dataset.cap == us.Budget(4, "1e-6")
+    assert [entry.cap for entry in us.ledger.history("v", ledger=place)] == [us.Budget(4, "1e-6")]
+    shown = us.ledger.show(ledger=place)
+    assert repr(shown).splitlines()[0].split() == ["dataset", "unit", "rule", "cap", "spent", "remaining"]
+    assert "owner (column 'patient')" in repr(shown)
+    assert [each.dataset.name for each in us.ledger.show("s", ledger=str(place))] == ["s"]
+
+
+def _measured(name: str, value: float, of: str = "synthetic", **told: Any) -> MetricValue:
+    return MetricValue(Metric(name, name.title(), "utility", "", "", "higher"), value, of, settings=told)
+
+
+def test_an_evaluation_prints_ten_lines_beside_real_texts_and_chance() -> None:
+    values = (
+        *(_measured("label_share", share, "real", label=str(share)) for share in (0.3, 0.7)),
+        _measured("accuracy", 0.9, classifier="tf-idf"),
+        _measured("accuracy", 0.95, "real", classifier="tf-idf"),
+        *(_measured("column_accuracy", 0.5, of, column="stars") for of in ("synthetic", MAJORITY)),
+        *(_measured("column_accuracy", 0.5, column=str(number)) for number in range(12)),
+    )
+    made = us.Evaluation(values, None, {}, remarks=("A remark.",))
+    lines = str(made).splitlines()
+    assert lines[0].split() == ["synthetic", "real", "chance", "better"]
+    assert lines[1].split() == ["Accuracy,", "tf-idf", "0.9", "0.95", "0.7", "higher"]
+    assert lines[2].split() == ["Column_Accuracy,", "stars", "0.5", "0.5", "higher"]
+    assert (len(lines), lines[-1]) == (12, "A remark.")
+    assert len({line.rindex("higher") for line in lines[1:-1]}) == 1, "aligned"
+
+
+def test_an_evaluation_is_a_frame() -> None:
+    pytest.importorskip("pandas")
+    frame = us.Evaluation((_measured("accuracy", 0.9, classifier="tf-idf"),), None, {}).to_pandas()
+    assert frame.loc[0, ["metric", "of", "value"]].tolist() == ["accuracy", "synthetic", 0.9]
+    assert frame.loc[0, "settings"] == {"classifier": "tf-idf"}
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign"),
+    [
+        ("The patient reports chest pain and was told to come back for a check.", False),
+        ("Der Patient klagt seit drei Tagen über Brustschmerz und kommt wieder.", True),
+        ("Le patient se plaint de douleurs et reviendra dans une semaine.", True),
+    ],
+)
+def test_texts_that_the_built_in_embedder_cannot_read_are_known(text: str, foreign: bool) -> None:
+    assert _is_foreign(Sample([text] * 40)) == foreign
+    assert not _is_foreign(Sample([text])), "too few words to tell"
+
+
+def test_dates_are_dates_in_frames_on_both_sides(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("mbi")
+    table = pandas.DataFrame(rows(60))
+    table["seen"] = pandas.to_datetime("2024-05-01")
+    made = us.run(
+        table,
+        us.DPKPS(),
+        us.Budget(50, "1e-6"),
+        **COLUMNS,
+        columns={"seen": {"kind": "date", "range": ["2024-01-01", "2024-12-31"], "bins": 12}},
+        llm="none",
+        guide=False,
+        records=20,
+    )
+    seen = made.to_pandas()["seen"]
+    assert seen.dtype.kind == "M"
+    assert seen.dropna().between(datetime.datetime(2024, 1, 1), datetime.datetime(2024, 12, 31)).all()
