@@ -49,13 +49,17 @@ html_title = "understudy"
 html_static_path = ["_site/static"]
 html_extra_path = ["_site/root"]  # index.html, which leads to the root page, and reports for the gallery
 html_css_files = ["site.css"]
+html_search_scorer = "_site/scorer.js"
 html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None
 
 
 def add_navigation(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Makes hidden tables of contents out of the root page's headings and links; the decisions' page lists them all."""
+    """Makes hidden tables of contents out of the root page's headings and links; the decisions' page lists them all, and
+    the search none of them."""
+    if page.startswith("docs/decisions/"):
+        source[0] = f"---\nno-search: true\n---\n\n{source[0]}"
     if page == "docs/decisions/README":
         source[0] += "\n```{toctree}\n:glob:\n:maxdepth: 1\n\n[0-9]*\n```\n"
     if page != root_doc:
