@@ -56,8 +56,8 @@ html_last_updated_fmt = None
 
 
 def add_navigation(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Makes hidden tables of contents out of the root page's headings and links; the decisions' page lists them all, and
-    the search none of them."""
+    """Makes hidden tables of contents out of the root page's headings and links. The decisions' page lists them all;
+    the search lists none of them."""
     if page.startswith("docs/decisions/"):
         source[0] = f"---\nno-search: true\n---\n\n{source[0]}"
     if page == "docs/decisions/README":

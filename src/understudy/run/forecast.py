@@ -101,7 +101,9 @@ def forecast(config: RunConfig) -> Forecast:
     plan = job.plan()
     labels = job.table.label_set
     decided = job.guide_decision
-    entries = [Fact("guide", "on" if decided.on else "off", f"guide ({decided.why})")] if decided.why else []
+    entries: list[Fact] = []
+    if decided.why:
+        entries = [Fact("guide", "on" if decided.on else "off", "guide"), Fact("guide_why", decided.why, "why")]
     warned = (*plan.forecast.warnings, *job.promise.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +28,7 @@ from understudy.models import catalog
 from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
 from understudy.models.endpoint import PLAIN, EndpointChat
+from understudy.models.machine import best_device, worker_count
 from understudy.models.presets import preset_of
 from understudy.models.types import ChatModel
 from understudy.release import Release
@@ -155,6 +158,22 @@ def _with_condition(statement: Statement, condition: str) -> Statement:
         return statement
     note = f"The synthetic table holds only rows that meet a condition: {condition}."
     return replace(statement, notes=(*statement.notes, note))
+
+
+_CORE_SECONDS = 0.3
+"""Of an answer of the built-in model, with its prompt, where the processor is not too old."""
+
+
+def _on_cpu() -> bool:
+    """Whether a model is loaded, and on no GPU."""
+    return "torch" in sys.modules and best_device() == "cpu"
+
+
+def _how_long(answers: int) -> str:
+    """In words; answers that are stored already take no time."""
+    cores = worker_count("cpu")
+    minutes = math.ceil(answers * _CORE_SECONDS / cores / 60)
+    return f"That takes about {minutes} min on {cores} free core{'s' * (cores > 1)} ({answers} answers)."
 
 
 _SHOWN, _LONGEST = 5, 300
@@ -323,6 +342,8 @@ def write_texts(
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
+        if writing.named.llm == "builtin" and method.needs.generation_llm == "optional" and _on_cpu():
+            listener.say(_how_long(total * writer.calls_per_seed))
     embedder = job.embedder.load(private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:

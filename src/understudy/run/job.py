@@ -29,12 +29,12 @@ from understudy.methods.shared.guide.plan import (
     GUIDE_SHARE,
     MOST_EMBEDDED,
     NO_EMBEDDER,
-    SAMPLE,
     TYPICAL_RECORDS,
     ChoosingParameters,
     GuideParameters,
     embedding_rate,
     plan_with_guide,
+    sample_words,
     why_no_guide,
 )
 from understudy.methods.shared.tables.plan import plan_with_columns
@@ -170,6 +170,11 @@ class Job(FreeJob):
         require_readable_charges(plan.charges)
         return plan
 
+    @cached_property
+    def declared_plan(self) -> Plan:
+        """The plan with the declared labels."""
+        return self.plan()
+
     @property
     def embeds_private_texts(self) -> bool:
         return self.promise.guide or self.method.needs.embedder == "private"
@@ -204,8 +209,9 @@ class GuideDecision:
             return cls(False, NO_EMBEDDER)
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
-        if rate < 1:
-            reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({SAMPLE})", "less than 30 %"
+        if expected and rate < 1:
+            size = sample_words(expected, unit)
+            reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({size})", "less than 30 %"
         elif not expected:
             reads += f" (--expected-records lets it sample tables of more than {MOST_EMBEDDED})"
         return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")

@@ -23,7 +23,7 @@ from understudy.run.guiding import has_guide
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.progress import recorded
-from understudy.run.releasing import make_release, require_continuable
+from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session
 from understudy.run.settings import RunConfig, run_config
 from understudy.text.writing import SyntheticRecord, public_name
@@ -49,6 +49,7 @@ def release(
     ):
         writing = None
         if job.method.needs.candidates or job.method.needs.private_model:
+            check_cap(session, job)
             writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         made = make_release(session, job, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
@@ -66,6 +67,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         _recorded(session, job, listener, "run") as listener,
     ):
         _say_decided(job, listener)
+        check_cap(session, job)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
         made = make_release(session, job, corpus, writing, listener)
         return write_texts(session, made, job, writing, listener, capped=True)

@@ -101,10 +101,16 @@ class Writer:
                 columns = None if row is None else row.values
                 yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
-        asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
+        asker = Asker(self.chat, self._count_texts, expected=len(seeds) * self.calls_per_seed)
         for start in range(0, len(seeds), self.seeds_at_once):
             yield from self._write(asker, seeds[start : start + self.seeds_at_once], start)
         asker.require_text()
+
+    def _count_texts(self, done: int, asked: int) -> None:
+        """Of answers, of which several make a text."""
+        each = self.calls_per_seed
+        if done % each == 0:
+            self.progress(done // each, asked // each)
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.template.settings.prompt_terms] for seed in seeds]

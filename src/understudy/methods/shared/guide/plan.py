@@ -33,6 +33,13 @@ def embedding_rate(expected_records: int | None, unit: Unit) -> float:
     return 2.0 ** -min(halvings, _MOST_HALVINGS)
 
 
+def sample_words(expected_records: int, unit: Unit) -> str:
+    """How large the sample is, and how long the built-in embedder takes."""
+    texts = float(f"{expected_records * unit.max_records * embedding_rate(expected_records, unit):.2g}")
+    most = "about" if unit.kind == "record" else "at most about"
+    return f"{most} {texts:,.0f} texts: {math.ceil(texts / _PER_MINUTE)} minutes on one core"
+
+
 def rate_of(mechanism: Any) -> float:
     """The rate with which a guide's records were sampled: by this a number in its sums is divided."""
     return mechanism.rate if isinstance(mechanism, SubsampledSum) else 1.0
@@ -90,7 +97,7 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
     if expected_records is None:
         return Facts(tuple(entries))
     if rate < 1:
-        entries.append(Fact("guide_rate", rate, f"rate of the guide's sample ({SAMPLE})"))
+        entries.append(Fact("guide_rate", rate, "rate of the guide's sample"))
     ratio = _signal_to_noise(multiplier, rate * expected_records / labels)
     entries.append(Fact("guide_signal_to_noise", ratio, "guide signal to noise of a label of average size (about)"))
     return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
@@ -118,7 +125,8 @@ def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, u
 NO_EMBEDDER = "the embedder is not on this machine (pip install 'understudy[local]'; understudy models pull builtin)"
 TYPICAL_RECORDS, MOST_EMBEDDED = 5_000, 50_000
 """Records of a table that declares none; and those that are embedded of a larger one, at most."""
-SAMPLE = f"at most about {MOST_EMBEDDED} texts: ten minutes on one core"
+_PER_MINUTE = 5_000
+"""Texts that the built-in embedder reads on one core."""
 _MOST_HALVINGS = 13
 """Of the rate: with fewer in the sample than one in 8,192, its epsilon would say nothing of those who are in it."""
 
