@@ -102,7 +102,14 @@ def remember_sources(app: Sphinx) -> None:
     app.env.linked_sources = set()  # type: ignore[attr-defined]
 
 
+def cut_options(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """What ``help()`` lists of a verb has a page of its own."""
+    if "Options:" in lines:
+        del lines[lines.index("Options:") :]
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", cut_options, priority=400)  # before Napoleon
     app.connect("builder-inited", remember_sources)
     app.connect("source-read", add_navigation)
     app.connect("doctree-resolved", link_to_sources)

@@ -8,31 +8,45 @@ checkers and editors, and is made of these models. What is wrong is an
 
 from __future__ import annotations
 
+import inspect
 import os
+import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from understudy.base.columns import Column
-from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning, in_keywords
 from understudy.base.files import require_local
 from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
+from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
+from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder
-from understudy.run.pipeline import write_baseline
+from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.progress import shown
 from understudy.run.session import Listener
-from understudy.run.settings import RunConfig, budget_fields, run_config
+from understudy.run.settings import (
+    RUN_GROUPS,
+    WRITING_GROUPS,
+    EmbedderParameters,
+    Groups,
+    OutputParameters,
+    RunConfig,
+    budget_fields,
+    run_config,
+)
 from understudy.text.writing import SyntheticRecord
 
 if TYPE_CHECKING:
@@ -199,7 +213,13 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
     return audit_mechanism(auditable, budget, runs=runs, confidence=confidence)
 
 
-def report(*runs: Result | Folder, embedder: str | None = None, seed: int = 0) -> Reports:
+def report(
+    *runs: Result | Folder,
+    embedder: str | None = None,
+    seed: int = 0,
+    responsible: str = "",
+    ledger: str | None = None,
+) -> Reports:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
     A notebook shows those that may be handed out.
 
@@ -207,6 +227,8 @@ def report(*runs: Result | Folder, embedder: str | None = None, seed: int = 0) -
         runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or what these returned.
         embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
         seed: steers the map and which texts are shown.
+        responsible: the name of who answers for the release, for the file.
+        ledger: where the runs were booked: the internal report names date, cap and remainder. None: as elsewhere.
     """
     from understudy.models.catalog import load_embedder
     from understudy.report.contents import read_statement
@@ -222,7 +244,8 @@ def report(*runs: Result | Folder, embedder: str | None = None, seed: int = 0) -
             raise
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
-    return Reports(write_reports(folder, embedder=loaded, seed=seed) for folder in folders)
+    given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
+    return Reports(write_reports(folder, **given) for folder in folders)
 
 
 def compare(
@@ -343,3 +366,30 @@ def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[st
     decided = method.pure.keys() - method.model_fields_set
     own = {name: value for name, value in method.dump().items() if name not in decided}
     return {**budget_fields(budget), "method": method.name, **own, **options}
+
+
+_RUN: tuple[Groups, tuple[str, ...]] = (
+    RUN_GROUPS,
+    ("data", "epsilon", "delta", "secret_prior", "secret_posterior"),
+)
+
+
+def _list_options(verb: Callable[..., Any], groups: Sequence[type[Parameters]], without: Collection[str] = ()) -> None:
+    """Add to a verb's help what it takes, as the parameters describe themselves."""
+    lines = []
+    for name, field in {name: field for group in groups for name, field in group.model_fields.items()}.items():
+        default = field.get_default()
+        shown = "" if default in (None, ()) else f" Default: {default!r}."
+        words = in_keywords(" ".join((field.description or "").replace("``", "").split()))
+        if name not in without:
+            indents: dict[str, Any] = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
+            lines.append(textwrap.fill(f"{name}: {words}{shown}", 100, break_on_hyphens=False, **indents))
+    verb.__doc__ = "\n".join([f"{inspect.getdoc(verb)}\n\nOptions:", *lines])
+
+
+_list_options(run, *_RUN)
+_list_options(release, *_RUN)
+_list_options(plan, *_RUN)
+_list_options(generate, (*WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters))
+_list_options(baseline, (*WRITING_GROUPS, OutputParameters, BaselineParameters))
+_list_options(evaluate, (EvaluationConfig,))

@@ -133,7 +133,9 @@ def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy
     assert understudy("run", *flags(settings(tmp_path))).code == 0
     folder = tmp_path / "out" / "release"
     said = understudy("show", str(folder / "dp-kps.release"))
-    assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
+    verdict, _, rest = said.out.partition("\n\n")
+    assert verdict.startswith(("Good", "Thin", "Noise")), "first of all"
+    assert rest.startswith((folder / "statement.md").read_text("utf-8"))
     assert "vocabulary terms above the noise floor" in said.out.partition("\n## What came of it\n")[2]
     as_json = json.loads(understudy("show", str(folder / "dp-kps.release"), "--json").out)
     assert as_json["statement"] == json.loads((folder / "statement.json").read_text("utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pydoc
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path:
     assert repr(shown).splitlines()[0].split() == ["dataset", "unit", "rule", "cap", "spent", "remaining"]
     assert "owner (column 'patient')" in repr(shown)
     assert [each.dataset.name for each in us.ledger.show("s", ledger=str(place))] == ["s"]
+
+
+def test_help_lists_every_typed_option_of_a_verb() -> None:
+    typed = (Path(us.__file__).parent / "options.pyi").read_text("utf-8")
+    for verb, of in ((us.run, "WritingOptions"), (us.run, "PlanOptions"), (us.evaluate, "EvaluateOptions")):
+        options = typed.partition(f"class {of}(")[2].partition("\nclass ")[0].splitlines()[1:]
+        names = {line.split(":")[0].strip() for line in options if line.strip()}
+        listed = {line.split(":")[0].strip() for line in pydoc.getdoc(verb).partition("Options:")[2].splitlines()}
+        assert names
+        assert names <= listed, names - listed
+    assert "Privacy budget" not in pydoc.getdoc(us.run), "it has an argument of its own"
+    assert "epsilon" not in pydoc.getdoc(us.generate).partition("Options:")[2].split(":")[0]
 
 
 def _measured(name: str, value: float, of: str = "synthetic", **told: Any) -> MetricValue:

@@ -244,6 +244,8 @@ def _with(value: float, interval: Interval) -> str:
 @click.option("--shareable", is_flag=True, help="Compare only metrics that were released with a charge.")
 @click.option("--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or TF-IDF without it]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
+@click.option("--responsible", metavar="NAME", default="", help="Who answers for the release, for the file.")
+@click.option("--ledger", metavar="LOCATION", help="Where runs were booked; the internal report says what was left.")
 @json_option
 def report(
     runs: tuple[str, ...],
@@ -254,6 +256,8 @@ def report(
     shareable: bool,
     embedder: str | None,
     seed: int,
+    responsible: str,
+    ledger: str | None,
     as_json: bool,
 ) -> None:
     """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
@@ -274,7 +278,7 @@ def report(
         fields: dict[str, Any] = {"comparison": str(page)}
         lines = [page]
     else:
-        made = api.report(*runs, embedder=embedder, seed=seed)
+        made = api.report(*runs, embedder=embedder, seed=seed, responsible=responsible, ledger=ledger)
         pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
         fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
         lines = [page for each in made for page in (each.shareable, each.internal) if page is not None]
@@ -303,6 +307,8 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
             }
         )
         return
+    if verdict := [each for each in (made.statement.usefulness, *made.noise_check.warnings) if each]:
+        click.echo(printable("\n".join([*verdict, ""])))
     click.echo(printable(made.statement.to_markdown()))
     click.echo("## What came of it\n")
     for line in made.noise_lines:

@@ -26,7 +26,8 @@ from understudy.models.vectors import FOLDER, remembering
 from understudy.privacy.exact import as_typed
 from understudy.report.charts import charts_of
 from understudy.report.comparison import compare, read_runs, together
-from understudy.report.contents import internal, shareable
+from understudy.report.contents import Contents, internal, shareable
+from understudy.report.filing import for_the_file
 from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
@@ -160,23 +161,37 @@ class Reports(list[ReportPaths]):
         return "".join(paths._repr_html_() for paths in self)
 
 
-def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int = 0) -> ReportPaths:
+def write_reports(
+    folder: OutputFolder,
+    *,
+    embedder: Embedder | None,
+    seed: int = 0,
+    responsible: str = "",
+    ledger: str | None = None,
+) -> ReportPaths:
     """Write ``release/report.html`` and, where something was measured on private texts, ``private/report.html``.
 
     Args:
         embedder: of the topics and the map of the shareable report; None: they go by the words of the texts.
         seed: of the map and of the samples shown; not of any noise.
+        responsible: whose name both reports bear.
+        ledger: where the run was booked, for the internal report; None: as elsewhere.
     """
+
+    def page(contents: Contents) -> str:
+        filed = for_the_file(contents, responsible, ledger)
+        return render("report.html", **view(contents, seed=seed), filed=filed, responsible=responsible)
+
     with page_of(folder.root):
         if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
             embedder = remembering(embedder, folder.private)
         public = shareable(folder.shareable, embedder=embedder, seed=seed)
-        write_page(folder.report_file, render("report.html", **view(public, seed=seed)), private=False)
+        write_page(folder.report_file, page(public), private=False)
         inside = internal(public, folder.shareable, folder.private)
         if inside is None:
             return ReportPaths(folder.report_file, None)
         folder.make_private()
-        write_page(folder.internal_report_file, render("report.html", **view(inside, seed=seed)), private=True)
+        write_page(folder.internal_report_file, page(inside), private=True)
         return ReportPaths(folder.report_file, folder.internal_report_file)
 
 

@@ -46,6 +46,7 @@ from understudy.report.charts import (
     tradeoff_chart,
 )
 from understudy.report.contents import Contents
+from understudy.report.filing import one_sentence
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.svg import COLOURS
 from understudy.run.settings import RunConfig
@@ -150,6 +151,8 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     return {
         "contents": contents,
         "facts": _facts(contents),
+        "sentence": one_sentence(statement) if statement.private else "",
+        "warnings": () if contents.release is None else contents.release.noise_check.warnings,
         "sections": [(anchor, title) for anchor, title in titles.items() if there.get(anchor, True)],
         "unit": statement.unit.kind,
         "charts": _charts(contents),

@@ -1,0 +1,68 @@
+"""What a report says so that it can be filed: the promise in one sentence, what it is about, who is responsible; and,
+for inside alone, when the ledger booked it and what it then left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from understudy import __version__
+from understudy.base.errors import LedgerError
+from understudy.ledger import Ledger, default_location
+from understudy.ledger.admission import remaining
+from understudy.ledger.values import both, what_remains
+from understudy.privacy.guarantee import SecretBudget
+from understudy.release.statement import Statement
+from understudy.report.contents import Contents
+
+_WEAK = 10
+"""Epsilon from which on the sentence says that the limit is weak."""
+
+
+def one_sentence(statement: Statement) -> str:
+    """The promise for who reads it once; the statement's own words are exact."""
+    unit, budget = statement.unit, statement.budget
+    if isinstance(budget, SecretBudget):
+        return (
+            "However much anyone knows and however hard they try, what these texts add to their guess at any one "
+            "secret of the data is limited; the figures below are the limit."
+        )
+    whom = "any one record was" if unit.kind == "record" else f"the records of any one {unit.name} were"
+    weak = " At this budget the limit is weak." if budget.epsilon >= _WEAK else ""
+    return (
+        "However much anyone knows and however hard they try, what these texts let them conclude about whether "
+        f"{whom} in the data is limited; the figures below are the limit.{weak}"
+    )
+
+
+def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
+    """Titles and values; those from the ledger only on a page for inside."""
+    statement = contents.statement
+    rows = [("dataset", statement.dataset), ("method", statement.method), ("software", f"understudy {__version__}")]
+    if contents.release is not None:
+        rows.append(("Release (SHA-256)", contents.release.digest))
+    if contents.internal and statement.private:
+        rows += _booked(statement, location)
+    return [*rows, *([("responsible", responsible)] if responsible else [])]
+
+
+def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]:
+    """As the ledger stood right after the run was booked; nothing where that ledger is not here."""
+    assert statement.sealed is not None
+    try:
+        with Ledger(location or default_location()) as ledger:  # one that is not there is not begun
+            dataset = ledger.dataset(statement.dataset)
+            if ledger.id != statement.sealed.ledger_id or dataset is None:
+                return []
+            balances = ledger.account(dataset.name)
+    except LedgerError:
+        return []
+    raised = any(each.entry.cap is not None for each in balances)
+    for each in balances:
+        if each.entry.run_id == statement.sealed.run_id:
+            rows = [("booked on", f"{each.entry.at:%Y-%m-%d} (UTC)")]
+            if each.cap is not None or not raised:  # the first cap of a dataset whose cap was raised is not on record
+                then = replace(dataset, cap=each.cap or dataset.cap)
+                rows.append(("cap of the dataset then", both(then.cap, left=True)))
+                rows.append(("left of it then", what_remains(then, remaining(then, each.spent))))
+            return rows
+    return []
