@@ -20,6 +20,7 @@ from run_fixtures import Said, runs_charged
 
 from understudy.base.errors import ModelError
 from understudy.cli import VERBS
+from understudy.cli.make import _is_plain
 from understudy.cli.options import given
 from understudy.methods.registry import method_class
 from understudy.release import Release
@@ -244,8 +245,45 @@ def test_help_shows_the_options_that_matter_and_help_all_every_one(understudy: C
     short, full = understudy(verb, "--help").out, understudy(verb, "--help-all").out
     flags_in = [set(re.findall(r"^  (--[\w-]+)", page, re.MULTILINE)) for page in (short, full)]
     assert flags_in[0] < flags_in[1]
-    assert len(flags_in[0]) <= 26
+    assert len(flags_in[0]) <= 32
     assert f"{len(flags_in[1] - flags_in[0])} more options: --help-all." in short
+
+
+def test_help_shows_what_errors_advise_and_nothing_that_the_method_ignores(understudy: Callable[..., Said]) -> None:
+    shown = understudy("run", "--help").out
+    for flag in ("--max-bad-rows", "--delimiter", "--encoding", "--expected-records", "--ledger", "--fresh"):
+        assert f"  {flag} " in shown, flag
+    assert "--private-model" not in shown
+    assert "--private-model" in understudy("run", "--help-all").out
+    assert "--private-model" in understudy("run", "--method", "few-shot", "--help").out
+
+
+def test_a_misspelt_verb_is_asked_back(understudy: Callable[..., Said]) -> None:
+    for typed, meant in {"rnu": "run", "genrate": "generate", "ledgr": "ledger"}.items():
+        said = understudy(typed)
+        assert (said.code, said.out) == (2, "")
+        assert f"Did you mean '{meant}'" in said.err
+    assert "Did you mean" not in understudy("xyzzy").err
+
+
+def test_a_bare_run_asks_for_the_data_first(understudy: Callable[..., Said]) -> None:
+    for verb in ("run", "release"):
+        said = understudy(verb)
+        assert said.code == 2
+        assert said.err.startswith("Error: No private data given.\nName them with --data SOURCE")
+
+
+def test_generate_has_an_output_of_its_own_that_no_release_can_lead_elsewhere(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = settings(tmp_path, dataset="visits")
+    assert understudy("run", *flags(made)).code == 0
+    said = understudy("generate", str(tmp_path / "out"), "--llm", "none", "--records", "2")
+    assert said.code == 0, said.err
+    assert "The results go to visits-texts (--output)." in said.err
+    assert said.out.strip() == str(Path("visits-texts") / "release" / "synthetic.parquet")
+    assert [_is_plain(name) for name in ("visits", "a_b-1", "../x", "a/b", "", ".", "x.y")] == [True] * 2 + [False] * 5
 
 
 def test_a_renamed_verb_says_its_new_name(understudy: Callable[..., Said]) -> None:

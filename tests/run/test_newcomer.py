@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from clinic import flags, settings
-from run_fixtures import Said
+from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.base.errors import ConfigError, ResumeError, UnderstudyWarning
+from understudy.base.errors import BudgetExceeded, ConfigError, ResumeError, UnderstudyWarning
+from understudy.ledger import Ledger
+from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
 from understudy.run.job import Job
 from understudy.run.session import Listener
@@ -76,6 +78,18 @@ def test_a_plan_for_owners_counts_owners() -> None:
     forecast = us.plan(METHOD, us.Budget(1, "1e-6"), owner="owner", expected_records=500).plan.forecast
     assert forecast["expected_records"] == 500
     assert not any("records" in entry.title for entry in forecast.entries)
+
+
+def test_a_cap_that_is_used_up_is_said_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path, llm="builtin")
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=us.Budget(1, "1e-6"), unit=Unit())
+    monkeypatch.setattr("understudy.models.catalog.load_chat", lambda *_, **__: pytest.fail("a model is loaded"))
+    with pytest.raises(BudgetExceeded):
+        running.run(run_config(values))
+    assert runs_charged(values["ledger"]) == 0
 
 
 def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import pydoc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clinic import LABELS, flags, rows, settings
+from clinic import LABELS, FakeChat, flags, rows, settings
 
 import understudy as us
 from understudy.base.errors import ConfigError, in_keywords
@@ -66,6 +67,14 @@ def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsy
     assert "Texts to write: 50 per label, since no number is given (records, records_per_label)." in said.err
     us.run(rows(30), method, BUDGET, **{**COLUMNS, "dataset": "w"}, llm="none", listener=us.Listener())
     assert capsys.readouterr().err == ""
+
+
+def test_progress_counts_texts_and_not_answers(method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    chat, told = use_chat(FakeChat()), list[tuple[str, int, int]]()
+    listener = us.Listener(progress=lambda *counted: told.append(counted))
+    us.run(rows(), method, BUDGET, **COLUMNS, records=6, listener=listener)
+    assert len(chat.asked) == 24, "four answers each"
+    assert [counted for counted in told if counted[0] == "texts"] == [("texts", done, 6) for done in range(7)]
 
 
 def test_errors_speak_of_keywords_in_python_and_of_flags_on_the_command_line() -> None:

@@ -55,8 +55,9 @@ from understudy.run.settings import (
 )
 
 _BUDGET = ("epsilon", "delta", "dataset")
-_DATA = ("data", *TABLE, *_BUDGET)
-_MAIN = (*_DATA, "private_model", "guide", "engine", *WRITING)
+_ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")
+"""What errors and lines of a first run tell people to use."""
+_MAIN = ("data", *TABLE, *_BUDGET, "private_model", "guide", "engine", *WRITING, *_ADVISED)
 
 
 _method_option = click.option(
@@ -76,6 +77,12 @@ def _method_of(args: Sequence[str]) -> type[Any]:
 
 def _run_groups(args: Sequence[str]) -> Groups:
     return (*RUN_GROUPS, _method_of(args).parameters)
+
+
+def _ignored(args: Sequence[str]) -> tuple[str, ...]:
+    """Parameters that the method of a command line does nothing with."""
+    needs = _method_of(args).needs
+    return () if needs.private_model or needs.generation_model else ("private_model",)
 
 
 def _release_groups(args: Sequence[str]) -> Groups:
@@ -163,7 +170,7 @@ def _is_plain(name: str) -> bool:
     return name.replace("-", "").replace("_", "").isalnum()
 
 
-@click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)
+@click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN, ignored=_ignored)
 @_method_option
 @config_option
 @json_option

@@ -76,6 +76,7 @@ class ParametersCommand(click.Command):
         groups: those of a command line, which may name a method.
         main: the parameters that ``--help`` shows, beside the main ones of the methods; ``--help-all`` shows all.
         without: parameters that are no flags here.
+        ignored: of a command line, parameters that its method does nothing with: only ``--help-all`` shows them.
     """
 
     def __init__(
@@ -84,14 +85,17 @@ class ParametersCommand(click.Command):
         groups: Callable[[Sequence[str]], Sequence[type[Parameters]]],
         main: Sequence[str],
         without: Iterable[str] = (),
+        ignored: Callable[[Sequence[str]], Iterable[str]] = lambda _args: (),
         **named: Any,
     ) -> None:
         super().__init__(*args, **named)
         self._groups, self._main, self._without = groups, (*main, *_OF_METHODS), set(without)
+        self._ignored, self._unused = ignored, set[str]()
         self._titled: list[tuple[str, list[click.Option]]] = []
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._titled, seen = [], set(self._without)
+        self._unused = set(self._ignored(tuple(args)))
         named = {word[2:].split("=")[0].replace("-", "_") for word in args if word.startswith("--")}
         for group in self._groups(tuple(args)):
             group.require_no_gone(named | {name.removeprefix("no_") for name in named})
@@ -115,7 +119,11 @@ class ParametersCommand(click.Command):
         everything = ctx.meta.get(_HELP_ALL.name, False)
         left_out = 0
         for title, options in self._titled:
-            shown = [option for option in options if everything or option.name in self._main]
+            shown = [
+                option
+                for option in options
+                if everything or (option.name in self._main and option.name not in self._unused)
+            ]
             if title == self._titled[-1][0]:
                 shown = shown or options  # of a method that nobody here knows
             left_out += len(options) - len(shown)
