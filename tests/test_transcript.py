@@ -304,7 +304,7 @@ def test_acts_and_tools_are_counted() -> None:
         ({"roles": ("a",), "tools": ("",)}, "no function"),
         ({"roles": ("a",), "tools": ("x" * 65,)}, "no function"),
         ({"roles": ("a",), "tools": ("x", "X")}, "same name"),
-        ({"roles": ("a", "Tool"), "tools": ("x",)}, "--roles"),
+        ({"roles": ("a", "Tool"), "tools": ("x",)}, "roles"),
         ({"roles": ("a", "a calls x"), "tools": ("x",)}, "two things"),
         ({"roles": ("a", "X returns"), "tools": ("x",)}, "two things"),
     ],

@@ -132,10 +132,10 @@ def test_open_makes_a_dataset_with_a_cap_for_secrets(where: str) -> None:
 @pytest.mark.parametrize(
     ("line", "cure"),
     [
-        (OPEN.replace("--max-records-per-secret 5", ""), "Declare with --max-records-per-secret M"),
+        (OPEN.replace("--max-records-per-secret 5", ""), "Declare with max_records_per_secret=M"),
         (OPEN.replace("--secret-posterior 1e-3", ""), "secret_posterior is missing"),
-        (OPEN.replace("--secret-detectors email", ""), "Name them with --secrets"),
-        (f"{OPEN} --epsilon 1", "Give --epsilon and --delta, or --secret-prior"),
+        (OPEN.replace("--secret-detectors email", ""), "Name them with secrets"),
+        (f"{OPEN} --epsilon 1", "Give epsilon and delta, or secret_prior"),
         (f"{OPEN} --rule basic", "Use rule rdp"),
         (f"{OPEN} --owner patient", "protects owners or secrets, not both"),
         ("open d --epsilon 1", "delta is missing"),

@@ -132,10 +132,10 @@ def test_a_synthetic_table_is_evaluated_by_its_parts(tmp_path: Path, use_chat: C
 
 
 BAD = [
-    ({"text": "messages"}, "--roles"),
+    ({"text": "messages"}, "roles"),
     ({"text": "messages", "roles": "customer"}, "not declared"),
     ({"text": "subject", "roles": "customer,agent"}, "not a list of turns"),
-    ({"text": "subject,message", "roles": "customer,agent"}, "--roles"),
+    ({"text": "subject,message", "roles": "customer,agent"}, "roles"),
     ({"text": "subject,messages"}, "not of a string type"),
     ({"text": "subject,subject"}, "same name"),
     ({"text": "subject,"}, "no name"),
@@ -194,8 +194,8 @@ def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
 def test_columns_that_cannot_be_told_are_refused() -> None:
     for columns, said in {
         "turns=few|many": "no whole number",
-        "calls.search=0..2": "--tools does not declare 'search'",
-        "turns.ask=0..2": "--acts does not declare 'ask'",
+        "calls.search=0..2": "tools does not declare 'search'",
+        "turns.ask=0..2": "acts does not declare 'ask'",
         "turns=0.5..9.5": "no whole number",
         "begins=customer|bot": "not the roles",
         "begins": "not the roles",
@@ -338,8 +338,8 @@ def test_a_table_with_calls_is_evaluated_reported_and_exported(
 
 BAD_USES = [
     ({"acts": "ask"}, "an act that is not declared"),
-    ({"acts": ()}, "--acts"),
-    ({"tools": ()}, "--tools"),
+    ({"acts": ()}, "acts"),
+    ({"tools": ()}, "tools"),
     ({"tools": "book"}, "calls a tool that is not declared"),
     ({"roles": "user,assistant,tool"}, "Leave tool out"),
     ({"roles": (), "text": "product"}, "no roles"),

@@ -63,8 +63,8 @@ def test_without_labels_there_is_nothing_to_do(tmp_path: Path) -> None:
         ({"bandwidth": 0.3, "features": 50}, "holds no counts of the labels"),
         ({"labels": None, "labels_from_data": True, "bandwidth": 0.3, "features": 50}, "holds no counts"),
         ({"records": None, "records_per_label": 3}, "no total is given"),
-        ({"method": "few-shot", "sampling_rate": 0.1, "llm": "builtin"}, "--guide"),
-        ({"method": "dp-finetune", "declared_records": 2000, "llm": "builtin"}, "--label-sizes noisy"),
+        ({"method": "few-shot", "sampling_rate": 0.1, "llm": "builtin"}, "guide"),
+        ({"method": "dp-finetune", "declared_records": 2000, "llm": "builtin"}, "label_sizes noisy"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_the_charge(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:

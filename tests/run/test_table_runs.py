@@ -398,7 +398,7 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"label": "fee", "labels": None}, "no label"),
         ({"label": "ward", "labels": "A,B"}, "declared a second time"),
         ({"label": "ward*ward", "labels": None}, "names a column twice"),
-        ({"label": "ward*wing", "labels": None}, "names a column that --columns does not declare"),
+        ({"label": "ward*wing", "labels": None}, "names a column that columns does not declare"),
         ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
     ],
     ids=lambda each: str(each)[:40],

@@ -384,10 +384,10 @@ def _newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "made", "message"),
     [
-        (_corrupt, False, r"not a database.*--fresh"),
-        (_foreign, False, r"not a run store.*--output"),
+        (_corrupt, False, r"not a database.*fresh"),
+        (_foreign, False, r"not a run store.*output"),
         (_newer, True, r"newer version.*Upgrade"),
-        (_older, True, r"earlier version.*Finish it with that version, at no further charge.*another --output\.$"),
+        (_older, True, r"earlier version.*Finish it with that version, at no further charge.*another output\.$"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_one_clear_error(folder: Path, spoil: Any, made: bool, message: str) -> None:
