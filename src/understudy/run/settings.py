@@ -382,7 +382,8 @@ class OutputParameters(Parameters):
     """The output."""
 
     output: Operational[str | None] = None
-    """Folder for the results. Default of ``run`` and ``release``: NAME-synthetic, after the table."""
+    """Folder for the results. Default of ``run`` and ``release``: NAME-synthetic, after the table; of
+    ``generate`` DATASET-texts."""
     records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records per label. Default: 100 shared among the labels, and at least 10 of each."""
     records: int | None = Field(None, ge=1, le=MOST_RECORDS)
