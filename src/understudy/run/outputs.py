@@ -43,6 +43,7 @@ FORMATS = ("parquet", "csv", "jsonl")
 """Of synthetic tables: Parquet, and what earlier versions wrote."""
 REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
+_SHAREABLE = "release"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 TRANSCRIPT = "transcript"
 """What the column of the texts is called where these have parts, which are columns of their own."""
@@ -58,7 +59,7 @@ class OutputFolder:
     def of(cls, path: str | PathLike[str]) -> OutputFolder:
         """The folder at ``path``, or that in whose shareable half the file at ``path`` lies."""
         path = Path(path)
-        inside = path.is_file() and path.absolute().parent.name == cls(path).shareable.name
+        inside = path.is_file() and path.absolute().parent.name == _SHAREABLE
         return cls(path.absolute().parent.parent if inside else path)
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class OutputFolder:
 
     @property
     def shareable(self) -> Path:
-        return self.root / "release"
+        return self.root / _SHAREABLE
 
     def make(self) -> None:
         """Make the shareable folder, in which only its owner may write; StorageError if it cannot be made."""

@@ -82,7 +82,7 @@ class Evaluation:
                     like[MAJORITY].value if MAJORITY in like else self._most_frequent if name == "accuracy" else None
                 )
                 kind = "".join(f", {own.settings[each]}" for each in ("classifier", "column") if each in own.settings)
-                cells = (own.value, beside and beside.value, chance)
+                cells = (own.value, beside.value if beside else None, chance)
                 found.append(
                     (f"{own.metric.title}{kind}", *map(_rounded, cells), own.metric.better.replace("none", ""))
                 )
