@@ -154,8 +154,8 @@ def test_an_evaluation_is_a_frame() -> None:
     ],
 )
 def test_texts_that_the_built_in_embedder_cannot_read_are_known(text: str, foreign: bool) -> None:
-    assert _is_foreign(Sample([text] * 40)) == foreign
-    assert not _is_foreign(Sample([text])), "too few words to tell"
+    assert _is_foreign(Sample((text,) * 40)) == foreign
+    assert not _is_foreign(Sample((text,))), "too few words to tell"
 
 
 def test_dates_are_dates_in_frames_on_both_sides(tmp_path: Path) -> None:
