@@ -41,7 +41,6 @@ from understudy.run.settings import (
     RUN_GROUPS,
     WRITING_GROUPS,
     EmbedderParameters,
-    Groups,
     OutputParameters,
     RunConfig,
     budget_fields,
@@ -368,28 +367,21 @@ def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[st
     return {**budget_fields(budget), "method": method.name, **own, **options}
 
 
-_RUN: tuple[Groups, tuple[str, ...]] = (
-    RUN_GROUPS,
-    ("data", "epsilon", "delta", "secret_prior", "secret_posterior"),
-)
-
-
-def _list_options(verb: Callable[..., Any], groups: Sequence[type[Parameters]], without: Collection[str] = ()) -> None:
+def _list_options(verb: Callable[..., Any], *groups: type[Parameters], without: Collection[str] = ()) -> None:
     """Add to a verb's help what it takes, as the parameters describe themselves."""
+    fields = {name: field for group in groups for name, field in group.model_fields.items() if name not in without}
     lines = []
-    for name, field in {name: field for group in groups for name, field in group.model_fields.items()}.items():
+    for name, field in fields.items():
         default = field.get_default()
         shown = "" if default in (None, ()) else f" Default: {default!r}."
         words = in_keywords(" ".join((field.description or "").replace("``", "").split()))
-        if name not in without:
-            indents: dict[str, Any] = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
-            lines.append(textwrap.fill(f"{name}: {words}{shown}", 100, break_on_hyphens=False, **indents))
+        line = f"{name}: {words}{shown}"
+        lines.append(textwrap.fill(line, 100, initial_indent=" " * 4, subsequent_indent=" " * 8))
     verb.__doc__ = "\n".join([f"{inspect.getdoc(verb)}\n\nOptions:", *lines])
 
 
-_list_options(run, *_RUN)
-_list_options(release, *_RUN)
-_list_options(plan, *_RUN)
-_list_options(generate, (*WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters))
-_list_options(baseline, (*WRITING_GROUPS, OutputParameters, BaselineParameters))
-_list_options(evaluate, (EvaluationConfig,))
+for _verb in (run, release, plan):
+    _list_options(_verb, *RUN_GROUPS, without=("data", "epsilon", "delta", "secret_prior", "secret_posterior"))
+_list_options(generate, *WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters)
+_list_options(baseline, *WRITING_GROUPS, OutputParameters, BaselineParameters)
+_list_options(evaluate, EvaluationConfig)

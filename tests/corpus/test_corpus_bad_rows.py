@@ -97,8 +97,7 @@ def test_without_a_private_folder_nothing_is_written_and_the_error_does_not_poin
     with pytest.raises(CorpusError) as caught:
         texts_of(read_corpus(path, **OPTIONS))
     assert (
-        str(caught.value)
-        == "A row has an empty text (column 'note'). Fix the row or skip such rows with max_bad_rows."
+        str(caught.value) == "A row has an empty text (column 'note'). Fix the row or skip such rows with max_bad_rows."
     )
     assert texts_of(read_corpus(path, **OPTIONS, on_bad_row="skip")) == ["good one", "good two"]
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

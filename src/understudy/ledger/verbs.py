@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 from understudy.base.display import aligned, table
@@ -15,7 +14,7 @@ from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 
-Location = str | PathLike[str] | None
+Location = str | Path | None
 """A file or ``postgresql://...``. None: as :class:`Ledger` finds it."""
 HEADS = ("dataset", "unit", "rule", "cap", "spent", "remaining")
 
@@ -59,7 +58,7 @@ def create(ledger: Location = None, *, strict: bool | None = None) -> None:
     Args:
         strict: refuse runs on datasets that nobody opened.
     """
-    Ledger.create(_place(ledger), strict=strict).close()
+    Ledger.create(ledger, strict=strict).close()
 
 
 def open(  # noqa: A001 - the verb's name
@@ -90,30 +89,26 @@ def open(  # noqa: A001 - the verb's name
                 "Give secrets, secrets_file or secret_detectors, and max_records_per_secret, as the runs will.",
             )
         unit = Unit("secret", max_records_per_secret, recognised_by=told)
-    with Ledger(_place(ledger)) as book:
+    with Ledger(ledger) as book:
         book.open_dataset(name, cap=cap, unit=unit, rule=rule)
         return Account.of(book, name)
 
 
 def raise_cap(name: str, cap: Budget | SecretBudget, *, ledger: Location = None) -> Account:
     """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``."""
-    with Ledger(_place(ledger)) as book:
+    with Ledger(ledger) as book:
         book.raise_cap(name, cap=cap)
         return Account.of(book, name)
 
 
 def show(name: str | None = None, *, ledger: Location = None) -> Accounts:
     """Caps, and what is spent and left of them, for one dataset or all."""
-    with Ledger(_place(ledger)) as book:
+    with Ledger(ledger) as book:
         names = [name] if name else [dataset.name for dataset in book.datasets()]
         return Accounts(Account.of(book, each) for each in names)
 
 
 def history(name: str, *, ledger: Location = None) -> list[Entry]:
     """The runs that a dataset was charged for, and the raises of its cap."""
-    with Ledger(_place(ledger)) as book:
+    with Ledger(ledger) as book:
         return book.history(name)
-
-
-def _place(ledger: Location) -> str | Path | None:
-    return Path(ledger) if isinstance(ledger, PathLike) else ledger

@@ -10,7 +10,7 @@ from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger, default_location
 from understudy.ledger.admission import remaining
 from understudy.ledger.values import both, what_remains
-from understudy.privacy.guarantee import SecretBudget
+from understudy.privacy.guarantee import Budget
 from understudy.release.statement import Statement
 from understudy.report.contents import Contents
 
@@ -21,16 +21,15 @@ _WEAK = 10
 def one_sentence(statement: Statement) -> str:
     """The promise for who reads it once; the statement's own words are exact."""
     unit, budget = statement.unit, statement.budget
-    if isinstance(budget, SecretBudget):
-        return (
-            "However much anyone knows and however hard they try, what these texts add to their guess at any one "
-            "secret of the data is limited; the figures below are the limit."
-        )
-    whom = "any one record was" if unit.kind == "record" else f"the records of any one {unit.name} were"
-    weak = " At this budget the limit is weak." if budget.epsilon >= _WEAK else ""
+    said = "let them conclude about whether any one record was in the data"
+    if unit.kind == "owner":
+        said = f"let them conclude about whether the records of any one {unit.name} were in the data"
+    elif unit.kind == "secret":
+        said = "add to their guess at any one secret of the data"
+    weak = " At this budget the limit is weak." * (isinstance(budget, Budget) and budget.epsilon >= _WEAK)
     return (
-        "However much anyone knows and however hard they try, what these texts let them conclude about whether "
-        f"{whom} in the data is limited; the figures below are the limit.{weak}"
+        f"However much anyone knows and however hard they try, what these texts {said} is limited; the figures below "
+        f"are the limit.{weak}"
     )
 
 

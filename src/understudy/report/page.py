@@ -162,12 +162,7 @@ class Reports(list[ReportPaths]):
 
 
 def write_reports(
-    folder: OutputFolder,
-    *,
-    embedder: Embedder | None,
-    seed: int = 0,
-    responsible: str = "",
-    ledger: str | None = None,
+    folder: OutputFolder, *, embedder: Embedder | None, seed: int = 0, responsible: str = "", ledger: str | None = None
 ) -> ReportPaths:
     """Write ``release/report.html`` and, where something was measured on private texts, ``private/report.html``.
 

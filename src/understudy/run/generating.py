@@ -164,13 +164,8 @@ _CORE_SECONDS = 0.3
 """Of an answer of the built-in model, with its prompt, where the processor is not too old."""
 
 
-def _on_cpu() -> bool:
-    """Whether a model is loaded, and on no GPU."""
-    return "torch" in sys.modules and best_device() == "cpu"
-
-
 def _how_long(answers: int) -> str:
-    """In words; answers that are stored already take no time."""
+    """Of the built-in model on a CPU, in words; answers that are stored already take no time."""
     cores = worker_count("cpu")
     minutes = math.ceil(answers * _CORE_SECONDS / cores / 60)
     return f"That takes about {minutes} min on {cores} free core{'s' * (cores > 1)} ({answers} answers)."
@@ -342,7 +337,8 @@ def write_texts(
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
-        if writing.named.llm == "builtin" and method.needs.generation_llm == "optional" and _on_cpu():
+        loaded = writing.named.llm == "builtin" and "torch" in sys.modules
+        if loaded and method.needs.generation_llm == "optional" and best_device() == "cpu":
             listener.say(_how_long(total * writer.calls_per_seed))
     embedder = job.embedder.load(private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None

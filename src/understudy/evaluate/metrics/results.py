@@ -19,16 +19,7 @@ from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.lazy import library
 from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
 from understudy.evaluate.metrics.overview import Overview
-from understudy.evaluate.metrics.value import (
-    HOLDOUT,
-    MAJORITY,
-    OTHER_HALF,
-    REAL,
-    SYNTHETIC,
-    Family,
-    MetricValue,
-    Setting,
-)
+from understudy.evaluate.metrics.value import HOLDOUT, MAJORITY, OTHER_HALF, REAL, SYNTHETIC, Family, MetricValue
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
@@ -71,21 +62,16 @@ class Evaluation:
     def summary(self) -> list[tuple[str, ...]]:
         """At most ten lines: what, and under :data:`SUMMARY` its values; empty cells where nothing was measured."""
         found: list[tuple[str, ...]] = []
-        for name, settings in _SUMMARISED:
-            told = [
-                each for each in self.values if each.metric.name == name and settings.items() <= each.settings.items()
-            ]
+        for name in _SUMMARISED:
+            only = _ONE_OF.get(name, {}).items()
+            told = [each for each in self.values if each.metric.name == name and only <= each.settings.items()]
             for own in (each for each in told if each.of == SYNTHETIC and each.value is not None):
-                like = {each.of: each for each in told if each.settings == own.settings}
+                like = {each.of: each.value for each in told if each.settings == own.settings}
                 beside = next((like[of] for of in (REAL, HOLDOUT, OTHER_HALF) if of in like), None)
-                chance = (
-                    like[MAJORITY].value if MAJORITY in like else self._most_frequent if name == "accuracy" else None
-                )
-                kind = "".join(f", {own.settings[each]}" for each in ("classifier", "column") if each in own.settings)
-                cells = (own.value, beside.value if beside else None, chance)
-                found.append(
-                    (f"{own.metric.title}{kind}", *map(_rounded, cells), own.metric.better.replace("none", ""))
-                )
+                chance = like.get(MAJORITY, self._most_frequent if name == "accuracy" else None)
+                kind = [f", {own.settings[each]}" for each in ("classifier", "column") if each in own.settings]
+                cells = map(_rounded, (own.value, beside, chance))
+                found.append(("".join([own.metric.title, *kind]), *cells, own.metric.better.replace("none", "")))
         return found[:10]
 
     @property
@@ -98,16 +84,9 @@ class Evaluation:
         """Every value as a row of a ``pandas.DataFrame``. Private, as all of it is."""
         rows = [
             {
-                "family": each.metric.family,
-                "metric": each.metric.name,
-                "of": each.of,
-                "value": each.value,
-                "low": each.interval and each.interval.low,
-                "high": each.interval and each.interval.high,
-                "better": each.metric.better,
-                "settings": dict(each.settings),
-                "texts": each.sample_size,
-                "note": each.note,
+                **{"family": each.metric.family, "metric": each.metric.name, "of": each.of, "value": each.value},
+                **{end: each.interval and getattr(each.interval, end) for end in ("low", "high")},
+                **{"settings": dict(each.settings), "texts": each.sample_size, "note": each.note},
             }
             for each in self.values
         ]
@@ -156,19 +135,12 @@ class Evaluation:
 
 SUMMARY = ("synthetic", "real", "chance", "better")
 """Heads of the summary: whose value it is, what guessing reaches, and which way is good."""
-_SUMMARISED: tuple[tuple[str, Mapping[str, Setting]], ...] = (
-    ("accuracy", {}),
-    ("mauve", {}),
-    ("frechet_distance", {}),
-    ("vocabulary_divergence", {}),
-    ("distinct_n", {"n": 2}),
-    ("label_distance", {}),
-    ("near_duplicates", {"similarity": 0.9}),
-    ("copied_words", {}),
-    ("longest_copied_span", {}),
-    ("column_accuracy", {}),
+_ONE_OF = {"distinct_n": {"n": 2}, "near_duplicates": {"similarity": 0.9}}
+_SUMMARISED = (
+    *("accuracy", "mauve", "frechet_distance", "vocabulary_divergence", "distinct_n", "label_distance"),
+    *("near_duplicates", "copied_words", "longest_copied_span", "column_accuracy"),
 )
-"""Metrics of the summary, by name and settings."""
+"""Metrics of the summary in their order, and which value of those that have many."""
 
 
 def _rounded(value: float | None) -> str:
