@@ -135,7 +135,7 @@ class Evaluation:
 
 SUMMARY = ("synthetic", "real", "chance", "better")
 """Heads of the summary: whose value it is, what guessing reaches, and which way is good."""
-_ONE_OF = {"distinct_n": {"n": 2}, "near_duplicates": {"similarity": 0.9}}
+_ONE_OF: Mapping[str, Mapping[str, float]] = {"distinct_n": {"n": 2}, "near_duplicates": {"similarity": 0.9}}
 _SUMMARISED = (
     *("accuracy", "mauve", "frechet_distance", "vocabulary_divergence", "distinct_n", "label_distance"),
     *("near_duplicates", "copied_words", "longest_copied_span", "column_accuracy"),
