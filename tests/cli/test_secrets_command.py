@@ -70,7 +70,7 @@ def test_what_is_missing_is_named(notes: str, tmp_path: Path, verb: str, left_ou
     given = {"--data": notes, "--text": "text", "--secrets": "who", "--output": tmp_path / "o"}
     result = call(verb, *(part for flag, value in given.items() if flag != left_out for part in (flag, value)))
     assert isinstance(result.exception, ConfigError)
-    assert message in str(result.exception)
+    assert message in result.exception.cure
     assert not (tmp_path / "o").is_file()
 
 

@@ -75,7 +75,8 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
 def _show_evaluation(made: Evaluation) -> None:
     from understudy.evaluate.metrics.results import HEADS
 
-    click.echo(f"\n{made}")
+    if made.summary or made.remarks:
+        click.echo(f"\n{made}")
     for family, rows in made.tables().items():
         click.echo(f"\n{family}")
         show_table(HEADS, rows)
