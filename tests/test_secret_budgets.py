@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from understudy.base.errors import ConfigError
-from understudy.cli.make import _forecast
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -91,7 +90,7 @@ def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -
 
 
 def test_the_table_for_secrets_says_the_posterior_at_the_prior(made: Forecast) -> None:
-    text = _forecast(made)
+    text = made.words
     assert "budget (p=0.0001, r=0.001), protecting one secret: all records that hold it" in text
     assert f"together: posterior {made.posterior:.6g} at prior 0.0001" in text
 
@@ -101,7 +100,7 @@ def test_a_forecast_for_records_has_an_epsilon_and_no_posterior() -> None:
     made = Forecast(plan, Facts())
     assert made.posterior is None
     assert made.epsilon == plan.total == made.to_json()["epsilon"]
-    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _forecast(made)
+    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in made.words
 
 
 def test_what_is_secret_is_part_of_what_a_resumed_run_shares_with_the_first() -> None:
