@@ -139,10 +139,11 @@ def test_what_does_not_fit_is_asked_for_again_and_what_never_fits_is_not_written
 
 def test_a_schema_is_part_of_a_request_s_key_and_none_changes_no_older_one() -> None:
     request = ChatRequest((Message("user", "a"),))
-    fields = {name: value for name, value in asdict(request).items() if name != "schema"}
+    fields = {name: value for name, value in asdict(request).items() if name not in ("schema", "phrases")}
     older = json.dumps(["m", fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     assert request.key("m") == hashlib.sha256(older.encode()).hexdigest()
     assert request.key("m") != replace(request, schema="{}").key("m")
+    assert request.key("m") != replace(request, phrases=("a",)).key("m")
 
 
 @pytest.mark.parametrize("knows", [True, False])
