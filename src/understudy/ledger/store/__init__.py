@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from understudy.base.errors import PrivacyError, ResumeError
 from understudy.base.files import private_folder, storage_error
+from understudy.ledger import locking
 from understudy.ledger.locking import FolderLock, is_in_use
 from understudy.ledger.store.database import (
     RESTORE,
@@ -53,13 +54,17 @@ _Settings = Mapping[str, Any]
 
 
 def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
-    """The settings that a run began with in an output's private folder, in use or not; none where none did."""
+    """The settings that a run began with in an output's private folder; none where none did.
+
+    None, after as long a wait as for the folder itself, where another process is using it.
+    """
     path = folder / _file(noise)
     if not path.is_file():
         return {}
     try:
         # read-only it would leave the journal's files behind
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+        address = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, uri=True, timeout=locking.LOCK_SECONDS)) as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
             return {} if found is None else dict(_beginning(found[0])["config"])
     except (sqlite3.Error, ResumeError):  # opening it for writing says what is wrong
