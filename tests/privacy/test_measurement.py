@@ -40,10 +40,10 @@ class Corpus:
         self.reads.append(1)
         labels = np.asarray(self.labels, dtype=np.int32)
         shares = np.ones(len(labels), dtype=np.int64) if self.shares is None else np.asarray(self.shares)
+        units = np.arange(len(labels)) if self.units is None else np.asarray(self.units)
         for first in range(0, len(labels), self.batch):
             here = slice(first, first + self.batch)
             texts = [""] * len(labels[here])
-            units = np.arange(len(labels)) if self.units is None else np.asarray(self.units)
             yield BoundedBatch(texts, labels[here], shares[here], units[here])
 
 
@@ -440,6 +440,13 @@ def test_one_coin_is_tossed_per_unit_and_noise_is_added_though_nothing_is_sample
     assert units_marks(1e-12, units=40, each=3, source=source).tolist() == [[2**-20] * 40] * 3
     assert source.coins == 40
     assert [size for _, _, size in source.asked] == [120]
+
+
+@pytest.mark.parametrize("units", [[0, 2, 1], [0, -1, 1]])
+def test_units_that_might_share_a_coin_are_refused(units: list[int]) -> None:
+    corpus = Corpus([0, 1, 2], units=units, batch=2)
+    with pytest.raises(PrivacyError, match="share a coin"):
+        measure(SubsampledSum(1.0, 0.5, ONE, (3,)), Counts(), corpus, source=SystemNoise())
 
 
 def test_every_measurement_of_units_samples_anew() -> None:

@@ -203,9 +203,10 @@ def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
     Raises PrivacyError if the query, or a worker, answers with another type or shape than it states, or the sum leaves
     the 64-bit integers.
     """
+    if not is_divided(data):
+        return _checked(query.finish(_sum_of_part(query, data)), query.shape)
     total = np.zeros(query.partial_shape, dtype=np.int64)
-    of_part = partial(_sum_of_part, query)
-    for sums in data.map(of_part) if is_divided(data) else (of_part(data),):
+    for sums in data.map(partial(_sum_of_part, query)):
         total = _added(total, sums)
     return _checked(query.finish(total), query.shape)
 
@@ -288,15 +289,17 @@ class _SampledUnits(_Sampled):
     """
 
     def batches(self) -> Iterator[Any]:
-        tossed, sampled, held = 0, np.zeros(0, dtype=np.int64), []
+        tossed, coins, held = 0, np.zeros(1024, dtype=np.bool_), []
         for batch in self._data.batches():
-            met = np.unique(batch.units[batch.units >= tossed])
+            met = np.unique(batch.units[(batch.units < 0) | (batch.units >= tossed)])
             new = len(met)
             if not np.array_equal(met, np.arange(tossed, tossed + new)):
                 raise bug("Two units might share a coin.", "batches number units from 0, as they are first met")
-            sampled = np.concatenate([sampled, tossed + np.flatnonzero(self._source.include(self._of(tossed, new)))])
+            if tossed + new > len(coins):
+                coins = np.concatenate([coins, np.zeros(len(coins) + new, dtype=np.bool_)])
+            coins[tossed : tossed + new] = self._source.include(self._of(tossed, new))
             tossed += new
-            included = np.isin(batch.units, sampled)
+            included = coins[batch.units]
             if included.any():
                 held.append(batch.only(included))
             texts = [text for each in held for text in each.texts]
