@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,9 +92,11 @@ class Neighbours(NamedTuple):
     larger: list[Row]
 
 
-def random_neighbours(unit: Unit, *, pairs: int, seed: int) -> Iterator[Neighbours]:
+@cache
+def random_neighbours(unit: Unit, *, pairs: int, seed: int) -> Sequence[Neighbours]:
     """Pairs that differ by one record, or by all records of one owner, put in anywhere."""
     generator = np.random.default_rng(seed)
+    made = []
     for _ in range(pairs):
         rows = random_rows(generator, owners=["ann", "bob", "cleo"], most=6)
         added = random_rows(generator, owners=["zoe"], most=9) if unit.kind == "owner" else []
@@ -104,7 +107,8 @@ def random_neighbours(unit: Unit, *, pairs: int, seed: int) -> Iterator[Neighbou
         larger = list(rows)
         for row in added:
             larger.insert(int(generator.choice([0, len(larger), generator.integers(len(larger) + 1)])), row)
-        yield Neighbours(rows, larger)
+        made.append(Neighbours(rows, larger))
+    return made
 
 
 def celled(row: Row, kind: int, sizes: Sequence[int]) -> Row:
@@ -113,7 +117,7 @@ def celled(row: Row, kind: int, sizes: Sequence[int]) -> Row:
     return row._replace(cells=tuple(number // 7**place % size for place, size in enumerate(sizes)))
 
 
-def with_cells(pairs: Iterator[Neighbours], sizes: Sequence[int]) -> Iterator[Neighbours]:
+def with_cells(pairs: Sequence[Neighbours], sizes: Sequence[int]) -> Iterator[Neighbours]:
     for place, pair in enumerate(pairs):
         yield Neighbours(*([celled(row, place % 3, sizes) for row in rows] for rows in pair))
 
