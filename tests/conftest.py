@@ -119,7 +119,7 @@ def privacy_losses_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "gaussian_loss", once(events.gaussian_loss))
         patch.setattr(privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta))
-        for name in ("compose", "self_compose", "get_epsilon_for_delta"):
+        for name in ("compose", "self_compose"):
             patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))
         patch.setattr(guarantee, "_zcdp_delta", lru_cache(10_000)(guarantee._zcdp_delta))
         yield

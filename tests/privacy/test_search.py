@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.privacy.events import SubsampledGaussianEvent, gaussian_loss
+from understudy.privacy.events import PureEvent, SubsampledGaussianEvent, epsilon_of, gaussian_loss
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.search import edge, last_number, log_ratio, to_the_last_bit
 from understudy.privacy.subsampled import coarse_excess, subsampled_multiplier
@@ -122,7 +122,22 @@ def test_losses_are_those_of_the_library_which_computes_them_one_by_one(
     for delta in (1e-3, 1e-9):
         expected = reference.self_compose(count).get_epsilon_for_delta(delta)
         assert ours.self_compose(count).get_epsilon_for_delta(delta) == pytest.approx(expected, rel=1e-5, abs=1e-8)
+    composed = ours.self_compose(count)
+    for delta in (0.9, 1e-3, 1e-9, 1e-30, 0.0):  # in one pass over the losses what the library finds one by one
+        expected = composed.get_epsilon_for_delta(delta)
+        assert epsilon_of(composed, delta) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     for known, made in ((reference._pmf_remove, ours._pmf_remove), (reference._pmf_add, ours._pmf_add)):
         known, made = known.to_dense_pmf(), made.to_dense_pmf()
         assert known._lower_loss == made._lower_loss
         assert made._probs == pytest.approx(known._probs, abs=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning:dp_accounting")
+@pytest.mark.parametrize("delta", [1e-12, 0.3])
+def test_epsilons_of_losses_of_every_kind_are_the_library_s(delta: float) -> None:
+    """Sparse ones, composed with dense ones, and so large that e^-loss is 0."""
+    pure = PureEvent(2.0).to_pld()
+    for loss in (pure, pure.compose(gaussian_loss(1.0, interval=1e-4)), gaussian_loss(0.02, interval=0.5)):
+        expected = loss.get_epsilon_for_delta(delta)
+        assert epsilon_of(loss, delta) == pytest.approx(expected, rel=1e-9)
+        assert expected > 0

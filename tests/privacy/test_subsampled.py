@@ -19,6 +19,7 @@ from understudy.privacy.events import (
     PureEvent,
     SubsampledGaussianEvent,
     SubsampledPureEvent,
+    epsilon_of,
     event_from_json,
     event_to_json,
 )
@@ -93,7 +94,7 @@ def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directio
 def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:
     event = SubsampledGaussianEvent(1.0, 0.02, 1000)
     smaller = 1e-6 / (1 + 1000 * DISCRETE_EXCESS)
-    assert Composition((event,)).epsilon(1e-6) == event.to_pld().get_epsilon_for_delta(smaller)
+    assert Composition((event,)).epsilon(1e-6) == epsilon_of(event.to_pld(), smaller)
 
 
 def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_data() -> None:

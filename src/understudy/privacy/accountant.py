@@ -27,6 +27,7 @@ from understudy.privacy.events import (
     SubsampledGaussianEvent,
     SubsampledPureEvent,
     ZCDPEvent,
+    epsilon_of,
 )
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import (
@@ -120,7 +121,7 @@ def _numerical_epsilon(events: tuple[Event, ...], delta: float) -> float:
     """
     if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in events):
         return ZCDP(math.fsum(event.rho for event in events)).epsilon(delta)
-    return float(_losses(events).get_epsilon_for_delta(delta))
+    return epsilon_of(_losses(events), delta)
 
 
 @functools.lru_cache(maxsize=2)

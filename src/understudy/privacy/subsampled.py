@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, pure_split
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent, epsilon_of
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import LARGEST_SCALE, LEAST_NOISE, SMALLEST_SIGMA, out_of_range
@@ -243,7 +243,7 @@ def coarse_excess(budget: Budget, event: SubsampledGaussianEvent, others: tuple[
     loss = event.to_pld(interval=interval)
     for other in others:
         loss = loss.compose(other.to_pld(interval=interval))
-    return log_ratio(loss.get_epsilon_for_delta(delta), epsilon)
+    return log_ratio(epsilon_of(loss, delta), epsilon)
 
 
 _MOST_EPSILON = 20.0
