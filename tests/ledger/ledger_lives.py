@@ -51,6 +51,21 @@ def race(connection: Connection, location: str, number: int) -> None:
                 connection.send(None)
 
 
+def charge_all(connection: Connection, location: str, prefix: str, count: int, epsilon: str) -> None:
+    """When told so, make the ledger, open its dataset and charge runs. Tell each that fits, and None for each that does
+    not."""
+    plan = pure_plan(epsilon)
+    connection.recv()
+    with Ledger.create(location) as ledger:
+        ledger.open_dataset("d", cap=Budget(1, 0), unit=RECORD)
+        for number in range(count):
+            try:
+                ledger.charge("d", plan, run_id=f"{prefix}-{number}")
+                connection.send(f"{prefix}-{number}")
+            except BudgetExceeded:
+                connection.send(None)
+
+
 def use(connection: Connection, location: str, work: list[tuple[str, str]], stubborn: bool = False) -> None:
     """Charge runs and confirm their parts, and tell each when it is done.
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+import sqlalchemy as sa
+
 
 class NotThere(Exception):
     """No server, and no programs to start one."""
@@ -98,6 +100,12 @@ class Cluster:
 
     def _stop(self) -> None:
         _run(self._programs / "pg_ctl", "-D", self._data, "-m", "immediate", "stop")
+
+
+def empty(connection: sa.Connection) -> None:
+    """Remove all that the database holds."""
+    connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+    connection.execute(sa.text("CREATE SCHEMA public"))
 
 
 def _insist(action: Callable[[], None], error: type[Exception]) -> None:

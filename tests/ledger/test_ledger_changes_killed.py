@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import postgres_cluster
 import pytest
 from ledger_plans import CAP, RECORD, new_ledger, pure_plan, seal_of
 from ledger_workers import started
@@ -17,7 +18,6 @@ from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
-from understudy.ledger.rows import metadata
 from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9")
@@ -30,7 +30,7 @@ def clear(location: str) -> Callable[[], None]:
     def cleared() -> None:
         if "://" in location:
             with Database(parse_location(location)).write() as connection:
-                metadata.drop_all(connection)
+                postgres_cluster.empty(connection)
         else:
             for file in Path(location).parent.glob("*"):
                 file.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Iterator
 
 import postgres_cluster
 import pytest
@@ -51,36 +52,43 @@ def test_what_twenty_killed_processes_had_done_is_there_and_what_was_torn_is_who
                 worker.kill()
                 done += worker.rest()
             assert done == expected[: len(done)]
-            with new_ledger(location) as again:
-                found = recorded(again, prefix)
-                assert found in (done, expected[: len(done) + 1])
-                charge_or_confirm(again, *expected[len(done)])
-                assert recorded(again, prefix) == expected[: len(done) + 1]
+            found = recorded(ledger, prefix)  # by a new connection
+            assert found in (done, expected[: len(done) + 1])
+            charge_or_confirm(ledger, *expected[len(done)])
+            assert recorded(ledger, prefix) == expected[: len(done) + 1]
             runs += len({run_id for run_id, _ in expected[: len(done) + 1]})
         spent = ledger.spent("d")
         assert spent is not None
         assert spent.epsilon * 10000 == runs
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("crash", ["stop_at_once", "kill_server", "kill_backend"])
-def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(crash: str) -> None:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[postgres_cluster.Cluster]:
     """It syncs, and recovers from its log."""
     try:
-        cluster = postgres_cluster.Cluster(synced=True)
+        made = postgres_cluster.Cluster(synced=True)
     except postgres_cluster.NotThere as why:
         pytest.skip(str(why))
-    with cluster, new_ledger(cluster.url) as ledger:
+    with made:
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crash", ["stop_at_once", "kill_server", "kill_backend"])
+def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(
+    crash: str, cluster: postgres_cluster.Cluster
+) -> None:
+    with new_ledger(cluster.url) as ledger:
         ledger.open_dataset("d", cap=Budget(1, 0), unit=RECORD)
-        expected = steps("run", 16)  # more than are heard of before the last crash, so that it comes in the middle
+        expected = steps(crash, 16)  # more than are heard of before the last crash, so that it comes in the middle
         with started("use", cluster.url, expected, True) as worker:
             connection, done = worker.connection, []
             for _ in range(3):
                 done += [connection.recv() for _ in range(random.randint(1, 4))]
                 time.sleep(random.uniform(0, 0.02))
                 getattr(cluster, crash)()
-                found = recorded(ledger, "run")
+                found = recorded(ledger, crash)
                 assert found[: len(done)] == done
             done += [connection.recv() for _ in range(len(expected) - len(done))]
         assert done == expected
-        assert recorded(ledger, "run") == expected
+        assert recorded(ledger, crash) == expected

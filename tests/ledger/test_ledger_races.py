@@ -1,4 +1,4 @@
-"""Fifty times, several processes use one dataset at the same moment, from its opening on."""
+"""Several processes use one dataset at the same moment, from its opening on, and one ledger from its making on."""
 
 from __future__ import annotations
 
@@ -6,18 +6,37 @@ import os
 from contextlib import ExitStack
 
 import pytest
-from ledger_lives import FIT
+from ledger_lives import DONE, FIT
 from ledger_plans import new_ledger
 from ledger_workers import started
 
-from understudy.ledger import rows
+from understudy.ledger import Ledger, rows
 from understudy.privacy.guarantee import Budget
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 ROUNDS = 50
 PROCESSES = 4
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_processes_that_make_a_ledger_and_charge_at_once_never_overspend_nor_lose_a_charge(location: str) -> None:
+    """40 charges, of which exactly 30 fit."""
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(started("charge_all", location, f"p{number}", 10, "1/30"))
+            for number in range(PROCESSES)
+        ]
+        for worker in workers:
+            worker.connection.send("go")
+        said = [worker.rest() for worker in workers]
+    assert [each.pop() for each in said] == [DONE] * PROCESSES
+    charged = [run_id for each in said for run_id in each if run_id is not None]
+    assert sum(map(len, said)) - len(charged) == 10
+    with Ledger(location) as ledger:
+        assert sorted(str(entry.run_id) for entry in ledger.history("d")) == sorted(charged)
+        assert ledger.spent("d") == Budget(1, 0)
+
+
 def test_in_fifty_races_no_cap_is_passed_no_charge_lost_and_one_value_used(location: str) -> None:
     with new_ledger(location) as ledger, ExitStack() as stack:
         ends = [stack.enter_context(started("race", location, number)).connection for number in range(PROCESSES)]

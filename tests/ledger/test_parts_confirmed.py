@@ -42,7 +42,7 @@ def drawn(ledger: Ledger, run_id: str = "run") -> dict[str, str]:
 
 def test_parts_that_threads_confirm_at_once_are_all_there(ledger: Ledger) -> None:
     receipt = charged(ledger)
-    digests = {f"sums/{number % 7}/{number}": f"{number:064x}" for number in range(200)}
+    digests = {f"sums/{number % 7}/{number}": f"{number:064x}" for number in range(80)}
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda item: ledger.confirm(sealed(receipt, item[0]), item[1]), digests.items()))
     assert drawn(ledger) == digests
@@ -118,7 +118,7 @@ def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_
     ):
         receipt = charged(ledger, store.run_id)
         door = Measurements(PLAN, receipt, SystemNoise(), store, ledger, "rows", opened={"sums"})
-        names = [f"sums/{number % 3}/{number}" for number in range(300)]
+        names = [f"sums/{number % 3}/{number}" for number in range(120)]
 
         def value(name: str) -> dict[str, np.ndarray]:
             number = int(name.rpartition("/")[2])
