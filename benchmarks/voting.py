@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.measuring import by_turns, in_own_process, measured, rounded, say
 from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_VERBS = "plan run release generate baseline evaluate audit audit_mechanism report compare export"
+_VERBS = "plan run release generate topics baseline evaluate audit audit_mechanism report compare export"
 _PUBLIC = {
     name: module
     for module, names in {
@@ -34,12 +34,14 @@ _PUBLIC = {
         "understudy.methods.private_prediction.method": "PrivatePrediction",
         "understudy.methods.guided_evolution.method": "GuidedEvolution",
         "understudy.methods.sec_pe.method": "SecPE",
+        "understudy.methods.topics.method": "Topics",
         "understudy.evaluate.metrics.results": "Evaluation",
         "understudy.privacy.guarantee": "Budget SecretBudget",
         "understudy.release": "Release",
         "understudy.report": "ReportPaths",
         "understudy.run.forecast": "Forecast",
         "understudy.run.session": "Listener",
+        "understudy.run.topics": "FoundTopics",
         "understudy.run.generating": "Result",
         "understudy.release.statement": "Statement",
     }.items()
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from understudy.api import release as release
     from understudy.api import report as report
     from understudy.api import run as run
+    from understudy.api import topics as topics
     from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
     from understudy.audit.result import RunAudit as RunAudit
     from understudy.base.errors import UnderstudyError as UnderstudyError
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
     from understudy.methods.seq_pate.method import SeqPATE as SeqPATE
+    from understudy.methods.topics.method import Topics as Topics
     from understudy.privacy.guarantee import Budget as Budget
     from understudy.privacy.guarantee import SecretBudget as SecretBudget
     from understudy.release import Release as Release
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
     from understudy.run.session import Listener as Listener
+    from understudy.run.topics import FoundTopics as FoundTopics
 
 _MODULES = ("ledger",)
 """Parts of the package that are public as they are."""

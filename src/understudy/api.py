@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         RunOptions,
     )
     from understudy.report.page import Reports
+    from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
 """Of a file, too."""
@@ -134,6 +135,33 @@ def generate(
     made = made.release if isinstance(made, Result) else made
     with _resumable(listener, options.get("output")) as told:
         return pipeline.generate(made, listener=told, **options)
+
+
+def topics(
+    corpus: Corpus | TableSource,
+    budget: Budget | SecretBudget,
+    *,
+    topics: int = 20,
+    listener: Listener | None = None,
+    **options: Unpack[RunOptions],
+) -> FoundTopics:
+    """Find what a private corpus is about: topics with names, terms and noisy sizes, and no text of any record.
+
+    Args:
+        corpus, options: as for :func:`run`; with ``output`` the page ``release/topics.html`` is written too.
+        budget: what it may spend; charged in the ledger.
+        topics: how many to look for. Near twins are merged.
+    """
+    from understudy.methods.topics.method import Topics
+    from understudy.report.topics import PAGE, write_topics
+    from understudy.run.topics import find_topics
+
+    config, opened = _opened(corpus, Topics(topics=topics), budget, options)
+    with _resumable(listener, config.output, charged=True) as told:
+        found = find_topics(config, corpus=opened, listener=told)
+        if found.folder is not None:
+            write_topics(found, found.folder.shareable / PAGE)
+    return found
 
 
 def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:

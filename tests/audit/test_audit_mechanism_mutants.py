@@ -49,7 +49,6 @@ from understudy.audit.mechanisms.training import (
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evaluate.charged import MetricCounts
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
@@ -62,6 +61,7 @@ from understudy.methods.shared.queries.gradients import ClippedGradients, clippe
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.marginals import Marginals
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD

@@ -22,11 +22,11 @@ from understudy.corpus import parts as corpus_parts
 from understudy.corpus import read as corpus_read
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.matcher import TermMatcher

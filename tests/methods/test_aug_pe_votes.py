@@ -28,10 +28,9 @@ from tiny_corpora import (
 )
 
 from understudy.base.errors import PrivacyError
-from understudy.methods.aug_pe.plan import vote_sensitivity
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
-from understudy.methods.shared.evolution.voting import nearest
+from understudy.methods.shared.evolution.voting import nearest, vote_sensitivity
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, SMALLEST_SIGMA, NoisySum

@@ -18,8 +18,8 @@ from run_fixtures import Said, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.parameters import candidates_per_round, evolution_calls, population_sizes
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.types import Completion
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Receipt

@@ -15,8 +15,8 @@ from run_fixtures import Said
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit

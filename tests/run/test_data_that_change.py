@@ -20,8 +20,8 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.ledger.store import RunStore
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.shared.evolution.embeddings import integer_vectors
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.noise import SystemNoise
 from understudy.run import measuring
 from understudy.run import pipeline as running

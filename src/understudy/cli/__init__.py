@@ -25,6 +25,7 @@ _SECTIONS = {
         "release": "Make a Release of a private table: the only step that reads it.",
         "generate": "Turn a Release into synthetic texts. Free, any number of times.",
         "plan": "Forecast what a run would release, cost and buy. Reads no private data.",
+        "topics": "What a private table is about: topics with names and noisy sizes, as a page.",
         "baseline": "Texts from the labels alone, without private data: the baseline to compare with.",
         "export": "The synthetic table as chat JSON lines, a Hugging Face dataset, or CSV.",
     },
@@ -45,7 +46,7 @@ _SECTIONS = {
 VERBS = {verb: f"understudy.cli.{section.lower()}" for section, verbs in _SECTIONS.items() for verb in verbs}
 """Each verb, and the module that defines it."""
 _RENAMED = {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}
-_RESUMABLE = (["run"], ["release"], ["generate"], ["baseline"])
+_RESUMABLE = (["run"], ["release"], ["generate"], ["topics"], ["baseline"])
 INTERNAL_ERROR = 70
 _python_shows = warnings.showwarning
 INTERRUPTED = 130

@@ -32,6 +32,7 @@ from understudy.corpus.read import Kind, read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
+from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.forecast import forecast
@@ -46,6 +47,7 @@ from understudy.run.settings import (
     EmbedderParameters,
     Groups,
     OutputParameters,
+    PlanParameters,
     PrivateModelParameters,
     RunConfig,
     configured_method,
@@ -234,6 +236,39 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
         show_json(made.to_json())
     else:
         click.echo(made.words)
+
+
+def _topics_groups(_args: Sequence[str]) -> Groups:
+    method = method_class(TOPICS)
+    return (*release_groups(method), PlanParameters, method.parameters)
+
+
+@click.command(
+    cls=ParametersCommand,
+    groups=_topics_groups,
+    main=("data", "text", "roles", "owner", *_BUDGET, "topics", "expected_records", "output"),
+)
+@config_option
+@json_option
+def topics(config: str | None, as_json: bool, **values: Any) -> None:
+    """Find what a private table is about: topics with names and noisy sizes, and no text of any record.
+
+    Writes the page release/topics.html in the output folder, which may be handed out, and prints where it is. The same
+    command resumes.
+    """
+    from understudy.report.topics import PAGE, write_topics
+    from understudy.run.topics import find_topics
+
+    settings = _with_output(run_config({**given(values, config), "method": TOPICS}))
+    with listener() as told:
+        found = find_topics(settings, listener=told)
+    assert found.folder is not None
+    page = write_topics(found, found.folder.shareable / PAGE)
+    if not as_json:
+        click.echo(page)
+        return
+    file = found.folder.release_file(TOPICS)
+    show_json({"output": str(found.folder.root), "release": str(file), "page": str(page), "topics": found.to_json()})
 
 
 @click.command(

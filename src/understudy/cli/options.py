@@ -23,6 +23,7 @@ _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
     *("declared_records", "steps", "unfinished", "teachers", "queries"),
+    "topics",
 )
 _RECORDS = ("records", "records_per_label")
 

@@ -20,6 +20,7 @@ from understudy.audit.mechanisms.sums import (
     one_sum,
     sampled_guide,
     sec_pe,
+    topics,
 )
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.audit.mechanisms.training import dp_sgd, seq_pate
@@ -101,6 +102,8 @@ _ALL: tuple[Auditable, ...] = (
         OWNER,
         rate=0.5,
     ),
+    _of("topics", "topics: votes, sums and sizes", "one record more, in the middle of a topic", topics, Unit()),
+    _of("topics-owners", "topics: the same for owners", f"{_OWNER} in the middle of a topic", topics, OWNER),
     _of("columns", "typed columns: histograms, scores and pairs", _VALUES, columns, Unit()),
     _of("columns-owners", "typed columns of owners", f"{_OWNER} of one label and like values", columns, OWNER),
     _of("private-tokens", "private-prediction: clipped logits", _ROW, private_tokens, "recenter"),

@@ -22,7 +22,6 @@ from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
-from understudy.methods.aug_pe.release import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.dp_kps.sequences import Frequencies, integer_features
@@ -43,6 +42,10 @@ from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.tables.fitting import shares
 from understudy.methods.shared.tables.plan import column_charges
 from understudy.methods.shared.tables.variables import TablesParameters, Variables
+from understudy.methods.shared.votes import VoteHistogram
+from understudy.methods.topics import plan as topics_plan
+from understudy.methods.topics.plan import TopicsParameters
+from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, exact_sum, measure, select
@@ -276,6 +279,24 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     if isinstance(spend, SecretBudget):
         claim = Claim(events, prior=float(spend.prior))
     return SumAttack(sums, embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
+
+
+def topics(unit: Unit, budget: Budget) -> SumAttack:
+    """All that topics release, with the noise of their own plan: votes, sums of all rounds, and sizes.
+
+    All rounds have the same centres; the worst unit lies in one of them with all of its records.
+    """
+    centres = integer_vectors(np.eye(2, dtype=np.float32))
+    queries: dict[str, Query[Block]] = {
+        topics_plan.VOTES: VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred"),
+        topics_plan.SIZES: TopicSizes(centres),
+    }
+    planned = topics_plan.mechanisms(TopicsParameters(topics=2), budget, PublicFacts(unit), candidates=2)
+    sums = [Measured(mechanism, queries.get(name) or TopicSums(centres)) for name, mechanism in planned.items()]
+    mine = OWNER.max_records if unit.kind == "owner" else 1
+    present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
+    claim = Claim(tuple(each.mechanism.event for each in sums), float(budget.delta))
+    return SumAttack(sums, embeddings([0, 1], [0, 0], [0, 1]), present, claim)
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, largest_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
-from understudy.methods.shared.evolution.voting import Distance
+from understudy.methods.shared.evolution.voting import Distance, vote_sensitivity
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
+from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
@@ -91,12 +91,6 @@ def public_vocabulary(parameters: AugPEParameters) -> Vocabulary | None:
             "If it is public, say so with --vocabulary-is-public.",
         )
     return load_vocabulary(parameters.vocabulary)
-
-
-def vote_sensitivity(nearest: int, unit: Unit) -> Sensitivity:
-    """Of one record's vote, or of an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record at most."""
-    records = unit.max_records if unit.kind == "owner" else 1
-    return Sensitivity(COUNT_GRID * math.sqrt(nearest * records), COUNT_GRID, COUNT_GRID)
 
 
 def records_per_unit(unit: Unit) -> int:

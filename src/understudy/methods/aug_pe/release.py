@@ -13,7 +13,7 @@ Aug-PE (Xie et al. 2024, arXiv:2403.01749, Algorithm 1), cut at the privacy boun
 Guarantee:
     Unit: a record; an owner; or a secret, whose at most m records are dropped together. Each line with noise is one
     :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its sensitivity
-    (:class:`~understudy.methods.aug_pe.release.VoteHistogram`,
+    (:class:`~understudy.methods.shared.votes.VoteHistogram`,
     :class:`~understudy.methods.shared.queries.counts.LabelCounts`,
     :class:`~understudy.methods.shared.queries.counts.TermCounts`; m times that for a secret). The language model sees
     public text, released text and its own answers. A population is stored before it is voted on, and a histogram before
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -41,26 +40,22 @@ from understudy.methods.aug_pe.plan import (
     keywords_name,
     public_vocabulary,
     verdict,
-    vote_sensitivity,
     votes_name,
 )
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
-from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.evolution.loop import Round, evolve, evolved
 from understudy.methods.shared.evolution.parameters import largest_round, population_sizes
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
-from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.machine import require_memory
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
-from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.matcher import TermMatcher
@@ -213,67 +208,3 @@ def _noise_check(parameters: AugPEParameters, rounds: Sequence[Round], plan: Pla
         ),
         verdict=verdict(parameters, mechanism, labels, votes / math.sqrt(parameters.nearest)),
     )
-
-
-_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
-
-
-@dataclass(frozen=True)
-class VoteHistogram(Query[Block]):
-    """For each candidate, the votes of the private units: one round's query.
-
-    A record votes for its k nearest candidates of its own label (all of them where there are fewer; none without
-    candidates or for a zero vector): a record with m votes adds floor(G / sqrt(m)) to each, G = COUNT_GRID. Where units
-    are owners, the c_j votes of all of the owner's records for candidate j, jointly over labels, add
-    floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
-
-    Guarantee:
-        Unit: an owner where ``unit`` is one, else a record (m times that for a secret that m records hold). All records
-        of an owner are in one block.
-        Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
-        exact (:mod:`understudy.methods.shared.evolution.voting`); an owner's on its records only. So adding a unit adds
-        its own vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2
-        norm at most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record, k *
-        max_records for an owner.
-        Votes of a label are not normalised by themselves: an owner of records in l labels would weigh sqrt(l).
-        Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote in place of the record's.
-
-    Args:
-        candidates: ``Int16[n, d]`` of :func:`~understudy.methods.shared.evolution.embeddings.integer_vectors`; public.
-            n may be 0.
-        labels: ``Int32[n]``.
-        unit: whose votes are normalised together.
-        neighbours: candidates a record votes for (k), 1 or more.
-    """
-
-    candidates: NDArray[np.int16]
-    labels: NDArray[np.int32]
-    unit: Unit
-    neighbours: int = 1
-    distance: Distance = "cosine"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.candidates),)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return vote_sensitivity(self.neighbours, self.unit)
-
-    def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
-        (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.neighbours)
-        cast = chosen >= 0
-        histogram = np.zeros(self.shape, dtype=np.int64)
-        if self.unit.kind != "owner":
-            parts = np.array([0, *(math.isqrt(COUNT_GRID**2 // votes) for votes in range(1, self.neighbours + 1))])
-            number = cast.sum(axis=1)
-            np.add.at(histogram, chosen[cast], np.repeat(parts[number], number))
-            return histogram
-        size = len(self.candidates)
-        owner, unit = np.unique(batch.units, return_inverse=True)
-        pairs, counts = np.unique((unit[:, None] * size + chosen)[cast], return_counts=True)
-        unit, candidates = np.divmod(pairs, max(1, size))
-        norms = np.sqrt(np.bincount(unit, weights=np.square(counts, dtype=np.float64), minlength=len(owner)))
-        np.add.at(histogram, candidates, np.floor(COUNT_GRID * _SAFETY * counts / norms[unit]).astype(np.int64))
-        return histogram

@@ -1,0 +1,228 @@
+"""The centres of topics, out of released sums and public terms. Post-processing: nothing private comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.methods.shared.evolution.embeddings import STEPS, Block
+from understudy.methods.shared.evolution.voting import nearest
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
+
+Floats = NDArray[np.float64]
+Grid = NDArray[np.int16]
+TERMS_OF_TOPIC = 10
+_WEIGHED = 1500
+"""Candidates of most votes that first centres are made of."""
+_AWAY = 0.4
+"""Of a first centre from the candidates' mean: any distance assigns alike."""
+_PASSES = 3
+_DEAD, _LOST = 3.0, 1.0
+"""Standard deviations of its noise below which a topic's count is no topic: in the last round fewer, as sizes that tell
+better are still to come."""
+_SPLIT = 0.1
+_TWINS, _APART = 0.93, 0.85
+"""Cosines of two centres, about the mean of all candidates and about that of all centres, from which on they are one
+topic. Noise moves centres towards their mean, so that the first alone would make one of all."""
+_CONTRAST = 0.5
+_VOTED, _MOST_VOTED = 0.15, 3.0
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The public terms, and what the noisy votes say of them.
+
+    Args:
+        vectors: ``Float64[n, d]`` of unit length.
+        weights: ``Float64[n]``: the expected number of votes, given the noisy one.
+    """
+
+    vectors: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, vectors: Grid, votes: Floats, noise_std: float) -> Candidates:
+        weights = shrink(votes, KnownNoise("gaussian", noise_std)).mean
+        return cls(vectors / STEPS, weights + _LEAST)
+
+    @property
+    def mean(self) -> Floats:
+        """``Float64[d]``: of the terms that are voted for."""
+        found: Floats = self.weights @ self.vectors / self.weights.sum()
+        return found
+
+    @property
+    def directions(self) -> Directions:
+        values, vectors = np.linalg.eigh(np.cov(self.vectors.T))
+        return Directions(np.maximum(values, _LEAST), vectors)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """How public terms differ: the variance along each of their principal directions, the columns of ``vectors``."""
+
+    variances: Floats
+    vectors: Floats
+
+
+def on_grid(centres: Floats) -> Grid:
+    """``Int16[K, d]``: in grid steps, none longer than 1 but for rounding."""
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    return np.asarray(np.rint(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
+
+
+def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:
+    """``Int64[n]``: the nearest centre of each vector, -1 for one that is zero. Exact: a function of each row alone."""
+    nothing = np.zeros(len(vectors), dtype=np.int32)
+    block = Block(vectors, nothing, nothing.astype(np.int64))
+    (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
+    return found[:, 0].astype(np.int64)
+
+
+def first_centres(candidates: Candidates, topics: int) -> Grid:
+    """``Int16[K, d]``: the greedy k-median of the candidates, by their votes, and then means of those around each.
+
+    Distances are of directions about the mean, 1 - cosine, since what all terms share tells no topics apart.
+    """
+    chosen = np.argsort(-candidates.weights, kind="stable")[: max(_WEIGHED, topics)]
+    weights, mean = candidates.weights[chosen], candidates.mean
+    points = _unit(candidates.vectors[chosen] - mean)
+    found = points[_k_median(points, weights, topics)]
+    for _ in range(_PASSES):
+        places = (points @ found.T).argmax(axis=1)
+        sums = np.zeros_like(found)
+        np.add.at(sums, places, weights[:, None] * points)
+        found = np.where(np.isin(np.arange(topics), places)[:, None], _unit(sums), found)
+    return on_grid(mean + _AWAY * found)
+
+
+def _k_median(points: Floats, weights: Floats, count: int) -> NDArray[np.int64]:
+    """Greedily: each next one lessens the weighted distances to the nearest by most."""
+    distances = 1 - points @ points.T
+    best, chosen = np.full(len(points), 2.0), list[int]()
+    for _ in range(count):
+        gains = weights @ np.maximum(best[:, None] - distances, 0)
+        gains[chosen] = -np.inf
+        chosen.append(int(gains.argmax()))
+        best = np.minimum(best, distances[:, chosen[-1]])
+    return np.array(chosen, dtype=np.int64)
+
+
+def next_centres(
+    sums: Floats, noise_std: float, directions: Directions, generator: np.random.Generator, *, last: bool
+) -> Grid:
+    """``Int16[K, d]``: the means of the sums, shrunk towards the mean of all as far as they are noise.
+
+    A mean's distance from that of all is taken to be normal with the covariance of public terms times a factor that is
+    estimated from all of them (empirical Bayes), so that it is shrunk most along directions in which texts hardly
+    differ. Where a topic's count is no more than noise, it begins again beside the largest, in the last round as its
+    twin.
+
+    Args:
+        sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.topics.release.TopicSums` has them.
+        noise_std: on each of their numbers.
+        generator: public.
+    """
+    counts, std = sums[:, 0] / COUNT_WEIGHT, noise_std / COUNT_WEIGHT
+    surely = np.maximum(counts, max(1.0, 2 * std))
+    means = sums[:, 1:] / (VECTOR_WEIGHT * surely[:, None])
+    centre = surely @ means / surely.sum()
+    noise = (noise_std / (VECTOR_WEIGHT * surely)) ** 2
+    away, variances = (means - centre) @ directions.vectors, directions.variances
+    total = float(np.square(away).sum()) - away.shape[1] * float(noise.sum())
+    prior = max(total / (len(away) * float(variances.sum())), _LEAST_SCALE) * variances
+    found = centre + (away * (prior / (prior + noise[:, None]))) @ directions.vectors.T
+    for dead in np.flatnonzero(counts < max(1.0, (_LOST if last else _DEAD) * std)).tolist():
+        largest, size = int(counts.argmax()), found.shape[1]
+        step = 0.0 if last else generator.normal(0, _SPLIT / np.sqrt(size), size)
+        found[dead], found[largest] = found[largest] + step, found[largest] - step
+        counts[[dead, largest]] = counts[largest] / 2
+    return on_grid(found)
+
+
+_LEAST_SCALE = 1e-3
+"""Of the covariance of topics to that of terms."""
+
+
+def first_ones(centres: Grid) -> NDArray[np.bool_]:
+    """``Bool[K]``: the first of those that are alike, which no record but that one can be nearest to."""
+    found = np.zeros(len(centres), dtype=np.bool_)
+    found[np.unique(centres, axis=0, return_index=True)[1]] = True
+    return found
+
+
+def merged(centres: Grid, counts: Floats, candidates: Candidates) -> tuple[NDArray[np.int32], Floats]:
+    """Which topic each centre is of, ``Int32[K]``, and the topics' sizes, the largest first: near twins are one.
+
+    Of centres that are alike the first has all records, and the counts of the others are noise: left out.
+    """
+    away = _unit(centres / STEPS - candidates.vectors.mean(axis=0))
+    apart = _unit(centres / STEPS - _mean_of(centres, counts))
+    same = np.unique(centres, axis=0, return_inverse=True)[1].ravel()
+    alike = (same[:, None] == same) | ((away @ away.T > _TWINS) & (apart @ apart.T > _APART))
+    topic = np.arange(len(centres))
+    for one, other in np.argwhere(np.triu(alike, 1)).tolist():
+        topic[topic == topic[other]] = topic[one]
+    _, topic = np.unique(topic, return_inverse=True)
+    sizes = np.zeros(int(topic.max()) + 1)
+    np.add.at(sizes, topic, np.where(first_ones(centres), counts, 0.0))
+    order = np.argsort(-sizes, kind="stable")
+    return np.argsort(order)[topic].astype(np.int32), sizes[order]
+
+
+def terms_of(
+    centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates, terms: Sequence[str]
+) -> list[str]:
+    """TERMS_OF_TOPIC terms of each topic, one topic behind the other: those first that tell it most from the others.
+
+    A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
+    it counts more the more records voted for it. Of terms that begin alike one is named.
+    """
+    topics = int(topic.max()) + 1
+    mean, middle = _mean_of(centres, counts), candidates.mean
+    if topics == 1:  # nothing to tell it from but what is said everywhere
+        mean = middle = candidates.vectors.mean(axis=0)
+    sums = np.zeros((topics, centres.shape[1]))
+    np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
+    cosines = _unit(candidates.vectors - middle) @ _unit(sums).T
+    known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
+    found = list[str]()
+    for place in range(topics):
+        others = np.delete(cosines, place, axis=1)
+        beside = others.max(axis=1) if topics > 1 else 0.0
+        order = np.argsort(-(cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
+        found += _unlike(terms[term] for term in order.tolist())
+    return found
+
+
+def _unlike(terms: Iterable[str]) -> list[str]:
+    """The first few terms, of those that begin alike one."""
+    found = list[str]()
+    for term in terms:
+        if not any(_alike(term, other) for other in found):
+            found.append(term)
+        if len(found) == TERMS_OF_TOPIC:
+            break
+    return found
+
+
+def _alike(one: str, other: str) -> bool:
+    """Such as ``payment`` and ``payments``."""
+    size = max(4, min(len(one), len(other)) - 1)
+    return one[:size] == other[:size]
+
+
+def _mean_of(centres: Grid, counts: Floats) -> Floats:
+    weights = np.maximum(counts, _LEAST)
+    found: Floats = weights @ (centres / STEPS) / weights.sum()
+    return found
+
+
+def _unit(vectors: Floats) -> Floats:
+    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _LEAST)
+    return found

@@ -1,0 +1,42 @@
+"""Topics: what a corpus is about, in noisy clusters that public terms name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from understudy.base.parameters import Parameters
+from understudy.methods.base import Method, Needs
+from understudy.methods.public import GenerationTools
+from understudy.methods.topics import release as releasing
+from understudy.methods.topics.found import topics_of
+from understudy.methods.topics.plan import NAME, TopicsParameters, make_plan
+from understudy.release import Release
+from understudy.text.writing import Seed, SyntheticRecord
+
+
+class Topics(Method, TopicsParameters):
+    """The topics of texts that nobody labelled.
+
+    >>> Topics(topics=10).name
+    'topics'
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = TopicsParameters
+    needs: ClassVar[Needs] = Needs(embedder="private")
+
+    plan = make_plan
+    prepare = releasing.prepare
+    release = releasing.release
+    contents = releasing.contents
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        """Texts around terms of a topic, of topics in proportion to their sizes."""
+        generator = np.random.default_rng([tools.seed, 0x70])
+        found = topics_of(release)
+        sizes = np.maximum([each.size for each in found], 0.0) + 1e-9
+        places = generator.choice(len(found), size=sum(counts), p=sizes / sizes.sum())
+        return tools.writer.write([Seed(found[place].some_terms(generator), 0) for place in places.tolist()])

@@ -1,0 +1,251 @@
+"""Topics, the only code that reads private records: k-means with noise, begun at public terms.
+
+    V, e      = public candidate terms and their embeddings
+    votes     = each private unit's votes for the nearest of V + noise                        charge "votes"
+    c_1..c_K  = k-median of V, weighted by what the noisy votes surely are
+    for t in 1 .. 3:
+        sums_j = sum over records x nearest to c_j of (1, x) + noise                          charge "sums-t"
+        c_j    = sums_j's mean, shrunk by what is known of the noise; dead ones beside the largest
+    sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
+    names     = the terms of V that are nearest to c_j, and farther from the others
+
+Guarantee:
+    Unit: a record; or an owner, of whom at most k records count. Each line with noise is one
+    :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its sensitivity
+    (:class:`~understudy.methods.shared.votes.VoteHistogram`, :class:`TopicSums`, :class:`TopicSizes`), joint
+    over topics. A record's topic is a public function of its embedding and of centres that were made of values
+    released before; centres are stored before records are assigned to them. Everything else is post-processing: names
+    are public terms, and no text of a record is read but to embed it.
+    Source: Blum, Dwork, McSherry and Nissim 2005 (k-means by noisy sums); Su, Cao, Li, Bertino and Jin 2016.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ModelError
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, Block, PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.votes import VoteHistogram
+from understudy.methods.topics.centres import (
+    TERMS_OF_TOPIC,
+    Candidates,
+    first_centres,
+    merged,
+    nearest_centres,
+    next_centres,
+    terms_of,
+)
+from understudy.methods.topics.plan import (
+    CANDIDATES,
+    NAME,
+    ROUNDS,
+    SIZES,
+    VOTES,
+    TopicsParameters,
+    sums_name,
+    verdict,
+)
+from understudy.models.types import Embedder
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity, require_releasable
+from understudy.privacy.plan import Plan
+from understudy.privacy.verdict import at_least
+from understudy.release import Release
+from understudy.text.vocabulary.terms import Vocabulary, load_vocabulary
+
+
+def prepare(
+    parameters: TopicsParameters,
+    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
+    plan: Plan,  # noqa: ARG001
+    preparation: Preparation,
+) -> NDArray[np.int16] | None:
+    """The embeddings of the public candidates.
+
+    Raises:
+        ConfigError: if the sums are too large.
+        ModelError: if the embedder does not answer with one unit vector per term.
+    """
+    require_releasable((parameters.topics, 1 + preparation.dimension), cure="Lower --topics.")
+    return None if preparation.resuming else candidate_vectors(needed(preparation.embedder))
+
+
+def candidate_vectors(embedder: Embedder) -> NDArray[np.int16]:
+    """``Int16[CANDIDATES, d]``, on the grid of the embeddings. Raises ModelError if they are no unit vectors."""
+    terms = load_vocabulary().terms[:CANDIDATES]
+    vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(terms):
+        raise ModelError(
+            f"The embedder {embedder.model_id!r} does not answer with one vector per term.", "Use another embedder."
+        )
+    return integer_vectors(vectors)
+
+
+def contents(parameters: TopicsParameters, release: Release) -> Contents:
+    """The centres, which topic each is of, and the topics' noisy sizes and terms."""
+    topics = len(release.arrays.get("sizes", ()))
+    charges = [VOTES, *(sums_name(number + 1) for number in range(ROUNDS)), SIZES]
+    return Contents(
+        dict.fromkeys(charges, GaussianEvent.kind),
+        {
+            "centres": Held("int16", (parameters.topics, "dimension"), -LARGEST_NORM, LARGEST_NORM),
+            "topic": Held("int32", (parameters.topics,), 0, topics - 1),
+            "sizes": Held("float64", (topics,), -1e15, 1e15),
+        },
+        {"terms": topics * TERMS_OF_TOPIC},
+        public_inputs=("embedder",),
+    )
+
+
+def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+    """Find the topics of the private records."""
+    embedder, vocabulary = needed(tools.embedder), load_vocabulary()
+
+    def embedded() -> dict[str, NDArray[np.int16]]:
+        return {"values": candidate_vectors(embedder) if tools.prepared is None else tools.prepared}
+
+    def kept(name: str, made: NDArray[np.int16]) -> NDArray[np.int16]:
+        """Centres that a resumed run finds as they were."""
+        return tools.keep(name, lambda: {"values": made})["values"]
+
+    vectors = tools.keep("candidates", embedded)["values"]
+    voters = PrivateEmbeddings(corpus, embedder, tools.scratch, tools.scratch.name, say=tools.say)
+    voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
+    measured = tools.measure(VOTES, voting, voters)
+    bare = measured.seal.noise == "none"
+
+    def noise(name: str) -> float:
+        return 0.0 if bare else float(plan.mechanism(name).noise_std)
+
+    candidates = Candidates.of(vectors, measured.value, noise(VOTES))
+    generator = np.random.default_rng([tools.seed, 0x70])
+    centres = kept("centres-0", first_centres(candidates, parameters.topics))
+    for number in range(1, ROUNDS + 1):
+        name = sums_name(number)
+        sums = tools.measure(name, TopicSums(centres), voters).value
+        last = number == ROUNDS
+        made = next_centres(sums, noise(name), candidates.directions, generator, last=last)
+        centres = kept(f"centres-{number}", made)
+        tools.progress("rounds", number, ROUNDS)
+    counts = tools.measure(SIZES, TopicSizes(centres), voters).value
+    topic, sizes = merged(centres, counts, candidates)
+    terms = terms_of(centres, counts, topic, candidates, vocabulary.terms)
+    return Released(
+        {"centres": centres, "topic": topic, "sizes": sizes},
+        public_inputs=_public_inputs(vocabulary, embedder),
+        noise_check=_noise_check(sizes, counts, noise(SIZES), plan),
+        strings={"terms": terms},
+    )
+
+
+def _public_inputs(vocabulary: Vocabulary, embedder: Embedder) -> dict[str, dict[str, str]]:
+    return {
+        "vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256},
+        "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
+    }
+
+
+def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, plan: Plan) -> Facts:
+    """How many topics stand above the noise: noisy values and public numbers only."""
+    records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
+    multiplier = plan.mechanism(sums_name(1)).noise_multiplier
+    entries = (
+        Fact("topics", len(sizes), f"{NAME} found"),
+        Fact("topics_above_3_std", int((sizes > 3 * noise).sum()), "topics whose size is 3 std above the noise"),
+        Fact("size_noise", round(noise, 2), f"noise on the size of a topic (std, {plan.unit.kind}s)"),
+    )
+    return Facts(entries, verdict=verdict(multiplier, len(counts), records))
+
+
+_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
+_COUNT = math.floor(COUNT_WEIGHT * GRID)
+
+
+@dataclass(frozen=True)
+class _Nearest(Query[Block]):
+    """A sum over the records, each at the centre that it is nearest to.
+
+    Args:
+        centres: ``Int16[K, d]``, of norm at most LARGEST_NORM; made of what was released before.
+    """
+
+    centres: NDArray[np.int16]
+
+    def _found(self, batch: Block) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Of the records that have a vector: the centre of each, and how many such records its unit has."""
+        centres = nearest_centres(self.centres, batch.vectors)
+        known = centres >= 0
+        _, unit, records = np.unique(batch.units[known], return_inverse=True, return_counts=True)
+        return centres[known], records[unit], known
+
+
+@dataclass(frozen=True)
+class TopicSums(_Nearest):
+    """Per topic the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[K, 1 + d]``.
+
+    Guarantee:
+        Unit: a record; or an owner, all of whose records are in one block and are averaged, jointly over topics.
+        Sensitivity: a record adds one vector, to the row of its own topic, of L2 norm at most
+        sqrt(w^2 + (1 - w^2)) = 1, GRID in integers: each coordinate is rounded towards zero. Of s records of an owner
+        each adds a vector of norm at most GRID / s, whatever its topic: by the triangle inequality all together are no
+        longer than GRID. A record without a vector adds nothing.
+        Which topic a record has depends on its vector and the centres alone: scalar products are exact
+        (:mod:`understudy.methods.shared.evolution.voting`), and a vector's length is the root of an exact integer.
+        Nothing is divided by how many records a topic has.
+        Source: Blum et al. 2005, with the count and the sum as one vector.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.centres), 1 + self.centres.shape[1])
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return guide_sensitivity()
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        """``Int64[K, 1 + d]``."""
+        sums = np.zeros(self.shape, dtype=np.int64)
+        centres, shares, known = self._found(batch)
+        vectors = batch.vectors[known].astype(np.int64)
+        norms = np.sqrt(np.square(vectors).sum(axis=1).astype(np.float64))
+        scale = VECTOR_WEIGHT * GRID * _SAFETY / (norms * shares)
+        np.add.at(sums[:, 0], centres, _COUNT // shares)
+        np.add.at(sums[:, 1:], centres, np.trunc(vectors * scale[:, None]).astype(np.int64))
+        return sums
+
+
+@dataclass(frozen=True)
+class TopicSizes(_Nearest):
+    """How many records each topic has.
+
+    Guarantee:
+        Unit: a record; or an owner, all of whose records are in one block and are averaged.
+        Sensitivity: a record adds 1 to one count, L1 and L2 are 1; an average of such vectors is no longer. In
+        integers: a record adds floor(COUNT_GRID / records of its owner). Topics as of :class:`TopicSums`.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.centres),)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1)
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        """``Int64[K]``."""
+        sizes = np.zeros(self.shape, dtype=np.int64)
+        centres, shares, _ = self._found(batch)
+        np.add.at(sizes, centres, COUNT_GRID // shares)
+        return sizes

@@ -1,0 +1,117 @@
+"""The verb ``topics``: what a private table is about. A Release of the method, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.display import card, table
+from understudy.base.errors import ConfigError
+from understudy.base.lazy import library
+from understudy.corpus import Corpus
+from understudy.methods.topics import found
+from understudy.methods.topics.found import Topic, topics_of
+from understudy.models import catalog
+from understudy.models.types import Embedder
+from understudy.release import Release
+from understudy.release.statement import NOT_PRIVATE
+from understudy.run import pipeline
+from understudy.run.outputs import OutputFolder
+from understudy.run.session import SILENT, Listener
+from understudy.run.settings import RunConfig
+
+
+@dataclass(frozen=True, repr=False)
+class FoundTopics:
+    """The topics of a Release.
+
+    Args:
+        release: the Release, with its privacy statement.
+        embedder: that texts are assigned with, as ``--embedder`` has it.
+        folder: where it stands, or None without an output folder.
+
+    Raises ReleaseError if the Release is of another method.
+    """
+
+    release: Release
+    embedder: str = "builtin"
+    folder: OutputFolder | None = None
+
+    def __post_init__(self) -> None:
+        found.require_topics(self.release)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.topics)} topics, {self._promise}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(each.number, each.name, _size(each), _span(each)) for each in self.topics]
+        return card(f"{len(self.topics)} topics, {self._promise}", table(("", "topic", "size", "95 %"), rows))
+
+    @cached_property
+    def topics(self) -> tuple[Topic, ...]:
+        """The topics, the largest first: their names, terms, and noisy sizes with intervals."""
+        return topics_of(self.release)
+
+    def assign(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """``Int64[n]``: the number of the topic that each text is nearest to; -1 for one without a vector.
+
+        Free: a function of the text and of released centres. The numbers of private texts are as private as these.
+
+        Raises:
+            ReleaseError: the embedder is another than the topics were found with.
+            ModelError: it is not on this machine.
+        """
+        if isinstance(texts, str):
+            raise ConfigError("One text given where several are expected.", "Give a list of texts.")
+        return found.assign(self.release, self._loaded, list(texts))
+
+    @cached_property
+    def _loaded(self) -> Embedder:
+        return catalog.load_embedder(self.embedder)
+
+    @property
+    def _promise(self) -> str:
+        return str(self.release.statement.budget) if self.release.statement.private else NOT_PRIVATE
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One entry per topic, the largest first."""
+        return [
+            {
+                "topic": each.number,
+                "name": each.name,
+                "terms": list(each.terms),
+                "size": round(each.size, 1),
+                "low": round(each.low, 1),
+                "high": round(each.high, 1),
+                "clear": each.clear,
+            }
+            for each in self.topics
+        ]
+
+    def to_pandas(self) -> Any:
+        """The topics as a ``pandas.DataFrame``, a row each: ``topic``, ``name``, ``terms`` (a list), ``size``, ``low``,
+        ``high``, ``clear``."""
+        return library("pandas").DataFrame(self.to_json())
+
+
+def _size(topic: Topic) -> str:
+    return f"{max(topic.size, 0):,.0f}" if topic.clear else "too small to show"
+
+
+def _span(topic: Topic) -> str:
+    return f"{topic.low:,.0f} to {topic.high:,.0f}"
+
+
+def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> FoundTopics:
+    """Release the topics of a private table. The same configuration and output folder resume.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    made = pipeline.release(config, corpus=corpus, listener=listener)
+    return FoundTopics(made.release, config.embedder, made.folder)

@@ -1,0 +1,200 @@
+"""No unit moves what topics release by more than declared; broken twins are caught by the same measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from test_aug_pe_votes import UNITS, all_neighbours, embedded
+from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
+
+from understudy.methods.public import PublicFacts
+from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
+from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.shared.votes import VoteHistogram
+from understudy.methods.topics.centres import nearest_centres, on_grid
+from understudy.methods.topics.plan import ROUNDS, SIZES, VOTES, TopicsParameters, make_plan, mechanisms
+from understudy.methods.topics.release import TopicSizes, TopicSums
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import exact_sum
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.unit import Unit
+
+OURS = {name: unit for name, unit in UNITS.items() if unit.kind != "secret"}
+units = pytest.mark.parametrize("unit", OURS.values(), ids=OURS)
+POINTS = HashEmbedder().embed(WORDS)
+CENTRES = on_grid(0.7 * POINTS.astype(np.float64))
+CANDIDATES = integer_vectors(POINTS)
+kinds = pytest.mark.parametrize("kind", [TopicSums, TopicSizes])
+
+
+def unlabelled(rows: Sequence[Row], unit: Unit, **named: Any) -> Any:
+    return embedded([row._replace(label=0) for row in rows], unit, **named)
+
+
+def largest_movement(query: Any, unit: Unit) -> float:
+    return max(movement(query, pair, unit, bound=unlabelled).l2 for pair in all_neighbours(unit))
+
+
+@units
+@kinds
+def test_no_unit_moves_a_sum_by_more_than_it_declares_and_the_worst_comes_within_a_thousandth(
+    unit: Unit, kind: Any
+) -> None:
+    assert 0.999 < largest_movement(kind(CENTRES), unit) <= 1
+
+
+@units
+def test_no_unit_moves_the_votes_for_terms_by_more_than_they_declare(unit: Unit) -> None:
+    votes = VoteHistogram(CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), unit, distance="centred")
+    assert 0.999 < largest_movement(votes, unit) <= 1
+
+
+@units
+@kinds
+def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(unit: Unit, kind: Any) -> None:
+    query = kind(CENTRES)
+    for pair in all_neighbours(unit):
+        alone = [row for row in pair.larger if row.owner == "zoe"]
+        others = [row for row in pair.larger if row.owner != "zoe"]
+        added = exact_sum(query, unlabelled(pair.larger, unit)) - exact_sum(query, unlabelled(others, unit))
+        assert np.array_equal(added, exact_sum(query, unlabelled(alone, unit, batch_size=1)))
+
+
+@kinds
+def test_no_records_and_records_without_a_vector_run_to_the_end(kind: Any) -> None:
+    query = kind(CENTRES)
+    for rows in ([], [Row("nothing", 0, "zoe")]):
+        total = exact_sum(query, unlabelled(rows, OWNER))
+        assert total.shape == query.shape
+        assert total.dtype == np.int64
+        assert not total.any()
+
+
+def test_each_record_counts_at_the_centre_that_it_is_nearest_to() -> None:
+    rows = [Row(f"text {number}") for number in range(60)]
+    vectors = private_vectors(HashEmbedder().embed([row.text for row in rows]))
+    distances = np.square(vectors[:, None].astype(np.int64) - CENTRES).sum(axis=2)
+    expected = np.bincount(distances.argmin(axis=1), minlength=len(CENTRES))
+    assert np.array_equal(nearest_centres(CENTRES, vectors), distances.argmin(axis=1))
+    assert exact_sum(TopicSizes(CENTRES), unlabelled(rows, RECORD)) / COUNT_GRID == pytest.approx(expected)
+    sums = exact_sum(TopicSums(CENTRES), unlabelled(rows, RECORD)) / GRID
+    assert sums[:, 0] / COUNT_WEIGHT == pytest.approx(expected, abs=1e-4)
+    first = vectors[distances.argmin(axis=1) == 0].astype(np.float64)
+    unit = first / np.linalg.norm(first, axis=1, keepdims=True)
+    assert sums[0, 1:] / VECTOR_WEIGHT == pytest.approx(unit.sum(axis=0), abs=1e-3)
+
+
+def test_an_owner_counts_once_whatever_it_holds() -> None:
+    rows = [Row(f"text {number}", 0, "zoe") for number in range(3)]
+    assert exact_sum(TopicSizes(CENTRES), unlabelled(rows, OWNER)).sum() / COUNT_GRID == pytest.approx(1, abs=1e-5)
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "3", "40"])
+@units
+def test_the_charges_spend_the_budget_and_no_more(epsilon: str, unit: Unit) -> None:
+    budget = Budget(epsilon, "1e-6")
+    plan = make_plan(TopicsParameters(topics=7), budget, PublicFacts(unit))
+    assert 0.999 * float(epsilon) < plan.total <= float(epsilon)
+    assert len(plan.charges) == ROUNDS + 2
+
+
+def test_every_query_is_the_one_that_was_planned() -> None:
+    for unit in OURS.values():
+        planned = mechanisms(TopicsParameters(topics=len(CENTRES)), Budget(3, "1e-6"), PublicFacts(unit), candidates=12)
+        votes = VoteHistogram(CANDIDATES, np.zeros(12, dtype=np.int32), unit, distance="centred")
+        queries = {VOTES: votes, SIZES: TopicSizes(CENTRES)}
+        for name, mechanism in planned.items():
+            query = queries.get(name, TopicSums(CENTRES))
+            assert query.sensitivity == mechanism.sensitivity
+            assert len(query.shape) == len(mechanism.shape)
+            assert all(size in (None, found) for size, found in zip(mechanism.shape, query.shape, strict=True))
+
+
+# -- broken twins -----------------------------------------------------------------------------------------------------
+
+
+class Means(TopicSums):
+    """The mean of each topic's vectors in place of their sum: divided by a private number."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        sums = super().of_batch(batch)
+        counts = np.maximum(sums[:, :1], 1) / math.floor(COUNT_WEIGHT * GRID)
+        return np.trunc(sums / counts).astype(np.int64)
+
+
+class Ownerless(TopicSums):
+    """Every record of an owner adds a whole vector."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, units=np.arange(len(batch.units))))
+
+
+class OwnerlessSizes(TopicSizes):
+    """Every record of an owner counts."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, units=np.arange(len(batch.units))))
+
+
+class TwoStatistics(TopicSums):
+    """A whole count beside a whole vector."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        sums = super().of_batch(batch)
+        return np.concatenate([np.rint(sums[:, :1] / COUNT_WEIGHT), np.rint(sums[:, 1:] / VECTOR_WEIGHT)], 1).astype(
+            np.int64
+        )
+
+
+class Twice(TopicSizes):
+    """A record counts at its nearest centre, and at the next one too."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        total = super().of_batch(batch)
+        for centre in np.flatnonzero(total).tolist():
+            total[(centre + 1) % len(total)] += COUNT_GRID
+        return total
+
+
+class NotOfLengthOne(TopicSums):
+    """Vectors as the embedder gives them, up to 2 % longer than 1, and rounded to the nearest step."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return np.rint(super().of_batch(batch) * 1.0001).astype(np.int64)
+
+
+class Reseeded(TopicSums):
+    """Centres are begun again at private records: whoever is in the block moves the others' topics."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        if not len(batch.vectors):
+            return super().of_batch(batch)
+        centres = self.centres.copy()
+        centres[0] = batch.vectors.max(axis=0)
+        return TopicSums(on_grid(centres / STEPS)).of_batch(batch)
+
+
+BROKEN = {
+    "means in place of sums": (Means(CENTRES), RECORD),
+    "an owner's records add a vector each": (Ownerless(CENTRES), OWNER),
+    "an owner's records count each": (OwnerlessSizes(CENTRES), OWNER),
+    "count and vector are two whole statistics": (TwoStatistics(CENTRES), RECORD),
+    "a record counts twice": (Twice(CENTRES), RECORD),
+    "vectors are a little longer": (NotOfLengthOne(CENTRES), RECORD),
+    "centres are seeded from private texts": (Reseeded(CENTRES), RECORD),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_query_is_caught(name: str) -> None:
+    query, unit = BROKEN[name]
+    assert largest_movement(query, unit) > 1

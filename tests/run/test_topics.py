@@ -1,0 +1,292 @@
+"""The verb `topics`: a private table in, topics with names and noisy sizes out, and a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import flags, rows, settings, write_csv
+from evolution_fixtures import WordEmbedder
+from numpy.typing import NDArray
+
+import understudy as us
+from understudy.base.errors import ConfigError, ModelError, ReleaseError
+from understudy.ledger import Ledger
+from understudy.methods.topics.release import TopicSums
+from understudy.run.topics import FoundTopics
+from understudy.text.vocabulary.terms import load_vocabulary
+
+pytestmark = pytest.mark.usefixtures("embedder")
+BUDGET = us.Budget(epsilon=4, delta="1e-6")
+SUBJECTS = ("engine wheel tyre brake gear", "flight airport ticket luggage seat", "recipe flour oven butter bread")
+
+
+class Places(WordEmbedder):
+    """Texts of a subject lie near each other, and near the subject's words; all else lies anywhere."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().embed(texts).astype(np.float64)
+        for place, text in enumerate(texts):
+            for number, subject in enumerate(SUBJECTS):
+                if set(subject.split()) & set(text.lower().split()):
+                    vectors[place] = 0.25 * vectors[place] + np.eye(vectors.shape[1])[number]
+        vectors[:, :] += 0.4 * np.eye(vectors.shape[1])[5]
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
+    made = Places()
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: made)
+    return made
+
+
+def texts(count: int = 1500) -> list[str]:
+    """Of three subjects: the first as often as the two others together."""
+    generator, subjects = np.random.default_rng(0), [SUBJECTS[0], *SUBJECTS]
+    return [
+        f"about {' '.join(generator.choice(subjects[number % 4].split(), 2))} number {number}"
+        for number in range(count)
+    ]
+
+
+def table(folder: Path, lines: Sequence[str], owner: Callable[[int], str] = str) -> dict[str, Any]:
+    """A table of these texts, and the settings to read it with; a ledger too."""
+    made = [{"note": line, "clinician": owner(number)} for number, line in enumerate(lines)]
+    write_csv(folder / "notes.csv", made, ("note", "clinician"))
+    if not (folder / "ledger.sqlite").exists():
+        Ledger.create(folder / "ledger.sqlite").close()
+    return {"text": "note", "ledger": str(folder / "ledger.sqlite"), "dataset": "notes"}
+
+
+def found_in(folder: Path, lines: Sequence[str], *, budget: us.Budget = BUDGET, **options: Any) -> FoundTopics:
+    named = table(folder, lines) | options
+    return us.topics(folder / "notes.csv", budget, **named)
+
+
+# -- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_topics_have_the_names_and_the_sizes_of_what_the_texts_are_about(tmp_path: Path, places: Places) -> None:
+    lines = texts()
+    found = found_in(tmp_path, lines, topics=3)
+    assert [topic.number for topic in found.topics] == [0, 1, 2]
+    truth = [sum(bool(set(subject.split()) & set(line.split())) for line in lines) for subject in SUBJECTS]
+    assert found.topics[0].size == pytest.approx(truth[0], abs=60)
+    for topic in found.topics:
+        (subject,) = (each for each in SUBJECTS if topic.terms[0] in each.split())
+        assert len(topic.terms) == 10
+        assert topic.clear
+        assert abs(topic.size - truth[SUBJECTS.index(subject)]) < 1.5 * (topic.high - topic.low)  # 6 std
+        assert topic.low < topic.size < topic.high
+
+
+def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(tmp_path: Path, places: Places) -> None:
+    found = found_in(tmp_path, texts(), topics=3)
+    named = {subject: found.assign([f"about {subject}"])[0] for subject in SUBJECTS}
+    assert sorted(named.values()) == [0, 1, 2]
+    lines = texts(200)
+    assigned = found.assign(lines)
+    assert assigned.shape == (200,)
+    assert np.array_equal(assigned, [found.assign([line])[0] for line in lines])
+    assert found.assign([]).shape == (0,)
+    with pytest.raises(ConfigError, match="One text"):
+        found.assign("a text")
+
+
+def test_sizes_count_the_records_that_assign_counts_but_for_the_noise(tmp_path: Path, places: Places) -> None:
+    lines = texts()
+    found = found_in(tmp_path, lines, topics=3, insecure_no_noise=True)
+    counts = np.bincount(found.assign(lines), minlength=len(found.topics))
+    assert [topic.size for topic in found.topics] == pytest.approx(counts, abs=0.01)
+    assert not found.release.statement.private
+
+
+def test_the_result_is_a_frame_and_json_and_shows_in_a_notebook(tmp_path: Path, places: Places) -> None:
+    found = found_in(tmp_path, texts(), topics=3)
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["topic", "name", "terms", "size", "low", "high", "clear"]
+    assert list(frame["topic"]) == [0, 1, 2]
+    assert json.loads(json.dumps(found.to_json()))[0]["name"] == found.topics[0].name
+    assert found.topics[0].name in found._repr_html_()
+    assert "3 topics" in repr(found)
+
+
+def test_only_public_terms_and_numbers_leave(tmp_path: Path, places: Places) -> None:
+    lines = [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3]
+    found = found_in(tmp_path, lines, topics=3, output=str(tmp_path / "out"))
+    terms = set(load_vocabulary().terms[:6000])
+    assert all(term in terms for topic in found.topics for term in topic.terms)
+    for file in (tmp_path / "out" / "release").iterdir():
+        assert b"ebulon" not in file.read_bytes()
+        assert b"uagmire" not in file.read_bytes()
+    assert found.release.arrays.keys() == {"centres", "topic", "sizes"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("sizes", lambda sizes: sizes * np.nan),
+        ("topic", lambda topic: topic + 7),
+        ("topic", lambda topic: -topic - 1),
+        ("centres", lambda centres: centres[:, :0].astype(np.float32)),
+        ("centres", lambda centres: np.full_like(centres, 30_000)),
+        ("sizes", lambda sizes: sizes[:-1]),
+        ("sizes", lambda sizes: sizes[:0]),
+    ],
+)
+def test_a_release_that_holds_anything_else_is_refused(
+    tmp_path: Path, places: Places, name: str, change: Callable[[Any], Any]
+) -> None:
+    made = found_in(tmp_path, texts(), topics=3).release
+    replace(made, arrays={**made.arrays, name: change(made.arrays[name])}).save(tmp_path / "bad.release")
+    with pytest.raises(ReleaseError):
+        us.load_release(tmp_path / "bad.release")
+
+
+# -- the verb ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_verb_writes_a_page_and_prints_where_it_is(tmp_path: Path, understudy: Any, places: Places) -> None:
+    named = table(tmp_path, texts())
+    values = {**named, "data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "4", "delta": "1e-6"}
+    said = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}))
+    assert said.code == 0, said.err
+    page = tmp_path / "out" / "release" / "topics.html"
+    assert said.out.strip() == str(page)
+    told = page.read_text("utf-8")
+    found = FoundTopics(us.load_release(tmp_path / "out" / "release" / "topics.release"))
+    assert all(topic.name in told for topic in found.topics)
+    assert "What is promised" in told
+    assert "Protected is" in told
+    assert "default-src &#39;none&#39;" in told or "default-src 'none'" in told
+    before = found.release.digest
+    again = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}), "--json")
+    made = json.loads(again.out)
+    assert [entry["topic"] for entry in made["topics"]] == [0, 1, 2]
+    assert us.load_release(made["release"]).digest == before
+
+
+def test_a_resumed_run_finds_the_same_topics_and_charges_once(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = str(tmp_path / "out")
+    real, calls = TopicSums.of_batch, []
+
+    def dies(query: TopicSums, batch: Any) -> Any:
+        calls.append(query.centres)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(query, batch)
+
+    monkeypatch.setattr(TopicSums, "of_batch", dies)
+    with pytest.raises(KeyboardInterrupt):
+        found_in(tmp_path, texts(), topics=3, output=output)
+    monkeypatch.setattr(TopicSums, "of_batch", real)
+    found = found_in(tmp_path, texts(), topics=3, output=output)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.history("notes")) == 1
+    assert found.release.statement.private
+
+
+def test_texts_can_be_generated_of_a_release_of_topics(tmp_path: Path, places: Places) -> None:
+    found = found_in(tmp_path, texts(), topics=3)
+    made = us.generate(found.release, llm="none", records=30)
+    assert len(made.records) == 30
+    terms = {term for topic in found.topics for term in topic.terms}
+    assert all(set(record.text.split(", ")) <= terms for record in made.records)
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_one_topic_is_about_everything(tmp_path: Path, places: Places) -> None:
+    (topic,) = found_in(tmp_path, texts(), topics=1).topics
+    assert topic.size == pytest.approx(1500, abs=60)
+    assert len(topic.terms) == 10
+
+
+@pytest.mark.parametrize(
+    "lines", [["the same"] * 300, [" ", "?", "."] * 100, ["one text"]], ids=["alike", "empty", "one"]
+)
+def test_texts_that_have_no_topics_run_to_the_end(tmp_path: Path, lines: list[str]) -> None:
+    found = found_in(tmp_path, lines, topics=5, max_bad_rows=1.0)
+    assert 1 <= len(found.topics) <= 5
+    assert sum(topic.clear for topic in found.topics) <= 2
+    assert set(found.assign(["the same", "another"])) <= set(range(len(found.topics)))
+
+
+def test_more_topics_than_records_can_carry_are_said_to_be_noise_before_the_charge(tmp_path: Path) -> None:
+    named = table(tmp_path, texts(50))
+    few = us.plan(us.Topics(topics=500), BUDGET, expected_records=1000)
+    many = us.plan(us.Topics(topics=5), BUDGET, expected_records=100_000)
+    assert few.plan.forecast.verdict.level == "noise"
+    assert many.plan.forecast.verdict.level == "good"
+    said: list[str] = []
+    listener = us.Listener(say=said.append)
+    us.topics(tmp_path / "notes.csv", BUDGET, topics=100, expected_records=100, listener=listener, **named)
+    assert any(
+        line.startswith("Noise") or "do not spend" in line
+        for line in said[: said.index("Reading the private records.")]
+    )
+
+
+def test_an_owner_with_half_of_the_texts_makes_no_topic(tmp_path: Path, places: Places) -> None:
+    one = [f"recipe flour oven number {number}" for number in range(700)]
+    others = [f"about engine wheel number {number}" for number in range(700)]
+    named = table(tmp_path, [*one, *others], lambda number: "one" if number < 700 else f"other {number}")
+    found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, owner="clinician", **named)
+    clear = [topic for topic in found.topics if topic.clear]
+    assert clear
+    for topic in clear:
+        assert not set(topic.terms) & {"recipe", "flour", "oven"}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"topics": 0}, "topics"),
+        ({"topics": 100_000}, "topics"),
+        ({"label": "clinician", "labels": "0,1"}, "no labels"),
+        ({"budget": us.Budget(3, 0)}, "delta"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_charge(tmp_path: Path, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        found_in(tmp_path, texts(20), **options)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert not ledger.datasets()
+
+
+def test_an_embedder_that_is_missing_is_said_before_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_spec: str) -> Any:
+        raise ModelError("The model is not on this machine.", "Pull it.")
+
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", missing)
+    with pytest.raises(ModelError, match="not on this machine"):
+        found_in(tmp_path, texts(20))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert not ledger.datasets()
+
+
+def test_another_embedder_and_another_method_are_refused(tmp_path: Path, places: Places) -> None:
+    found = found_in(tmp_path, texts(), topics=3)
+    places.fingerprint = "9" * 64
+    with pytest.raises(ReleaseError, match="embedder"):
+        found.assign(["a text"])
+    other = us.release(**{"corpus": tmp_path / "kps.csv", **_kps(tmp_path)})
+    with pytest.raises(ReleaseError, match="holds no topics"):
+        FoundTopics(other)
+
+
+def _kps(folder: Path) -> dict[str, Any]:
+    write_csv(folder / "kps.csv", rows())
+    values = settings(folder)
+    named = {name: values[name] for name in ("text", "label", "labels", "ledger")}
+    method = us.DPKPS(vocabulary=values["vocabulary"], vocabulary_is_public=True, top_terms=10, length=3)
+    return {"method": method, "budget": BUDGET, **named}
