@@ -29,7 +29,7 @@ project = METADATA["name"]
 version = release = METADATA["version"]
 copyright = "The understudy authors"  # noqa: A001 - Sphinx's name
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-include_patterns = ["*.md", "docs/**.md", "examples/*.md", "benchmarks/*.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/*.md", "benchmarks/*.md", "training/*.md"]
 exclude_patterns = [".*", "build", "dist", "out", "src", "tests", "docs/_site"]
 root_doc = "docs/README"
 suppress_warnings = ["misc.highlighting_failure"]  # a block in a language without colours is no fault
