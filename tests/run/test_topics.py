@@ -217,7 +217,7 @@ def test_one_topic_is_about_everything(tmp_path: Path, places: Places) -> None:
 def test_texts_that_have_no_topics_run_to_the_end(tmp_path: Path, lines: list[str]) -> None:
     found = found_in(tmp_path, lines, topics=5, max_bad_rows=1.0)
     assert 1 <= len(found.topics) <= 5
-    assert sum(topic.clear for topic in found.topics) <= 2
+    assert sum(topic.clear for topic in found.topics) <= 3
     assert set(found.assign(["the same", "another"])) <= set(range(len(found.topics)))
 
 
@@ -290,3 +290,23 @@ def _kps(folder: Path) -> dict[str, Any]:
     named = {name: values[name] for name in ("text", "label", "labels", "ledger")}
     method = us.DPKPS(vocabulary=values["vocabulary"], vocabulary_is_public=True, top_terms=10, length=3)
     return {"method": method, "budget": BUDGET, **named}
+
+
+def test_texts_to_assign_stay_on_this_machine_unless_the_endpoint_is_trusted(tmp_path: Path, places: Places) -> None:
+    found = found_in(tmp_path, texts(300), topics=2)
+    places.local = False  # type: ignore[misc]
+    with pytest.raises(ModelError, match="away from this machine"):
+        found.assign(["about engine"])
+    assert len(replace(found, trust_endpoint=True).assign(["about engine"])) == 1
+
+
+def test_a_release_whose_topics_have_no_centre_is_refused(tmp_path: Path, places: Places) -> None:
+    made = found_in(tmp_path, texts(300), topics=2).release
+    arrays = {**made.arrays, "topic": np.zeros(2, dtype=np.int32), "sizes": np.array([5.0, 4.0])}
+    with pytest.raises(ReleaseError, match="without a centre"):
+        _ = FoundTopics(replace(made, arrays=arrays)).topics
+
+
+def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
+    with pytest.raises(ConfigError):
+        found_in(tmp_path, texts(30), topics=2, method="dp-kps")

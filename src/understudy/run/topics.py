@@ -16,8 +16,10 @@ from understudy.base.lazy import library
 from understudy.corpus import Corpus
 from understudy.methods.topics import found
 from understudy.methods.topics.found import Topic, topics_of
+from understudy.methods.topics.plan import NAME
 from understudy.models import catalog
 from understudy.models.types import Embedder
+from understudy.models.vectors import ContentsEmbedder
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline
@@ -34,6 +36,7 @@ class FoundTopics:
         release: the Release, with its privacy statement.
         embedder: that texts are assigned with, as ``--embedder`` has it.
         folder: where it stands, or None without an output folder.
+        trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
 
     Raises ReleaseError if the Release is of another method.
     """
@@ -41,6 +44,7 @@ class FoundTopics:
     release: Release
     embedder: str = "builtin"
     folder: OutputFolder | None = None
+    trust_endpoint: bool = False
 
     def __post_init__(self) -> None:
         found.require_topics(self.release)
@@ -64,15 +68,16 @@ class FoundTopics:
 
         Raises:
             ReleaseError: the embedder is another than the topics were found with.
-            ModelError: it is not on this machine.
+            ModelError: it is not on this machine, or sends texts away from it and is not trusted.
         """
         if isinstance(texts, str):
             raise ConfigError("One text given where several are expected.", "Give a list of texts.")
-        return found.assign(self.release, self._loaded, list(texts))
+        return found.assign(self.release, self._loaded, list(texts), trust_endpoint=self.trust_endpoint)
 
     @cached_property
     def _loaded(self) -> Embedder:
-        return catalog.load_embedder(self.embedder)
+        loaded, form = catalog.load_embedder(self.embedder), self.release.schema.form
+        return ContentsEmbedder(loaded, form) if form else loaded
 
     @property
     def _promise(self) -> str:
@@ -113,5 +118,7 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
+    if config.method != NAME:
+        raise ConfigError(f"The method {config.method} finds no topics.", "Leave the method out: topics is one.")
     made = pipeline.release(config, corpus=corpus, listener=listener)
-    return FoundTopics(made.release, config.embedder, made.folder)
+    return FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)

@@ -56,11 +56,6 @@ class Candidates:
         found: Floats = self.weights @ self.vectors / self.weights.sum()
         return found
 
-    @property
-    def directions(self) -> Directions:
-        values, vectors = np.linalg.eigh(np.cov(self.vectors.T))
-        return Directions(np.maximum(values, _LEAST), vectors)
-
 
 @dataclass(frozen=True)
 class Directions:
@@ -69,11 +64,16 @@ class Directions:
     variances: Floats
     vectors: Floats
 
+    @classmethod
+    def of(cls, candidates: Grid) -> Directions:
+        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(candidates.T / STEPS)))
+        return cls(np.maximum(values, _LEAST), vectors)
+
 
 def on_grid(centres: Floats) -> Grid:
-    """``Int16[K, d]``: in grid steps, none longer than 1 but for rounding."""
+    """``Int16[K, d]``: in grid steps, rounded towards zero: none is longer than 1, so scalar products are exact."""
     lengths = np.linalg.norm(centres, axis=1, keepdims=True)
-    return np.asarray(np.rint(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
+    return np.asarray(np.trunc(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
 
 
 def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:

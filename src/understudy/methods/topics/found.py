@@ -12,6 +12,7 @@ from understudy.base.errors import ReleaseError
 from understudy.methods.shared.evolution.embeddings import private_vectors
 from understudy.methods.topics.centres import TERMS_OF_TOPIC, first_ones, nearest_centres
 from understudy.methods.topics.plan import NAME, SIZES
+from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release
 
@@ -53,11 +54,14 @@ class Topic:
 
 
 def topics_of(release: Release) -> tuple[Topic, ...]:
-    """The topics of a Release, the largest first. Raises ReleaseError if it is of another method."""
+    """The topics of a Release, the largest first. Raises ReleaseError if it is of another method, or a topic has no
+    centre."""
     require_topics(release)
     sizes, terms = release.arrays["sizes"], release.strings["terms"]
     counted = first_ones(release.arrays["centres"])
     parts = np.bincount(release.arrays["topic"][counted], minlength=len(sizes))
+    if not len(sizes) or len(parts) > len(sizes) or parts.min() == 0:
+        raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
     stds = (release.statement.noise_multiplier(SIZES) or 0.0) * np.sqrt(parts)
     return tuple(
         Topic(
@@ -72,13 +76,18 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     )
 
 
-def assign(release: Release, embedder: Embedder, texts: Sequence[str]) -> NDArray[np.int64]:
+def assign(
+    release: Release, embedder: Embedder, texts: Sequence[str], *, trust_endpoint: bool = False
+) -> NDArray[np.int64]:
     """``Int64[n]``: the number of the topic that each text is nearest to, as records were assigned when topics were
     counted; -1 for a text that the embedder has no vector of length 1 for.
 
-    Raises ReleaseError if the Release is of another method, or the embedder is not the one that it names.
+    Raises:
+        ReleaseError: the Release is of another method, or the embedder is not the one that it names.
+        ModelError: the embedder sends texts away from this machine, and ``trust_endpoint`` is not set.
     """
     require_topics(release)
+    require_trusted(embedder, trust_endpoint=trust_endpoint)
     named = release.statement.public_inputs["embedder"]
     if embedder.fingerprint != named["sha256"]:
         raise ReleaseError(
@@ -87,7 +96,10 @@ def assign(release: Release, embedder: Embedder, texts: Sequence[str]) -> NDArra
         )
     if not texts:
         return np.zeros(0, dtype=np.int64)
-    centres = nearest_centres(release.arrays["centres"], private_vectors(embedder.embed(texts)))
+    vectors = private_vectors(embedder.embed(texts))
+    if vectors.shape[1] != release.arrays["centres"].shape[1]:
+        raise ReleaseError("The Release's centres have another dimension than the embedder.", "It was changed.")
+    centres = nearest_centres(release.arrays["centres"], vectors)
     return np.where(centres >= 0, release.arrays["topic"][centres], -1)
 
 

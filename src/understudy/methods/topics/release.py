@@ -37,6 +37,7 @@ from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import (
     TERMS_OF_TOPIC,
     Candidates,
+    Directions,
     first_centres,
     merged,
     nearest_centres,
@@ -77,7 +78,11 @@ def prepare(
         ModelError: if the embedder does not answer with one unit vector per term.
     """
     require_releasable((parameters.topics, 1 + preparation.dimension), cure="Lower --topics.")
-    return None if preparation.resuming else candidate_vectors(needed(preparation.embedder))
+    if preparation.resuming:
+        return None
+    vectors = candidate_vectors(needed(preparation.embedder))
+    Directions.of(vectors)  # what could fail of it fails before the charge
+    return vectors
 
 
 def candidate_vectors(embedder: Embedder) -> NDArray[np.int16]:
@@ -119,6 +124,7 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
         return tools.keep(name, lambda: {"values": made})["values"]
 
     vectors = tools.keep("candidates", embedded)["values"]
+    directions = Directions.of(vectors)
     voters = PrivateEmbeddings(corpus, embedder, tools.scratch, tools.scratch.name, say=tools.say)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
     measured = tools.measure(VOTES, voting, voters)
@@ -134,7 +140,7 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
         name = sums_name(number)
         sums = tools.measure(name, TopicSums(centres), voters).value
         last = number == ROUNDS
-        made = next_centres(sums, noise(name), candidates.directions, generator, last=last)
+        made = next_centres(sums, noise(name), directions, generator, last=last)
         centres = kept(f"centres-{number}", made)
         tools.progress("rounds", number, ROUNDS)
     counts = tools.measure(SIZES, TopicSizes(centres), voters).value
