@@ -205,7 +205,7 @@ def test_a_vocabulary_or_stop_words_of_your_own_need_your_word_that_they_are_pub
     path = tmp_path / "own.txt"
     path.write_text("heart\nknee\n")
     for own in ({"vocabulary": str(path)}, {"stop_words": str(path)}):
-        with pytest.raises(ConfigError, match="vocabulary-is-public"):
+        with pytest.raises(ConfigError, match="vocabulary_is_public"):
             DPKPS(**own).plan(BUDGET, PublicFacts(Unit()))
     DPKPS(vocabulary=str(path), vocabulary_is_public=True, top_terms=2, length=2).plan(BUDGET, PublicFacts(Unit()))
     DPKPS(stop_words="none").plan(BUDGET, PublicFacts(Unit()))

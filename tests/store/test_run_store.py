@@ -271,7 +271,7 @@ def test_the_same_settings_resume_and_others_are_an_error_that_names_them(folder
             "n: null became 5",
             "prompt: (long) became (long)",
             "files: a, b;",
-            "--fresh",
+            "fresh",
         ):
             assert part in str(caught.value)
         assert "labels" not in str(caught.value)

@@ -95,7 +95,7 @@ def test_too_much_noise_is_told(noise: str) -> None:
 
 def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:
     chosen = method(sampling_rate=None)
-    with pytest.raises(ConfigError, match="expected-records"):
+    with pytest.raises(ConfigError, match="expected_records"):
         chosen.plan(BUDGET, PublicFacts(Unit(), TWO))
     with pytest.raises(ConfigError, match=r"sampling_rate=0\.012 "):
         chosen.plan(BUDGET, PublicFacts(Unit(), TWO, 1000))
