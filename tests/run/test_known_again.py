@@ -29,6 +29,7 @@ from understudy.ledger.values import Sketch
 from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.run import measuring
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -210,6 +211,46 @@ def test_much_the_same_table_under_another_name_is_warned_of(
     assert "one of the two names (--dataset)" in line
     assert not re.search(r"\d", line)
     assert not [row for row in later if row["note"] in said.err]
+
+
+def saved_otherwise(folder: Path) -> dict[str, Any]:
+    """Two thirds of the table as another program exports it: columns in another order, other dates, cp1252."""
+    lines = [f"{n % 28 + 1:02d}.02.2024;{row['department']};{row['note']}" for n, row in enumerate(rows(60)[:40])]
+    new = [f"03.03.2024;{row['department']};Größe {n}: {row['note']}" for n, row in enumerate(rows(20))]
+    (folder / "later.csv").write_bytes("\n".join(["day;department;note", *lines, *new]).encode("cp1252"))
+    return {"data": str(folder / "later.csv"), "delimiter": ";", "encoding": "cp1252"}
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_much_the_same_texts_are_known_whatever_stands_around_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: bool
+) -> None:
+    """The twin keeps lines alone, of which none is the same."""
+    if twin:
+        monkeypatch.setattr(measuring, "Sketch", Lined)
+    release(sixty(tmp_path, output=str(tmp_path / "a"), dataset="a"))
+    changes = saved_otherwise(tmp_path)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        release(apart(tmp_path, "b", **changes))
+    assert bool([each for each in found if "Much of this table" in str(each.message)]) is not twin
+
+
+class Lined(Sketch):
+    def __init__(self, hashes: tuple[int, ...], texts: tuple[int, ...] = ()) -> None:
+        super().__init__(hashes)
+
+
+def test_a_sketch_without_texts_is_that_of_earlier_versions_and_is_read() -> None:
+    lines = Sketch((1, 2, 3))
+    assert Sketch.from_text(lines.to_text()) == lines
+    assert "." not in lines.to_text()
+    both = Sketch((1, 2, 3), (7, 8, 9))
+    assert Sketch.from_text(both.to_text()) == both
+    assert lines.is_near(both)
+    assert Sketch((11, 12, 13), (7, 8, 9)).is_near(both)
+    assert not Sketch((11, 12, 13)).is_near(both)
+    assert lines.merged(Sketch((0,), (7,))) == Sketch((0, 1, 2, 3), (7,))
 
 
 def sixty(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -73,12 +73,14 @@ class TextsHash:
         self._spell = record_spelling if schema.record_columns else one_spelling
         self.totals: tuple[int, int] | None = None
         """None for no text."""
+        self.lowest = Lowest(LOWEST_TEXTS)
 
     def add(self, texts: Iterable[str]) -> None:
         for text in texts:
             spelling, as_it_stands = self._spell(text), keyed_number(text.encode("utf-8"), self._key)
-            same = spelling == text
-            self.add_totals((as_it_stands if same else keyed_number(spelling.encode("utf-8"), self._key), as_it_stands))
+            spelled = as_it_stands if spelling == text else keyed_number(spelling.encode("utf-8"), self._key)
+            self.lowest.add(spelled >> 192)
+            self.add_totals((spelled, as_it_stands))
 
     def add_totals(self, totals: tuple[int, int] | None) -> None:
         if totals is not None:
@@ -90,6 +92,30 @@ class TextsHash:
         """Of the spellings, by which a table is known; and, where it is another, of the texts as they stand, by which
         ledgers of earlier versions know it. None for no text."""
         return tuple(dict.fromkeys(multiset_digest(total, self._key, b"multiset") for total in self.totals or ()))
+
+
+LOWEST_TEXTS = 512
+"""Of the texts' hashes, by which a table is known that shares most of them."""
+
+
+class Lowest:
+    """The ``at_most`` lowest of many 64-bit hashes, each once."""
+
+    def __init__(self, at_most: int) -> None:
+        self._at_most = at_most
+        self._found: set[int] = set()
+        self._bar = 1 << 64
+
+    def add(self, number: int) -> None:
+        if number < self._bar:
+            self._found.add(number)
+            if len(self._found) > 8 * self._at_most:
+                self._found = set(self.hashes)
+                self._bar = max(self._found)
+
+    @property
+    def hashes(self) -> tuple[int, ...]:
+        return tuple(sorted(self._found)[: self._at_most])
 
 
 _PLACES = {key: place for place, key in enumerate((ROLE, CONTENT, ACT, TOOL_CALLS, NAME, ARGUMENTS))}
@@ -104,9 +130,7 @@ class Lines:
 
     def __init__(self, key: bytes, at_most: int) -> None:
         self._key = key
-        self._at_most = at_most
-        self._lowest: set[int] = set()
-        self._bar = 1 << 64
+        self._lowest = Lowest(at_most)
 
     def add(self, text: str) -> bool:
         """Take the lines of a text in; whether one held anything."""
@@ -114,16 +138,12 @@ class Lines:
         lines = set(bare.split(b"\n")) - {b""}
         for line in lines:
             digest = hashlib.blake2b(line, key=self._key, digest_size=8, person=b"line").digest()
-            if (number := int.from_bytes(digest)) < self._bar:
-                self._lowest.add(number)
-        if len(self._lowest) > 8 * self._at_most:
-            self._lowest = set(self.lowest)
-            self._bar = max(self._lowest)
+            self._lowest.add(int.from_bytes(digest))
         return bool(lines)
 
     @property
     def lowest(self) -> tuple[int, ...]:
-        return tuple(sorted(self._lowest)[: self._at_most])
+        return self._lowest.hashes
 
 
 def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:

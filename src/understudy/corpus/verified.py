@@ -23,6 +23,7 @@ class Contents:
         digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
         texts: of the texts alone, as :attr:`TextsHash.digests` has it.
         bad_share: how many of all rows were skipped, 0 to 1.
+        lowest_texts: the lowest hashes of the texts, as :attr:`TextsHash.lowest` has them.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
 
@@ -30,6 +31,7 @@ class Contents:
     texts: tuple[str, ...]
     pieces: tuple[tuple[Corpus, str], ...]
     bad_share: float = 0.0
+    lowest_texts: tuple[int, ...] = ()
 
 
 def _in_order(key: bytes) -> hashlib.blake2b:
@@ -62,6 +64,7 @@ class _Found:
     skipped: int = 0
     noted: tuple[Noted, ...] = ()
     failed: bool = False
+    lowest: tuple[int, ...] = ()
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
@@ -83,11 +86,14 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
     texts = TextsHash(key, corpus.schema)
     for each in found:
         texts.add_totals(each.texts)
+        for number in each.lowest:
+            texts.lowest.add(number)
     digest = multiset_digest(sum(each.total for each in found), key, b"rows")
     orders = (each.in_order for each in found)
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
-    return Contents(digest, texts.digests, tuple(zip(pieces, orders, strict=True)), share)
+    parts = tuple(zip(pieces, orders, strict=True))
+    return Contents(digest, texts.digests, parts, share, texts.lowest.hashes)
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
@@ -98,7 +104,8 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
         for row in _rows_of(batch):
             _add(row, order)
             total += keyed_number(row, key, b"row")
-    return _Found(total, texts.totals, order.hexdigest(), rows, corpus.skipped, tuple(corpus.noted or ()))
+    noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
+    return _Found(total, texts.totals, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:

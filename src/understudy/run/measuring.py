@@ -245,7 +245,7 @@ def pay(
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
     if known.contents:
-        for other in ledger.identify(dataset, *known.contents, sketch=Sketch(known.lines)):
+        for other in ledger.identify(dataset, *known.contents, sketch=Sketch(known.lines, found.lowest_texts)):
             warnings.warn(
                 f"Much of this table is known as the dataset {other!r}, and this run counts for {dataset!r}. "
                 "If they are the same data, use one of the two names (--dataset) for all runs: what is spent under "
