@@ -62,6 +62,7 @@ class PlanOptions(WritingOptions, total=False):
     labels: str | Sequence[str | int | float | bool] | None
     labels_from_data: bool
     columns: str | Mapping[str, Any] | None
+    formats: str | Mapping[str, Any] | None
 
 class RunOptions(PlanOptions, total=False):
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None
@@ -146,6 +147,7 @@ class EvaluateOptions(TypedDict, total=False):
     labels: str | Sequence[str | int | float | bool] | None
     labels_from_data: bool
     columns: str | Mapping[str, Any] | None
+    formats: str | Mapping[str, Any] | None
     owner: str | PathLike[str] | None
     max_records_per_owner: int
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None

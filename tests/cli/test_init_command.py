@@ -45,7 +45,7 @@ def test_the_draft_is_yaml_without_a_value_and_can_be_filled_in(tmp_path: Path, 
     assert PRIVATE not in text
     assert yaml.safe_load(text)["text"] == "message"
     filled = run_config(yaml.safe_load(uncommented(text)))
-    assert {column.name for column in filled.typed_columns} >= {"id", "priority"}
+    assert {column.name for column in filled.all_columns} >= {"id", "priority"}
 
 
 def test_a_parquet_file_declares_kinds(tmp_path: Path) -> None:
@@ -142,3 +142,36 @@ def test_a_column_of_dialogues_is_proposed_with_its_roles_to_be_named(tmp_path: 
     filled = run_config(yaml.safe_load(uncommented(text)))
     assert (filled.text, filled.form.roles) == ("chat", ("A", "B"))
     assert {column.name for column in filled.typed_columns} >= {"stars", "turns", "begins"}
+
+
+def test_what_was_told_of_the_file_stands_in_the_draft(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("Nr;Größe;Beschreibung\n".encode("cp1252"))
+    text = init(str(tmp_path / "t.csv"), "--delimiter", ";", "--encoding", "cp1252", "--format", "csv")
+    drafted = yaml.safe_load(text)
+    assert {name: drafted.get(name) for name in ("delimiter", "encoding", "format")} == {
+        **{"delimiter": ";", "encoding": "cp1252", "format": "csv"}
+    }
+    assert run_config(drafted).text == "Beschreibung"
+    assert "formats: de" in text
+
+
+def test_nothing_is_proposed_by_its_place_and_what_is_has_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,c\n")
+    text = init(str(tmp_path / "t.csv"))
+    assert "\ntext: COLUMN  #" in text
+    assert "\n# label: COLUMN\n" in text
+    assert "(proposed" not in text
+    (tmp_path / "u.csv").write_text("customer,topic,note,created_at,amount\n")
+    text = init(str(tmp_path / "u.csv"))
+    for name, reason in {"customer": "customer", "topic": "topic"}.items():
+        before = text.partition(f": {name}\n")[0].rpartition("(proposed because")[2]
+        assert f"its name has '{reason}' in it" in before
+    assert "#   created_at: {kind: date," in text
+    assert "#   amount: {kind: number," in text
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods", "t.xls"])
+def test_a_workbook_is_told_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(UnderstudyError, match="save the sheet as CSV"):
+        init(str(tmp_path / name))

@@ -60,7 +60,6 @@ CHANGED = {
     "length": 4,
     "noise": "laplace",
     "seed": 1,
-    "records_per_label": 5,
     "owner": "clinician",
 }
 

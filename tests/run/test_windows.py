@@ -186,6 +186,7 @@ document_type: note
 CHANGES: dict[str, dict[str, Any]] = {
     "model": {"llm": "other", "llm_extra_body": {"top_k": 4}, "max_tokens": 5, "samples": 2},
     "none": {"llm": "none"},
+    "more": {"records_per_label": 6},
     "prompt": {"document_type": "note", "prompt": "prompt.yaml"},
 }
 
@@ -208,11 +209,11 @@ def test_what_only_writes_may_change_after_the_charge(
 @pytest.mark.parametrize(
     ("method", "free", "fixed"),
     [
-        ("dp-kps", {"llm", "max_tokens", "prompt", "json_schema"}, {"length", "seed", "epsilon"}),
+        ("dp-kps", {"llm", "max_tokens", "prompt", "json_schema", "records", "where"}, {"length", "seed", "epsilon"}),
         ("aug-pe", {"llm", "max_tokens", "examples_per_prompt"}, {"prompt", "document_type", "rounds"}),
         ("few-shot", {"llm", "max_tokens", "samples"}, {"examples_per_prompt", "prompt", "private_model"}),
         ("dp-finetune", {"max_tokens", "top_p"}, {"prompt", "private_model", "private_text_tokens"}),
-        ("private-prediction", {"llm"}, {"max_tokens", "prompt", "examples"}),
+        ("private-prediction", {"llm", "records_per_label"}, {"max_tokens", "prompt", "examples"}),
     ],
 )
 def test_what_released_values_rest_on_may_never_change(method: str, free: set[str], fixed: set[str]) -> None:

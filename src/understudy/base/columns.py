@@ -13,7 +13,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
+from understudy.base.formats import HINT, as_written, formats_of, marks_of, require_format
 from understudy.base.labels import Label, as_type, canonical, is_missing
 from understudy.base.lazy import pa
 
@@ -35,6 +36,10 @@ _SHOWN = 12
 _TRIES = 32
 """Numbers sampled until one with the declared decimals lies in its bin: where any do, most do."""
 _MISSING = "missing"
+_WRITTEN = ("boolean", "integer", "number", "date", "datetime")
+_OF_WRITING = ("format", "missing")
+_UNWRITTEN = object()
+"""A value of no column."""
 _FORMS = {
     "boolean": "it holds true or false, yes or no, 1 or 0",
     "integer": "it holds whole numbers such as 1200, without separators or units",
@@ -78,6 +83,8 @@ class Column:
         bins: of equal width over the range; each is a cell.
         decimals: digits behind the point of a number that is written.
         required: no value is missing: there is no cell for it, and a row without one is a bad row.
+        format: how a file of text writes its values (:mod:`understudy.base.formats`); empty: as :data:`_FORMS` has it.
+        marks: cells of such a file that hold nothing. How a column is written is no part of what it is.
 
     Raises:
         ConfigError: if it declares no finite domain.
@@ -91,6 +98,8 @@ class Column:
     bins: int = 0
     decimals: int = 2
     required: bool = False
+    format: str = field(default="", compare=False)
+    marks: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
@@ -99,6 +108,12 @@ class Column:
             raise no_column(self.name, f"there is no kind {self.kind!r:.40}, only {', '.join(KINDS)}")
         if not isinstance(self.required, bool):
             raise no_column(self.name, "`required` is neither true nor false", "Write `required: true`.")
+        try:
+            object.__setattr__(self, "marks", marks_of(self.marks))
+            if self.format != "":
+                require_format(self.kind, self.format)
+        except ValueError as error:
+            raise no_column(self.name, str(error)) from None
         if self.kind == "identifier":
             if self.values or self.least is not None or self.most is not None or self.bins or self.required:
                 raise no_column(self.name, "an identifier has no values and no range, and is never required")
@@ -137,7 +152,7 @@ class Column:
     def _check_range(self) -> None:
         if self.values:
             raise no_column(self.name, f"a column of the kind {self.kind} has a range, not values")
-        ends = tuple(parse(end, self.kind) for end in (self.least, self.most))
+        ends = tuple(self._end(end) for end in (self.least, self.most))
         if None in ends:
             raise no_column(self.name, f"its range does not have two ends of the kind {self.kind}")
         low, high = (number_of(end) for end in ends)
@@ -153,6 +168,11 @@ class Column:
         object.__setattr__(self, "bins", self.bins or _BINS)
         if not isinstance(self.decimals, int) or not 0 <= self.decimals <= 12:
             raise no_column(self.name, "its decimals are no number from 0 to 12")
+
+    def _end(self, end: object) -> Any:
+        """An end of the range, as the table writes it or as a number or date is written anywhere."""
+        written = as_written(end, self.kind, self.format) if self.format and isinstance(end, str) else None
+        return parse(end if written is None else written, self.kind)
 
     @property
     def made_up(self) -> bool:
@@ -172,7 +192,9 @@ class Column:
     @property
     def form(self) -> str:
         """How its values are written, for people."""
-        form = _FORMS.get(self.kind, "")
+        form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
+        if self.kind in _WRITTEN and not self.format:
+            form += f"; {HINT}"
         if self.kind == "category":
             shown = ", ".join(map(canonical, self.values[:_SHOWN]))
             form = f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
@@ -182,12 +204,30 @@ class Column:
         """The cell of a value as a file has it; None where it is no value of this column, or missing and required."""
         if isinstance(value, np.generic):
             value = value.item()
+        if isinstance(value, str) and (self.format or self.marks):
+            value = self._as_written(value)
         if is_missing(value):
             return None if self.required else self.missing
         if self.values:
             return self._index.get(canonical(label)) if (label := self._label(value)) is not None else None
         parsed = parse(value, self.kind)
         return None if parsed is None else self._bin(parsed)
+
+    def _as_written(self, text: str) -> object:
+        """What a cell says by the declared format; None where it is missing, no value where it is written otherwise."""
+        if text.strip() in self.marks and text.strip() not in self._index:
+            return None
+        if not self.format:
+            return text
+        found = as_written(text, self.kind, self.format)
+        return found if found is not None else None if is_missing(text) else _UNWRITTEN
+
+    @cached_property
+    def plain(self) -> Column:
+        """The column as a synthetic table, which writes numbers and dates in one way, holds it."""
+        if not (self.format or self.marks):
+            return self
+        return Column.from_json({name: value for name, value in self.to_json().items() if name not in _OF_WRITING})
 
     def sample(self, cell: int, generator: np.random.Generator, within: Sequence[Span] = ()) -> Value | None:
         """A value of a cell, at random where it holds several, of those in the spans ``within`` where there are such;
@@ -237,9 +277,10 @@ class Column:
         """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for. Raises ConfigError if it asks for something else."""
         weights = np.zeros(self.size)
         spans: list[Span] = []
+        plain = self.plain
         for part in (each.strip() for each in text.split("|")):
             first, dots, last = (each.strip() for each in part.partition(".."))
-            cell = self.cell(part) if part and self.values else None
+            cell = plain.cell(part) if part and self.values else None
             if cell is None and part == _MISSING and not self.required:
                 cell = self.missing
             if cell is not None:
@@ -312,6 +353,10 @@ class Column:
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.required:  # where it is not, nothing says so, as in Releases that know no such field
             fields["required"] = True
+        if self.format:
+            fields["format"] = self.format
+        if self.marks:
+            fields["missing"] = list(self.marks)
         if self.kind == "category":
             return {**fields, "values": list(self.values)}
         if self.kind in ("boolean", "identifier"):
@@ -325,7 +370,7 @@ class Column:
         """What :meth:`to_json` made, or a file declares. Raises ConfigError if it is no column."""
         rest = dict(fields)
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
-        unknown = set(rest) - {"kind", "values", "bins", "decimals", "required"}
+        unknown = set(rest) - {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
         if unknown:
             raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
         if not isinstance(ends, list | tuple) or len(ends) != 2:
@@ -335,7 +380,8 @@ class Column:
         values = rest.pop("values", ())
         if not isinstance(values, list | tuple):
             raise no_column(name, "its values are no list")
-        return cls(name, rest.pop("kind", None), values=tuple(values), least=ends[0], most=ends[1], **rest)
+        kind, marks = rest.pop("kind", None), rest.pop("missing", ())
+        return cls(name, kind, values=tuple(values), least=ends[0], most=ends[1], marks=marks, **rest)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -432,10 +478,11 @@ def from_number(kind: Kind, number: int) -> Value:
     return _EPOCH + datetime.timedelta(seconds=number) if kind == "datetime" else number
 
 
-def declared_columns(declared: object) -> tuple[Column, ...]:
+def declared_columns(declared: object, formats: str | Mapping[str, Any] | None = None) -> tuple[Column, ...]:
     """Typed columns as the user declares them, in their order.
 
     Args:
+        formats: how those are written that say nothing else, as :func:`understudy.base.formats.formats_of` takes them.
         declared: a mapping from names to declarations, ``@FILE`` that holds one as YAML, or the short form
             ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
     """
@@ -445,7 +492,7 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
     elif isinstance(declared, str):
         columns = [_of_short(part) for part in declared.split(";") if part.strip()]
     elif isinstance(declared, Mapping):
-        columns = _of_mapping(declared)
+        columns = _of_mapping(declared, formats_of(formats))
     else:
         raise ConfigError("The columns are declared neither by a mapping nor by a string.", FORM)
     if not columns:
@@ -453,6 +500,8 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
     for place, column in enumerate(columns):
         if any(column.name == other.name for other in columns[:place]):
             raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
+    if written := formats_of(formats):
+        columns = [Column.from_json(written.get(each.kind, {}) | each.to_json()) for each in columns]
     return tuple(columns)
 
 
@@ -467,7 +516,7 @@ def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:
     return isinstance(declared, list | tuple) and all(isinstance(each, Column) for each in declared)
 
 
-def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
+def _of_mapping(declared: Mapping[Any, Any], formats: Mapping[str, Mapping[str, Any]]) -> list[Column]:
     columns = []
     for name, domain in declared.items():
         if isinstance(domain, str):
@@ -475,7 +524,7 @@ def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
         elif isinstance(domain, list | tuple):
             columns.append(Column(str(name), "category", values=tuple(domain)))
         elif isinstance(domain, Mapping):
-            columns.append(Column.from_json({**domain, "name": str(name)}))
+            columns.append(Column.from_json({**formats.get(str(domain.get("kind")), {}), **domain, "name": str(name)}))
         else:
             raise no_column(name, "it says neither values nor a range")
     return columns

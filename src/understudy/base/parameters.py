@@ -57,6 +57,16 @@ _NO_FLAG = object()
 Ablation = Annotated[_T, _NO_FLAG]
 """A setting of YAML and Python that is no flag: who compares variants of a method writes files or code."""
 
+_FREE = object()
+Free = Annotated[_T, _FREE]
+"""A setting of what is written alone: no noisy value rests on it, but by way of texts that a Release holds or votes are
+about, so that a resumed run may change it, and is charged nothing for it."""
+
+
+def is_free(field: FieldInfo) -> bool:
+    return _FREE in field.metadata
+
+
 LARGEST = 2**53
 """Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
 

@@ -21,6 +21,7 @@ from understudy.cli.environment import name_variables
 _SECTIONS = {
     "Make": {
         "init": "A configuration to begin with, from the names of a table's columns.",
+        "check": "Read the whole private table as a run would, and say what is wrong. Free.",
         "run": "From a private table to a synthetic one: release, then generate.",
         "release": "Make a Release of a private table: the only step that reads it.",
         "generate": "Turn a Release into synthetic texts. Free, any number of times.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,15 @@ import click
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.cli.environment import TypedOption
-from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
+from understudy.cli.options import (
+    TABLE,
+    ParametersCommand,
+    config_option,
+    given,
+    json_option,
+    read_file,
+    release_size_option,
+)
 from understudy.cli.output import listener, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -38,13 +46,17 @@ def _evaluate_groups(_args: Sequence[str]) -> Groups:
     groups=_evaluate_groups,
     main=(*TABLE, "holdout", "beside", "metrics", "classifiers", "embedder", "charge_metrics", "dataset", "output"),
 )
-@click.argument("real", type=str)
-@click.argument("synthetic", type=str)
+@click.argument("real", type=str, required=False)
+@click.argument("synthetic", type=str, required=False)
 @config_option
 @json_option
 @click.option("--show", is_flag=True, help="Print the metrics. They are private: no epsilon covers them.")
-def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show: bool, **values: Any) -> None:
+def evaluate(
+    real: str | None, synthetic: str | None, config: str | None, as_json: bool, show: bool, **values: Any
+) -> None:
     """Measure the table or output folder SYNTHETIC against the real table REAL: fidelity, utility, leakage.
+
+    With --config a run's own file says both: its data and its output.
 
     The metrics are private, for the data's holder: they go to private/evaluation.json of the output folder.
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
@@ -53,7 +65,8 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
     from understudy.evaluate.metrics.results import result_json
     from understudy.run.outputs import OutputFolder
 
-    settings = given(values, config)
+    settings = given(values, config, of_run=("fresh",))
+    real, synthetic = _tables(real, synthetic, read_file(config))
     output = settings.get("output") or (synthetic if Path(synthetic).is_dir() else None)
     if not (show or output):
         if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
@@ -70,6 +83,19 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
         show_json({**files, **({"metrics": result_json(made)} if show else {})})
     elif show:
         _show_evaluation(made)
+
+
+def _tables(real: str | None, synthetic: str | None, file: Mapping[str, Any]) -> tuple[Any, str]:
+    """The real table and the synthetic one: as given, one alone being the synthetic one, else as a run's file says."""
+    if synthetic is None:
+        real, synthetic = None, real or file.get("output")
+    real = real or file.get("data")
+    if not real or not synthetic:
+        raise ConfigError(
+            "Not both tables given.",
+            "Write `understudy evaluate REAL SYNTHETIC`, or --config with the file of the run.",
+        )
+    return real, str(synthetic)
 
 
 def _show_evaluation(made: Evaluation) -> None:
@@ -193,12 +219,14 @@ def audit_run(
     """
     from understudy.audit.running import AUDIT, AuditParameters
     from understudy.audit.running import audit_run as attack
-    from understudy.run.settings import run_config
+    from understudy.run.settings import run_config, run_names
 
+    file = read_file(config)
     changes = {"output": output, "insecure_no_noise": insecure_no_noise, "fresh": fresh}
-    settings = run_config(given(changes, config))
+    own = AuditParameters.model_fields.keys()
+    settings = run_config(given(changes, config, taken=run_names(file)))
     with listener() as told:
-        done = attack(settings, AuditParameters(**given(values, None)), listener=told)
+        done = attack(settings, AuditParameters(**given(values, config, taken=own)), listener=told)
     if as_json:
         show_json(done.to_json())
     else:
@@ -238,7 +266,8 @@ def _with(value: float, interval: Interval) -> str:
 
 
 @click.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1)
+@config_option
 @click.option("--compare", is_flag=True, help="Write one page that compares the runs: accuracy against epsilon.")
 @click.option("--output", metavar="FILE", help="Where the comparison goes.")
 @click.option("--name", "names", multiple=True, metavar="NAME", help="A run's name in the comparison, one per RUN.")
@@ -251,6 +280,7 @@ def _with(value: float, interval: Interval) -> str:
 def report(
     runs: tuple[str, ...],
     *,
+    config: str | None,
     compare: bool,
     output: str | None,
     names: tuple[str, ...],
@@ -268,6 +298,9 @@ def report(
     """
     from understudy import api
 
+    if not runs and not (file := read_file(config)).get("output"):
+        raise ConfigError("No run given.", "Name its output folder, or --config with the file of the run.")
+    runs = runs or (str(file["output"]),)
     if not compare and (output is not None or names or shareable):
         raise ConfigError(
             "--output, --name and --shareable belong to a comparison.", "Add --compare, or leave them out."

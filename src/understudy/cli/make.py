@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from understudy.cli.options import (
     config_option,
     given,
     json_option,
+    known_names,
+    read_file,
     release_size_option,
     require_output,
     value_of,
@@ -35,9 +37,10 @@ from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
+from understudy.run.checking import check as read_and_check
 from understudy.run.forecast import forecast
 from understudy.run.generating import Result
-from understudy.run.job import no_data
+from understudy.run.job import Table, no_data, settings_begun
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.settings import (
@@ -97,7 +100,12 @@ def _method_of_release(args: Sequence[str]) -> type[Any]:
     words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
     words.sort(key=lambda pair: pair[0].startswith("-") and "=" not in pair[0])
     file = next((word for _, word in words if is_zipfile(word)), None)
-    name = DEFAULT_METHOD if file is None else read_method(Path(file))
+    config = value_of("--config", args)
+    name = (
+        read_method(Path(file))
+        if file
+        else configured_method(read_file(config if config and _is_file(config) else None))
+    )
     return method_class(name if name in method_names() else DEFAULT_METHOD)  # loading it says that there is none
 
 
@@ -138,7 +146,8 @@ def init(
     columns = read_header(table, format=kind, delimiter=delimiter, encoding=encoding)
     if not names_are_public:
         require_names([name for name, _ in columns])
-    text = draft(table, columns)
+    told = {"format": kind, "delimiter": delimiter, "encoding": None if encoding == "utf-8" else encoding}
+    text = draft(table, columns, {name: value for name, value in told.items() if value is not None})
     if output is None:
         click.echo(text, nl=False)
         return
@@ -153,18 +162,26 @@ def init(
 def _with_output(settings: RunConfig) -> RunConfig:
     """With a folder beside the working directory's other files, named after the table, where none is given.
 
-    Raises ConfigError if there is no table, or it has no one name.
+    Raises:
+        ConfigError: if there is no table, or it has no one name.
+        CorpusError: if its header lacks a column.
     """
-    if settings.output is not None:
-        return settings
-    if not settings.data:
+    named = settings.output is not None
+    if not named and not settings.data:
         raise no_data()
     name = Path(settings.data[0]).name.split(".")[0] if len(settings.data) == 1 else ""
-    if not _is_plain(name):  # standard input, a pattern
-        require_output(None)
-    output = f"{name}-synthetic"
-    say(f"The results go to {output} (--output).")
-    return settings.model_copy(update={"output": output})
+    if not named and not _is_plain(name):
+        dataset = "" if settings.dataset else ", and the dataset in the ledger with --dataset NAME"
+        raise ConfigError(
+            "Standard input, a pattern or several files have no one name, after which the results are called.",
+            f"Name their folder with --output FOLDER{dataset}.",
+        )
+    settings = settings if named else settings.model_copy(update={"output": f"{name}-synthetic"})
+    if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # which may do without its table
+        Table.of(settings).require_header()
+    if not named:
+        say(f"The results go to {settings.output} (--output).")
+    return settings
 
 
 def _is_plain(name: str) -> bool:
@@ -182,6 +199,33 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
     settings = _with_output(run_config(given(values, config)))
     with listener() as told:
         _show(pipeline.run(settings, listener=told), as_json, table=True)
+
+
+@click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)
+@_method_option
+@config_option
+@json_option
+def check(config: str | None, as_json: bool, **values: Any) -> None:
+    """Read the whole private table as a run would, and say what is wrong with it. Charges nothing.
+
+    Counts of each fault, and where the first ones are, go to private/check.json of the output folder.
+    """
+    settings = _with_output(run_config(given(values, config)))
+    with listener() as told:
+        found = read_and_check(settings, listener=told)
+    faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
+    if as_json:
+        show_json({"usable": found.refused is None, "faults": faults, "file": str(found.file)})
+    else:
+        for each in found.faults:
+            click.echo(f"{each.problem}\n  {each.cure}")
+        if found.faults:
+            click.echo(f"How many rows, and where the first are: {found.file}")
+    if found.refused is not None:
+        raise found.refused
+    if not as_json:
+        left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if found.faults else ""
+        click.echo(f"The table can be read as it is declared.{left_out} Nothing was charged.")
 
 
 @click.command(cls=ParametersCommand, groups=_release_groups, main=_MAIN)
@@ -203,17 +247,23 @@ def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> N
 
 
 @click.command(cls=ParametersCommand, groups=_generate_groups, main=(*WRITING, "where"))
-@click.argument("release", type=str)
+@click.argument("release", type=str, required=False)
 @config_option
 @json_option
 @release_size_option
-def generate(release: str, config: str | None, as_json: bool, max_release_bytes: int | None, **values: Any) -> None:
+def generate(
+    release: str | None, config: str | None, as_json: bool, max_release_bytes: int | None, **values: Any
+) -> None:
     """Turn the Release file RELEASE (or the output folder that holds it) into synthetic texts.
 
-    Free, any number of times, anywhere.
+    Free, any number of times, anywhere. With --config a run's own file says where its Release is.
     """
+    file = read_file(config)
+    if not (release := release or file.get("output")):
+        raise ConfigError("No Release given.", "Name its file or folder, or --config with the file of the run.")
     made = load_release(release, max_bytes=max_release_bytes)
-    settings = given(values, config)
+    taken = None if "data" in file else known_names(file)  # in a file of its own what the Release fixed is an error
+    settings = given(values, config, taken=taken, of_run=("output", "fresh", "seed"))
     if not settings.get("output"):
         name = made.statement.dataset
         settings["output"] = f"{name if _is_plain(name) else made.method}-texts"
@@ -339,39 +389,67 @@ _FORMS: dict[Kind | None, str] = {
     "date": "{kind: date, range: [2024-01-01, 2024-12-31], bins: 12}",
     "datetime": '{kind: datetime, range: ["2024-01-01T00:00", "2024-12-31T23:59"], bins: 12}',
 }
-_TEXTS = ("text", "message", "note", "body", "content", "review", "comment", "description", "dialog")
-_LABELS = ("label", "category", "class", "topic", "department", "product", "service", "type")
-_OWNERS = ("owner", "user", "customer", "patient", "author", "client", "person")
+_TEXTS = (
+    *("text", "message", "note", "body", "content", "review", "comment", "description", "dialog"),
+    *("beschreibung", "nachricht", "notiz", "inhalt", "kommentar", "bemerkung", "anliegen", "befund"),
+)
+_LABELS = (
+    *("label", "category", "class", "topic", "department", "product", "service", "type"),
+    *("kategorie", "thema", "abteilung", "produkt", "bereich"),
+)
+_OWNERS = (
+    *("owner", "user", "customer", "patient", "author", "client", "person"),
+    *("kunde", "nutzer", "klient", "mitarbeiter"),
+)
+_NAMED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    ("date", ("date", "datum", "eingang", "created", "opened", "closed")),
+    ("number", ("amount", "price", "paid", "betrag", "preis", "summe")),
+)
+"""Kinds that names tell where the file does not."""
 
 
-def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
-    """YAML to be filled in: every column is there, and every domain is to be declared."""
+def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[str, str]) -> str:
+    """YAML to be filled in: every column is there, and every domain is to be declared.
+
+    Args:
+        told: how the file is read, as the user said.
+    """
     names = [name for name, _ in columns]
     dialogues = [name for name, kind in columns if kind == "dialogue"]
     texts = dialogues or [name for name, kind in columns if kind in ("text", None)] or names
-    text = _likely(texts, _TEXTS)
-    owner = next((name for word in _OWNERS for name in names if word in name.casefold()), None)
-    told = [("turns", "{kind: integer, range: [1, 20]}"), ("begins", "[A, B]")] if dialogues else []
+    text, why = _likely(texts, _TEXTS)
+    if text is None and len(texts) == 1:
+        text, why = texts[0], "no other column can be it"
+    label, why_label = _likely([name for name in names if name != text], _LABELS)
+    owner, why_owner = _likely([name for name in names if name != text], _OWNERS)
+    inferred = [("turns", "{kind: integer, range: [1, 20]}"), ("begins", "[A, B]")] if dialogues else []
     lines = [
         "# Written by `understudy init` from the names of the columns; no value was read.",
-        "# Fill it in from what you know, not from the data: what stands here is public. Then:",
+        "# Fill it in from what you know, not from the data: what stands here is public. Then, with one file for all:",
+        "#   understudy check --config FILE      whether the whole table can be read so; charges nothing",
         "#   understudy plan --config FILE       what the budget buys",
         "#   understudy run --config FILE        makes the synthetic table",
         "",
         f"data: {_quoted(data)}",
-        *(
-            [
-                f"text: {_quoted(text)}  # the column of the dialogues",
-                "roles: [A, B]  # all who speak in them",
-                "# acts: [A, B]  # what turns may do, where they have an act",
-                "# tools: [A, B]  # functions that they may call, where they have tool_calls",
-            ]
-            if dialogues
-            else [f"text: {_quoted(text)}  # the column of the texts, or several as [A, B]: of {', '.join(texts)}"]
-        ),
+        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in told.items()),
+    ]
+    if text is None:
+        lines.append(f"text: COLUMN  # the column of the texts, which no name tells, or several: of {', '.join(texts)}")
+    elif dialogues:
+        lines += [
+            f"text: {_quoted(text)}  # the column of the dialogues",
+            "roles: [A, B]  # all who speak in them",
+            "# acts: [A, B]  # what turns may do, where they have an act",
+            "# tools: [A, B]  # functions that they may call, where they have tool_calls",
+        ]
+    else:
+        lines.append(
+            f"text: {_quoted(text)}  # the column of the texts ({why}), or several as [A, B]: of {', '.join(texts)}"
+        )
+    lines += [
         "",
-        "# A column by which texts differ, and all its values:",
-        f"# label: {_quoted(_likely([name for name in names if name != text] or names, _LABELS))}",
+        f"# A column by which texts differ, and all its values{_because(why_label)}:",
+        f"# label: {_quoted(label) if label else 'COLUMN'}",
         "# labels: [A, B, C]",
         "",
         "# Other columns that the synthetic table is to have (docs/tables.md). Whatever stays a comment is left out,",
@@ -380,15 +458,14 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "# What is never empty: {kind: category, values: [A, B, C], required: true}, and so with every kind.",
         "# columns:",
         *(
-            f"#   {_quoted(name)}: {_FORMS.get(kind, _CATEGORY)}"
+            f"#   {_quoted(name)}: {_FORMS.get(kind or _named_kind(name), _CATEGORY)}"
             for name, kind in columns
             if name != text and name not in WRITTEN
         ),
-        *(f"#   {name}: {form}  # told from the dialogue" for name, form in told),
-    ]
-    lines += [
+        *(f"#   {name}: {form}  # told from the dialogue" for name, form in inferred),
         "",
-        "# Whose record a row is, where people have several:",
+        *_FORMATS * any(kind is None for _, kind in columns),
+        f"# Whose record a row is, where people have several{_because(why_owner)}:",
         f"# owner: {_quoted(owner) if owner else 'COLUMN'}",
         "",
         "epsilon: 6",
@@ -403,9 +480,26 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
     return "\n".join(lines)
 
 
-def _likely(names: Sequence[str], words: Sequence[str]) -> str:
-    """The first name with one of the words in it, or else the first."""
-    return next((name for word in words for name in names if word in name.casefold()), names[0])
+_FORMATS = (
+    "# How these are written, where it is not as 2024-12-31, 1200.50 and true or false; nobody guesses it:",
+    "# formats: de  # 31.12.2024, 1.200,50, ja or nein; or fr, en-GB, en-US; or say each:",
+    '# formats: {date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A.", "-"]}',
+    "",
+)
+
+
+def _likely(names: Sequence[str], words: Sequence[str]) -> tuple[str | None, str]:
+    """The first name with one of the words in it, and the reason; None where there is none."""
+    found = ((name, f"its name has {word!r} in it") for word in words for name in names if word in name.casefold())
+    return next(found, (None, ""))
+
+
+def _because(why: str) -> str:
+    return f" (proposed because {why})" if why else ""
+
+
+def _named_kind(name: str) -> Kind | None:
+    return next((kind for kind, words in _NAMED if any(word in name.casefold() for word in words)), None)
 
 
 def _quoted(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import click
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Parameters, is_free
 from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
@@ -26,6 +26,7 @@ _OF_METHODS = (
     "topics",
 )
 _RECORDS = ("records", "records_per_label")
+_FREE_MARK = "[free]"
 
 CONFIG, METHOD = variable("config"), variable("method")
 config_option = click.option(
@@ -45,23 +46,56 @@ def options_of(group: type[Parameters]) -> list[click.Option]:
     return [_option(name, field) for name, field in group.flags().items()]
 
 
-def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
-    """The values of the configuration file, overridden by those of the environment, overridden by the flags."""
-    from understudy.run.settings import read_config
+def given(
+    values: dict[str, Any], config: str | None, *, taken: Collection[str] | None = None, of_run: Collection[str] = ()
+) -> dict[str, Any]:
+    """The values of the configuration file, overridden by those of the environment, overridden by the flags.
 
+    Args:
+        taken: the names that the verb takes out of the file, which may serve all verbs. Default: those of its flags.
+        of_run: names of which a run's file, which names ``data``, means something else.
+    """
     context = click.get_current_context(silent=True)
+    if taken is None and context is not None and isinstance(context.command, ParametersCommand):
+        taken = context.command.taken
+    file = read_file(config)
+    dropped = set(of_run) if "data" in file else set[str]()
+    if taken is not None and not file.keys() <= (meant := set(taken)):
+        dropped |= known_names(file) - meant
+    file = {name: value for name, value in file.items() if name not in dropped}
     told = {name: value for name, value in values.items() if value not in (None, ())}
     here = {} if context is None else {name: context.get_parameter_source(name) for name in told}
     around = {name: told[name] for name, source in here.items() if source is ParameterSource.ENVIRONMENT}
     if around:
         say(f"From the environment: {', '.join(sorted(map(variable, around)))}.")
     made: dict[str, Any] = {}
-    for layer in (read_config(config) if config else {}, around, {n: told[n] for n in told if n not in around}):
+    for layer in (file, around, {n: told[n] for n in told if n not in around}):
         for first, second in (_RECORDS, _RECORDS[::-1]):
             if first in layer and second not in layer:
                 made.pop(second, None)  # two ways to say one thing: the nearer one counts
         made |= layer
     return made
+
+
+def read_file(config: str | None) -> dict[str, Any]:
+    """The configuration file, whichever verb it is for; nothing without one."""
+    from understudy.run.settings import read_config
+
+    return read_config(config) if config else {}
+
+
+def known_names(values: Mapping[str, Any]) -> set[str]:
+    """All that some verb means, with the method that these values name: one file serves all verbs."""
+    from understudy.audit.running import AuditParameters
+    from understudy.evaluate.parameters import EvaluationConfig
+    from understudy.methods.registry import method_class, method_names
+    from understudy.run.pipeline import BaselineParameters
+    from understudy.run.settings import RUN_GROUPS, configured_method
+
+    groups: list[type[Parameters]] = [*RUN_GROUPS, EvaluationConfig, AuditParameters, BaselineParameters]
+    if (name := configured_method(values)) in method_names():
+        groups += [method_class(name).parameters, method_class(name).generation_parameters]
+    return {"method"}.union(*(group.model_fields for group in groups))
 
 
 def require_output(output: object, kind: str = "FOLDER") -> None:
@@ -93,10 +127,13 @@ class ParametersCommand(click.Command):
         self._groups, self._main, self._without = groups, (*main, *_OF_METHODS), set(without)
         self._ignored, self._unused = ignored, set[str]()
         self._titled: list[tuple[str, list[click.Option]]] = []
+        self.taken: set[str] = set()
+        """Parameters of the command, whether they are flags or stand in files alone."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._titled, seen = [], set(self._without)
         self._unused = set(self._ignored(tuple(args)))
+        self.taken = {str(param.name) for param in self.params}
         named = {word[2:].split("=")[0].replace("-", "_") for word in args if word.startswith("--")}
         for group in self._groups(tuple(args)):
             group.require_no_gone(named | {name.removeprefix("no_") for name in named})
@@ -107,6 +144,7 @@ class ParametersCommand(click.Command):
                     f"--{name.replace('_', '-')} is no flag. {about}",
                     f"Write `{name}: ...` in the configuration file (--config), or give {name}=... in Python.",
                 )
+            self.taken |= group.model_fields.keys() | group.all_gone().keys()
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}
@@ -134,6 +172,9 @@ class ParametersCommand(click.Command):
         own = [option for option in every if everything or "--log-json" not in option.opts]  # -v and -q matter more
         left_out += len(every) - len(own)
         _section(ctx, formatter, "Other", [*own, _HELP_ALL])
+        if any(_FREE_MARK in (option.help or "") for _, options in self._titled for option in options):
+            formatter.write_paragraph()
+            formatter.write_text(f"{_FREE_MARK}: may be changed when a run goes on; nothing is charged for it.")
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: --help-all.")
@@ -165,6 +206,8 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if default is not None and default is not False and default != ():  # 0 is a default, and equal to False
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         help_text += f" [default: {shown}]"
+    if is_free(field):
+        help_text += f" {_FREE_MARK}"
     own = variable(name)
     kind = TypedOption if must_be_typed(name) else click.Option
     if annotation is bool:

@@ -105,7 +105,8 @@ _ELSE = {
     "answered right behind it by turns of the role tool, unless the dialogue ends",
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; cells have at most a mebibyte, unless read_corpus (in Python) is given other max_cell_bytes",
-    BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
+    BadRow.UNKNOWN_LABEL: "; declare every label that the column has, as it is spelled there (--labels A,B; with "
+    "commas in them --labels @FILE, one per line)",
     BadRow.QUOTES: "; if quotes are characters like others, choose --quotes none",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
     BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
@@ -126,13 +127,19 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> Cor
     return CorpusError(problem, f"Fix the row{where}{skip}{hint}.")
 
 
+def fault_of(kind: str, schema: Schema) -> CorpusError:
+    """What is wrong with rows of a kind that was noted, and the cure."""
+    cells = {cell.value: cell for cell in map(BadCell, (*schema.crossed, *schema.typed))}
+    return bad_row_error(cells[kind] if kind in cells else BadRow(kind), schema, kept=False)
+
+
 def too_many_bad_rows(*, kept: bool) -> CorpusError:
     """The error where more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
     where = f" (OUTPUT/private/{COUNTS_FILE} counts what is wrong)" if kept else ""
     return CorpusError(
         "More of the rows cannot be used than --max-bad-rows allows.",
-        f"Fix the table, or declare its format, columns and labels as they are{where}; if so many are to be left out, "
-        "raise --max-bad-rows.",
+        f"Fix the table, or declare its format, columns and labels as they are{where}; `understudy check` says how, "
+        "and charges nothing. Only if so many are meant to be left out, raise --max-bad-rows.",
     )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import LINE_CELLS, Row, header_error, lines
+from understudy.corpus.readers import LINE_CELLS, Row, as_asked, header_error, lines
 from understudy.corpus.sources import DataFile, Reading
 
 _FORMULA = re.compile(r"'*+(?:[\t\r\n]|\s*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
@@ -75,7 +75,7 @@ def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterat
         if isinstance(header, CorpusError):
             yield 0, header
             return
-        header = [clean(name) for name in header]
+        header = as_asked([clean(name) for name in header], columns)
         if error := header_error(header, columns, file.shown, encoding=reading.encoding):
             yield 0, error
             return
@@ -106,7 +106,7 @@ def _header(rows: Iterator[_Record], file: DataFile) -> list[str] | CorpusError:
     if isinstance(header, BadRow):
         return CorpusError(
             f"The first row of {file.shown!r} is no header row.",
-            "Check the file, --quotes, and that its rows end at LF or CRLF.",
+            "Check the file (UTF-16 is converted to UTF-8), --quotes, and that its rows end at LF or CRLF.",
         )
     return header
 

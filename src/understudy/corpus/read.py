@@ -237,6 +237,7 @@ def read_corpus(
     owner: str | None = None,
     secrets: str | Sequence[str] | None = None,
     columns: str | Mapping[str, object] | Sequence[Column] | None = None,
+    formats: str | Mapping[str, object] | None = None,
     format: str | None = None,  # noqa: A002
     delimiter: str | None = None,
     quotes: Quotes | None = None,
@@ -270,6 +271,8 @@ def read_corpus(
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
         columns: typed columns beside the text, each with its domain: a mapping, ``@FILE`` or the short form, as
             :func:`understudy.base.columns.declared_columns` reads them.
+        formats: how CSV and JSON lines write the dates, numbers, booleans and missing values of ``columns``: ``de``, or
+            a mapping such as ``{"date": "%d.%m.%Y", "number": "1.234,56", "boolean": "ja|nein", "missing": ["-"]}``.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
         delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
         quotes: ``multiline``: cells in quotes may hold line breaks (RFC 4180; the default for CSV); an unescaped quote
@@ -289,7 +292,7 @@ def read_corpus(
         ConfigError: the parameters contradict each other, or ``source`` is something else.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
-    declared = () if columns is None else declared_columns(columns)
+    declared = () if columns is None else declared_columns(columns, formats)
     crossed = crossed_columns(label, declared)
     if crossed:
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
@@ -422,6 +425,19 @@ def read_header(
             "Name it with --delimiter.",
         )
     return [(str(name), None) for name in names]
+
+
+def require_header(sources: Sequence[str], columns: Iterable[str], reading: Reading) -> None:
+    """See that the header of a table's first file, which is public, has these columns; CorpusError otherwise. Of JSON
+    lines each names its own."""
+    file = find_files(sources, format=reading.format)[0]
+    if file.format == "jsonl":
+        return
+    header = read_header(sources, format=reading.format, delimiter=reading.delimiter, encoding=reading.encoding)
+    columns = list(columns)
+    names = readers.as_asked([name for name, _ in header], columns) + [name for name, _ in file.partitions]
+    if error := readers.header_error(names, columns, file.shown, encoding=reading.encoding):
+        raise error
 
 
 def require_names(names: Sequence[str]) -> None:

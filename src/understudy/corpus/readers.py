@@ -8,6 +8,7 @@ be read on. No error is raised from here: decoders' exceptions hold private text
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 import lzma
@@ -34,7 +35,7 @@ LINE_CELLS = 64
 def undecoded(names: Sequence[object], shown: str, encoding: str) -> CorpusError | None:
     """The error for a header that is not text in its encoding, if it is not: its bytes are halves of surrogate pairs
     then."""
-    if all(str(name).isprintable() for name in names):
+    if all(str(name).replace("\t", " ").isprintable() for name in names):
         return None
     return CorpusError(
         f"The header of {shown!r} is not text in {encoding}.",
@@ -47,17 +48,35 @@ def header_error(
 ) -> CorpusError | None:
     """What is wrong with a table's column names, if anything.
 
-    Quotes only the column asked for: a "header" may be the first private row of a file that has none.
+    Quotes only the column asked for and names much like it: a "header" may be the first private row of a file that has
+    none.
     """
     missing = next((column for column in columns if column not in names), None)
     if missing is not None:
+        like = nearest(missing, names)
         return undecoded(names, shown, encoding) or CorpusError(
             f"{shown!r} has no column {missing!r}.",
-            "Check the name and, in CSV, --delimiter; a file of rows begins with a header row.",
+            f"Its header has {like}."
+            if like
+            else "Check the name and, in CSV, --delimiter and --encoding (`understudy init` lists the columns); a file "
+            "of rows begins with a header row.",
         )
     if len(set(names)) < len(names):
         return CorpusError(f"Two columns of {shown!r} have the same name.", "Rename one of them.")
     return None
+
+
+def as_asked(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The names of a header, without blanks around those that nobody asks for with them."""
+    return [name if name in columns else name.strip() for name in names]
+
+
+def nearest(asked: str, names: Sequence[str]) -> str:
+    """Those of the names that may have been meant, quoted; empty where none is much like the one that was asked for."""
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    key = asked.strip().casefold()
+    near = difflib.get_close_matches(key, folded, n=3, cutoff=0.7) or [each for each in folded if each and each in key]
+    return " and ".join(repr(folded[each]) for each in near[:3])
 
 
 def json_lines(file: DataFile, reading: Reading) -> Iterator[tuple[int, object]]:

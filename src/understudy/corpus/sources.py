@@ -40,6 +40,15 @@ Compression = Literal["gz", "bz2", "xz", "zst"]
 _FORMATS: dict[str, Format] = {
     "csv": "csv", "tsv": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet",
 }  # fmt: skip
+_WORKBOOK = "Open it in the spreadsheet, save the sheet as CSV (in UTF-8, if it offers that), and name the CSV file."
+_CONVERTED = {
+    **dict.fromkeys(("xlsx", "xls", "xlsm", "xlsb", "ods", "numbers"), _WORKBOOK),
+    **dict.fromkeys(("zip", "7z", "tar", "rar"), "Unpack it, and name the file or folder that was in it."),
+    **dict.fromkeys(("sqlite", "db", "mdb", "accdb", "sav", "dta", "sas7bdat"), "Export the table as CSV or Parquet."),
+    "json": "Where each of its lines is one object, say --format jsonl. Write a list in brackets as JSON lines first: "
+    "jq -c '.[]' FILE > FILE.jsonl.",
+}
+"""What other files are made into."""
 SPOOL = "stdin.spool"
 """The copy of standard input in the private folder, until the corpus is closed."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
@@ -161,6 +170,8 @@ def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noq
     if format is not None:
         kind, outer = _named_kind(format)
         compression = outer or compression
+    if kind is None and (cure := _CONVERTED.get(Path(path).suffix.lower().lstrip("."))):
+        raise ConfigError(f"The format of {shown!r} is none that is read here.", cure)
     if kind is None:
         raise ConfigError(
             f"The format of {shown!r} cannot be told from its name.", "Name it: --format csv, tsv, jsonl or parquet."

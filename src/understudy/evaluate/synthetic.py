@@ -312,7 +312,7 @@ def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
 
 
 def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...] | None:
-    cells = [column.cell(row[column.name]) if column.name in row else None for column in columns]
+    cells = [column.plain.cell(row[column.name]) if column.name in row else None for column in columns]
     return tuple(cell for cell in cells if cell is not None) if cells and None not in cells else None
 
 

@@ -230,9 +230,10 @@ def _open_made(source: TableSource, config: EvaluationConfig, declared: Schema |
         ours: that we wrote it.
     """
     if declared is None:
-        own, typed = Named(text_columns(config.text), config.label, config.form), config.typed_columns
+        own, typed = Named(text_columns(config.text), config.label, config.form), list(config.typed_columns)
     else:
-        own, typed = _named(declared), declared.typed
+        own, typed = _named(declared), list(declared.typed)
+    typed = [column.plain for column in typed]
     written = Named(own.texts if own.form else (TEXT,), LABEL, own.form)
     return open_table(source, [*([] if ours or not own.texts else [own]), written, written._replace(label=None)], typed)
 

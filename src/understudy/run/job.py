@@ -18,9 +18,10 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet, undeclared
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, read_corpus
-from understudy.corpus.read import proposed_name
+from understudy.corpus.read import proposed_name, require_header
 from understudy.corpus.schema import require_told
 from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
+from understudy.corpus.sources import Reading
 from understudy.ledger.store import begun_settings
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
@@ -192,7 +193,7 @@ class GuideDecision:
         """As it was said, as the run in the output folder began, or as it pays."""
         if config.guide is not None:
             return cls(config.guide)
-        if "guide" in (begun := _begun(config)):
+        if "guide" in (begun := settings_begun(config)):
             return cls(bool(begun["guide"]))
         method = make_method(config.method, config.method_parameters)
         if not method.guided or config.epsilon is None or config.delta is None:
@@ -217,7 +218,7 @@ class GuideDecision:
         return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")
 
 
-def _begun(config: RunConfig) -> dict[str, Any]:
+def settings_begun(config: RunConfig) -> dict[str, Any]:
     """The settings that the run in the output folder began with, if one did and is not to start over."""
     if config.output is None or config.fresh:
         return {}
@@ -238,7 +239,7 @@ def _decided(
     lines = []
     needs = method.needs
     optional = needs.generation_llm == "optional" and not (needs.candidates or form or config.record_columns)
-    begun = _begun(config)
+    begun = settings_begun(config)
     if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
         changes["llm"] = begun["llm"]
     elif optional and "llm" not in config.model_fields_set and missing_packages():
@@ -562,6 +563,19 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             raise no_data()
         source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+
+    def require_header(self) -> None:
+        """See that the files' header, which is public, has the columns that are named, before anything is made or said.
+
+        Raises CorpusError if it has not.
+        """
+        if not self.data or "-" in self.data:
+            return
+        label = None if self.crossed else self.label
+        typed = [column.name for column in (*self.crossed, *self.typed_columns) if column.name not in self.form.told]
+        names = (*text_columns(self.text), *self.record_columns, label, self.owner, *self.secrets, *typed)
+        reading = Reading(format=self.format, delimiter=self.delimiter, encoding=self.encoding)
+        require_header(self.data, [name for name in names if name is not None], reading)
 
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""

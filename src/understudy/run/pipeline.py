@@ -12,6 +12,7 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import declared_labels
 from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import Corpus, canonical
+from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release, method_class
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
@@ -67,6 +68,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         _recorded(session, job, listener, "run") as listener,
     ):
         _say_decided(job, listener)
+        _say_free(session, job, config, listener)
         check_cap(session, job)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
         made = make_release(session, job, corpus, writing, listener)
@@ -117,6 +119,19 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
 def _say_decided(job: FreeJob, listener: Listener) -> None:
     for line in job.decided:
         listener.say(line)
+
+
+def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:
+    """Where a run ended already, that others of its texts are free, and what would be charged."""
+    if job.place.fresh and begun_settings(session.folder.private, session.noise.origin):
+        listener.say("Starting over (--fresh): the budget is charged a second time.")
+    elif GENERATED in session.store.stages() and session.begin():
+        wanted = f" --records {config.records}" if config.records else ""
+        listener.say(
+            f"The run here ended: `understudy generate {session.folder.root}{wanted} --output ELSEWHERE` writes other "
+            "texts beside its own, free. This command writes them in place of its own, free too; --fresh would charge "
+            "the budget a second time."
+        )
 
 
 def _recorded(session: Session, job: FreeJob, listener: Listener, verb: str) -> AbstractContextManager[Listener]:

@@ -25,7 +25,7 @@ from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
 from understudy.corpus.sources import MAX_BAD_ROWS
-from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
 from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
@@ -48,6 +48,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
+from understudy.run.checking import read_whole_table
 from understudy.run.generating import Writing, require_room
 from understudy.run.guiding import with_guide
 from understudy.run.job import Job, Table
@@ -129,9 +130,7 @@ def make_release(
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
         found = None
         if ledger is not None:
-            found = contents(corpus, ledger.fingerprint_key, engine)
-            if not session.begun:
-                corpus.require_usable(found.bad_share)
+            found = read_whole_table(corpus, ledger.fingerprint_key, engine, begun=session.begun)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             finder = table.finder(corpus)

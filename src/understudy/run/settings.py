@@ -17,7 +17,7 @@ from understudy.base.columns import Column, cross_labels, crossed_columns, decla
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical, declared_labels
-from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, OneOrSeveral, Parameters
+from understudy.base.parameters import Ablation, CommaSeparated, Free, Gone, GoneOnes, OneOrSeveral, Parameters, is_free
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.storage import parse_address
 from understudy.methods.registry import make_method, method_class
@@ -89,6 +89,9 @@ class TableParameters(Parameters):
     columns: str | dict[str, Any] | None = None
     """Typed columns beside the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
     opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
+    formats: Ablation[Operational[str | dict[str, Any] | None]] = None
+    """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
+    ``en-US``, or ``{date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A."]}``."""
     owner: str | None = None
     """Column of the owners: protects all records of an owner together."""
     max_records_per_owner: int = Field(5, ge=1, le=10_000)
@@ -118,6 +121,9 @@ class TableParameters(Parameters):
         if not isinstance(values, dict) or not values.get("columns"):
             return values
         values = {**values, "columns": read_columns(values["columns"])}
+        if values.get("formats") is not None:  # each column holds its own from here on
+            columns = declared_columns(values["columns"], values["formats"])
+            values |= {"columns": {column.name: column.to_json() for column in columns}, "formats": None}
         if values.get("labels") is not None:
             return values
         label = values.get("label")
@@ -319,7 +325,7 @@ class PrivateModelParameters(Parameters):
 class ModelParameters(Parameters):
     """The language model that writes the texts; it sees released values only."""
 
-    llm: str = "builtin"
+    llm: Free[str] = "builtin"
     """``builtin``, ``none`` (write the phrases themselves), ``hf:ORG/NAME``, or an endpoint's model: ``openai:NAME``,
     ``ollama:NAME``, ``vllm:NAME``, ``llamacpp:NAME``, ``lmstudio:NAME``, ``azure:NAME``, ``bedrock:NAME``,
     ``gemini:NAME`` (docs/endpoints.md)."""
@@ -327,7 +333,7 @@ class ModelParameters(Parameters):
     """Address of an OpenAI-compatible endpoint. Default: the product's own."""
     api_key_env: Operational[str | None] = None
     """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
-    llm_extra_body: str | dict[str, Any] | None = None
+    llm_extra_body: Free[str | dict[str, Any] | None] = None
     """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
     llm_batch: Operational[bool] = False
     """Ask through batches (OpenAI's): half the price, answers within a day."""
@@ -384,15 +390,15 @@ class OutputParameters(Parameters):
     output: Operational[str | None] = None
     """Folder for the results. Default of ``run`` and ``release``: NAME-synthetic, after the table; of
     ``generate`` DATASET-texts."""
-    records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    records_per_label: Free[int | None] = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records per label. Default: 100 shared among the labels, and at least 10 of each."""
-    records: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    records: Free[int | None] = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records in total, in equal shares for all labels; with typed columns as the released distribution has
     them."""
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
     fresh: Operational[bool] = False
-    """Start over in a used output folder; charges again."""
+    """Start over in a used output folder; charges the budget a second time."""
 
     gone: ClassVar[GoneOnes] = {
         "keep_formulas": Gone(False, "cells that a spreadsheet would run are escaped; Result.save can leave them"),
@@ -431,13 +437,16 @@ class RunConfig(
     @property
     def changeable(self) -> frozenset[str]:
         """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
-        needs, found = method_class(self.method).needs, {*ModelParameters.model_fields}
-        if not needs.holds_texts:
-            found |= {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
-        if not needs.private_model:
-            every = WritingParameters.model_fields.keys() | WritingParameters.all_gone().keys()
-            found |= {"examples_per_prompt", "prompt_terms", "label_in_prompt"} if needs.candidates else every
-        return frozenset(found)
+        needs, fields = method_class(self.method).needs, type(self).model_fields
+        found = {name for name, field in fields.items() if is_free(field)} | ModelParameters.model_fields.keys()
+        writing = WritingParameters.model_fields.keys() | WritingParameters.all_gone().keys()
+        sampling = {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
+        fixed = sampling if needs.holds_texts else set[str]()
+        if needs.private_model:  # it reads the prompt
+            fixed = fixed | (writing - sampling)
+        elif needs.candidates:
+            fixed = fixed | (writing - sampling - {"examples_per_prompt", "prompt_terms", "label_in_prompt"})
+        return frozenset((found | writing) - fixed)
 
     def without_gone(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Stored settings, without those that are gone and had the value that always holds now."""
@@ -511,6 +520,12 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
             "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
         )
     return RunConfig(**rest, method_parameters=parameters)
+
+
+def run_names(values: Mapping[str, Any]) -> frozenset[str]:
+    """The names that a run takes, with the method of a configuration; those of parameters that are gone among them."""
+    groups = (RunConfig, method_class(configured_method(values)).parameters)
+    return frozenset(name for group in groups for name in (*group.model_fields, *group.all_gone()))
 
 
 def configured_method(values: Mapping[str, Any]) -> str:

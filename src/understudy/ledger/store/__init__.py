@@ -205,11 +205,12 @@ class RunStore:
         fixed = [_without(each, changeable) for each in found]
         if before["digest"] != config_digest and (fixed[0] != fixed[1] or before["config"] == found[1]):
             changed = _changes(*fixed)
-            again = " (both charge the budget again)" if self.charged else ""
-            free = " `understudy generate` writes more texts of its Release, free." if self.charged else ""
+            again = " (both charge the budget a second time)" if self.charged else ""
+            free = f"`understudy generate {self._folder.parent.name} --output ELSEWHERE` writes more texts of its "
+            free = f"{free}Release, in other numbers and ways, free. " if self.charged else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
-                f"Use the settings it began with, another --output, or --fresh to start over{again}.{free}",
+                f"{free}Use the settings it began with, or another --output or --fresh to start over{again}.",
             )
         if self._fresh:
             self._database.move(self._folder / _file(self.noise), take_place)

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters, public_file
 from understudy.base.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.models.types import Message
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -54,18 +54,18 @@ class PromptSettings(Parameters):
 class WritingParameters(Parameters):
     """How a language model turns seeds into texts."""
 
-    document_type: str = "document"
+    document_type: Free[str] = "document"
     """What is to be written: picks the prompt template of that name, or fills the general one."""
-    prompt: str | None = public_file(None)
+    prompt: Free[str | None] = public_file(None)
     """A prompt template file of your own (YAML)."""
-    samples: Ablation[int | None] = Field(None, ge=1, le=64)
+    samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)
     """Answers to each prompt, of which the one with most phrases is kept. Default: 1, and 4 of
     the built-in model where it is asked around phrases by a prompt of your own."""
-    llm_temperature: float = Field(0.7, ge=0, le=100)
+    llm_temperature: Free[float] = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
-    max_tokens: int = Field(160, ge=1, le=1_000_000)
+    max_tokens: Free[int] = Field(160, ge=1, le=1_000_000)
     """Longest answer in tokens."""
-    json_schema: str | None = public_file(None)
+    json_schema: Free[str | None] = public_file(None)
     """A JSON schema file: every text is a JSON object that fits it (methods that prompt with phrases)."""
 
     gone: ClassVar[GoneOnes] = {

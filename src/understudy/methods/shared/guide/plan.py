@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -177,7 +177,7 @@ class GuideParameters(Parameters):
 class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
 
-    guide_candidates: Ablation[int | None] = Field(None, ge=0, le=1000)
+    guide_candidates: Ablation[Free[int | None]] = Field(None, ge=0, le=1000)
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
     1 of dp-kps, whose phrases it chooses before a text is written."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.base.columns import Column, Span
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
 from understudy.release import Release
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
@@ -41,9 +41,9 @@ class TablesParameters(Parameters):
 class RowsParameters(Parameters):
     """Which rows are sampled, and how many of each label."""
 
-    where: str | dict[str, Any] | None = None
+    where: Free[str | dict[str, Any] | None] = None
     """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
-    like_private: bool = False
+    like_private: Free[bool] = False
     """Share ``records`` among labels as the private table has them, by noisy counts that the Release holds anyway.
     Default: equally."""
 

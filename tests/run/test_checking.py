@@ -1,0 +1,110 @@
+"""``understudy check``: what a run would say of the whole table, without a charge."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import flags, rows, settings, write_csv
+from run_fixtures import Said
+
+from understudy.base.errors import CorpusError
+from understudy.ledger import Ledger
+from understudy.run import checking, releasing
+from understudy.run import pipeline as running
+from understudy.run.settings import run_config
+
+SECRET = "zanzibar"
+
+
+def table(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Settings of a table with two rows without a text and one of an undeclared label."""
+    bad = [{"note": "", "department": "cardiology"}] * 2 + [{"note": SECRET, "department": SECRET}]
+    good = [{name: row[name] for name in ("note", "department")} for row in rows(37)]
+    write_csv(folder / "notes.csv", [*good, *bad])
+    return settings(folder, **changes)
+
+
+def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    values = table(tmp_path)
+    said = understudy("check", *flags(values))
+    assert said.code == 3
+    assert "A row has an empty text (column 'note')" in said.out
+    assert "label that is not declared (column 'department')" in said.out
+    assert SECRET not in said.out + said.err
+    assert not re.search(r"\b(2|3|37|38|39|40)\b", said.out + said.err)
+    file = tmp_path / "out" / "private" / "check.json"
+    assert str(file) in said.out
+    found = json.loads(file.read_text())
+    assert found["kinds"] == {"empty text": 2, "unknown label": 1}
+    assert [each["row"] for each in found["first rows"]["empty text"]] == [38, 39]
+    assert SECRET not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    with Ledger(values["ledger"]) as ledger:
+        assert ledger.datasets() == []
+
+
+def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_folder(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    values = table(tmp_path, max_bad_rows=0.1)
+    said = understudy("check", "--json", *flags(values))
+    assert said.code == 0
+    assert json.loads(said.out)["usable"]
+    assert not (tmp_path / "out" / "release").exists()
+    assert running.run(run_config(values)).records
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1])
+def test_a_check_refuses_what_a_run_refuses_and_no_more(tmp_path: Path, share: float) -> None:
+    config = run_config(table(tmp_path, max_bad_rows=share))
+    refused = checking.check(config).refused
+    if share < 0.1:
+        assert isinstance(refused, CorpusError)
+        with pytest.raises(CorpusError):
+            running.run(config)
+    else:
+        assert refused is None
+        running.run(config)
+
+
+def test_a_run_reads_the_table_by_what_checks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: where that refuses nothing, the run is charged for a table that it should refuse."""
+    config = run_config(table(tmp_path, max_bad_rows=0.05))
+    whole = checking.read_whole_table
+    monkeypatch.setattr(releasing, "read_whole_table", lambda *given, begun: whole(*given, begun=True))
+    assert running.run(config).records
+
+
+def test_a_wrong_column_is_told_first_with_those_that_may_be_meant(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    values = table(tmp_path, text="Notes")
+    del values["output"]
+    for verb in ("check", "run"):
+        said = understudy(verb, *flags(values))
+        assert said.code == 3
+        assert said.err.splitlines() == [
+            "Error: " + f"{str(tmp_path / 'notes.csv')!r} has no column 'Notes'.",
+            "Its header has 'note'.",
+        ]
+    assert SECRET not in said.err
+
+
+@pytest.mark.parametrize("source", ["*.csv", "-"])
+def test_data_without_one_name_ask_for_both_names_at_once(
+    tmp_path: Path, understudy: Callable[..., Said], source: str
+) -> None:
+    values = table(tmp_path, data=source)
+    del values["output"]
+    values.pop("dataset", None)
+    said = understudy("run", *flags(values))
+    assert said.code == 2
+    assert "--output FOLDER" in said.err
+    assert "--dataset NAME" in said.err
