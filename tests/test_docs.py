@@ -33,7 +33,6 @@ import understudy.models.catalog
 from understudy.base.parameters import Parameters
 from understudy.cli import cli
 from understudy.cli.options import ParametersCommand, options_of
-from understudy.evaluate.metrics import overview
 from understudy.evaluate.metrics.utility import in_context
 from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
@@ -174,7 +173,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
     monkeypatch.setattr(tabling, "fit", simple_fit)
-    monkeypatch.setattr(overview, "places", lambda vectors, **_: overview.principal(vectors, 2).clip(0, 1))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

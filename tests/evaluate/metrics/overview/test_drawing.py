@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from understudy.evaluate.metrics import overview as drawing
 from understudy.evaluate.metrics.overview import make_overview, places, topic_terms
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.sample import Sample
@@ -37,6 +38,11 @@ def table(sport: int, stars: int, seed: int, *, embedded: bool = True) -> Sample
 
 
 TABLES = {"real": table(60, 20, 1), "synthetic": table(10, 30, 3)}
+
+
+@pytest.fixture(autouse=True)
+def maps_by_t_sne(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_FEWEST", 30)
 
 
 @pytest.mark.parametrize("embedded", [True, False])
