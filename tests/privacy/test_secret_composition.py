@@ -251,7 +251,7 @@ def test_no_simulated_test_beats_the_bound_and_the_best_one_reaches_it(events: l
         drawn = rng.choice(records, p=law[records] / law[records].sum(), size=draws)
         for here, shift in zip(ratios, (drawn, 0), strict=True):
             x = rng.normal(size=draws) + shift / sigma
-            here += np.logaddexp.reduce([k / sigma * (x - k / sigma / 2) + math.log(law[k]) for k in records])
+            here += np.log(sum(law[k] * np.exp(k / sigma * (x - k / sigma / 2)) for k in records))
     threshold = np.quantile(ratios[1][: draws // 2], 1 - prior)
     wrong = int(np.sum(ratios[1][draws // 2 :] > threshold))
     right = int(np.sum(ratios[0] > threshold))

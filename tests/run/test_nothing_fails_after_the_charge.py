@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from clinic import LABELS, TERMS, FakeChat, write_csv
 from evolution_fixtures import WordEmbedder, varied
-from local_fixtures import make_llama
 from run_fixtures import little_work_of_seq_pate, runs_charged
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
@@ -194,18 +193,17 @@ ALIKE = {"dp-kps", "aug-pe", "guided-evolution", "sec-pe"}
 
 @pytest.fixture
 def outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path
 ) -> Callable[[str, Mapping[str, Any], Rows], tuple[int, Any]]:
     """Runs a method on a table, with models that answer at once: how often it was charged, and why it was refused or
     the shapes that it released."""
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(varied))
-    tiny = make_llama(tmp_path / "llama")
 
     def load_causal(*_: Any, **__: Any) -> Any:
         """Whoever trains needs a network; one that has been trained belongs to its run."""
         trains = sys._getframe(2).f_locals["job"].method.name in TUNED
-        return CausalModel(tiny, name="tiny", dtype="float32") if trains else ScriptModel(echo(3))
+        return CausalModel(llama, name="tiny", dtype="float32") if trains else ScriptModel(echo(3))
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", load_causal)
     (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")

@@ -193,7 +193,7 @@ def test_an_owner_is_one_text_in_one_label_whatever_it_holds(monkeypatch: pytest
 
 
 def test_seeded_noise_repeats_and_the_systems_does_not() -> None:
-    chosen = method(tokens=60, exemplars=10)
+    chosen = method(exemplars=50)
     twice = [release(chosen, noise=InsecureSeededNoise(7)).strings["exemplars"] for _ in range(2)]
     assert twice[0] == twice[1]
     others = [release(chosen, noise=SystemNoise()).strings["exemplars"] for _ in range(2)]
