@@ -287,8 +287,9 @@ def test_a_copy_of_a_text_is_a_row_of_its_own_and_cut_texts_are_counted() -> Non
 A, B = ord("a"), ord("b")
 SIZE, CLIP, TEMPERATURE = 2, 0.5, 0.25
 SHIFT = 2 * CLIP / (SIZE * TEMPERATURE)
-DRAWS = 1500
+DRAWS = 800
 WITHIN = 6 * math.sqrt(2 / (DRAWS * 0.1))
+"""Seven standard deviations; a draw that forgets the divisor comes so near with a chance below 1e-6."""
 
 
 class Coin(ScriptModel):
