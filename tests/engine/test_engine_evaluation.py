@@ -4,59 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from clinic import settings
 from evolution_fixtures import WordEmbedder
-from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
-from working import Pickling
+from working import ByNeighbour, Pickling, Recording
 
 import understudy as us
 from understudy.base.errors import EngineError, ModelError
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 from understudy.run.working import embedding_on
-
-
-@dataclass(frozen=True)
-class Recording(WordEmbedder):
-    """Leaves a file named by its process wherever it embeds a real text."""
-
-    folder: Path
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if any("Seen today" in text for text in texts):
-            (self.folder / str(os.getpid())).touch()
-        return super().embed(texts)
-
-    def processes(self) -> set[int]:
-        """Those since it was asked before."""
-        found = list(self.folder.iterdir())
-        for each in found:
-            each.unlink()
-        return {int(each.name) for each in found}
-
-
-@dataclass(frozen=True)
-class ByNeighbour(WordEmbedder):
-    """Whose vectors change with the texts beside them, but not before it was sent to a worker."""
-
-    sound: bool = True
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ByNeighbour, (False,)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = super().embed(texts)
-        return vectors if self.sound else vectors + np.float32(len(texts) > 20) / 1024
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
 from run_fixtures import files_holding, runs_charged
 from secret_fixtures import protecting
-from working import PLANTED, Pickling
+from working import PLANTED, DyingEmbedder, Pickling
 
 import understudy as us
 from understudy.base.errors import ConfigError, EngineError
@@ -35,22 +34,7 @@ RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ra
 GUIDED: dict[str, Any] = {"method": "dp-kps", "guide": True}
 OWNED = {"owner": "clinician", "max_records_per_owner": 3}
 
-pytestmark = pytest.mark.usefixtures("varied_chat")
-
-
-@dataclass(frozen=True)
-class DyingEmbedder(WordEmbedder):
-    """Its process ends at the first private text that it is given, as often as ``times``."""
-
-    folder: Path
-    times: int
-    after: float = 0.0
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if any("Number 3" in text for text in texts) and len(list(self.folder.glob("died-*"))) < self.times:
-            (self.folder / f"died-{os.getpid()}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().embed(texts)
+pytestmark = pytest.mark.usefixtures("varied_chat", "shared_workers")
 
 
 @pytest.fixture(autouse=True)

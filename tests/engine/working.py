@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
+from word_embedder import WordEmbedder
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,6 +55,54 @@ class DiesAt:
                 (self.folder / f"{item}-{died}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
         return 2 * item
+
+
+@dataclass(frozen=True)
+class DyingEmbedder(WordEmbedder):
+    """Its process ends at the first private text that it is given, as often as ``times``."""
+
+    folder: Path
+    times: int
+    after: float = 0.0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if any("Number 3" in text for text in texts) and len(list(self.folder.glob("died-*"))) < self.times:
+            (self.folder / f"died-{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().embed(texts)
+
+
+@dataclass(frozen=True)
+class Recording(WordEmbedder):
+    """Leaves a file named by its process wherever it embeds a real text."""
+
+    folder: Path
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if any("Seen today" in text for text in texts):
+            (self.folder / str(os.getpid())).touch()
+        return super().embed(texts)
+
+    def processes(self) -> set[int]:
+        """Those since it was asked before."""
+        found = list(self.folder.iterdir())
+        for each in found:
+            each.unlink()
+        return {int(each.name) for each in found}
+
+
+@dataclass(frozen=True)
+class ByNeighbour(WordEmbedder):
+    """Whose vectors change with the texts beside them, but not before it was sent to a worker."""
+
+    sound: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ByNeighbour, (False,)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().embed(texts)
+        return vectors if self.sound else vectors + np.float32(len(texts) > 20) / 1024
 
 
 class Pickling:
