@@ -72,7 +72,7 @@ def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsy
 def test_progress_counts_texts_and_not_answers(method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]) -> None:
     chat, told = use_chat(FakeChat()), list[tuple[str, int, int]]()
     listener = us.Listener(progress=lambda *counted: told.append(counted))
-    us.run(rows(), method, BUDGET, **COLUMNS, records=6, listener=listener)
+    us.run(rows(), method, BUDGET, **COLUMNS, records=6, samples=4, listener=listener)
     assert len(chat.asked) == 24, "four answers each"
     assert [counted for counted in told if counted[0] == "texts"] == [("texts", done, 6) for done in range(7)]
 
