@@ -153,6 +153,7 @@ def test_what_was_told_of_the_file_stands_in_the_draft(tmp_path: Path) -> None:
     }
     assert run_config(drafted).text == "Beschreibung"
     assert "formats: de" in text
+    assert run_config(yaml.safe_load(text.replace("# discover_terms", "discover_terms"))).method == "dp-kps"
 
 
 def test_nothing_is_proposed_by_its_place_and_what_is_has_its_reason(tmp_path: Path) -> None:

@@ -471,6 +471,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         "epsilon: 6",
         "delta: 1e-6  # below 1 over the number of records",
         "# expected_records: 20000  # your estimate, a round number",
+        "# discover_terms: 0.3  # where texts are not English: find their words, since the built-in ones are English",
         "",
         "document_type: document",
         "records: 1000",
