@@ -4,8 +4,8 @@ for inside alone, when the ledger booked it and what it then left."""
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import version
 
-from understudy import __version__
 from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger, default_location
 from understudy.ledger.admission import remaining
@@ -36,7 +36,11 @@ def one_sentence(statement: Statement) -> str:
 def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
     """Titles and values; those from the ledger only on a page for inside."""
     statement = contents.statement
-    rows = [("dataset", statement.dataset), ("method", statement.method), ("software", f"understudy {__version__}")]
+    rows = [
+        ("dataset", statement.dataset),
+        ("method", statement.method),
+        ("software", f"understudy {version('understudy')}"),
+    ]
     if contents.release is not None:
         rows.append(("Release (SHA-256)", contents.release.digest))
     if contents.internal and statement.private:
