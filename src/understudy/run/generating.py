@@ -160,7 +160,7 @@ def _with_condition(statement: Statement, condition: str) -> Statement:
     return replace(statement, notes=(*statement.notes, note))
 
 
-_CORE_SECONDS = 0.3
+_CORE_SECONDS = 0.6
 """Of an answer of the built-in model, with its prompt, where the processor is not too old."""
 
 
