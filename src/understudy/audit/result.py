@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,7 @@ def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta:
     return min(chance, 1.0)
 
 
+@lru_cache(maxsize=256)
 def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, confidence: float) -> float:
     """The epsilon, at most CEILING, below which so many guesses would be right in ``1 - confidence`` of all cases.
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -118,7 +119,12 @@ def _shown(steps: Steps, units: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _sampled(tokens: Sequence[int]) -> SampledRows:
-    return SampledRows([TokenRow([0], np.array([token], dtype=np.int32)) for token in tokens])
+    return SampledRows(list(map(_row, tokens)))
+
+
+@cache
+def _row(token: int) -> TokenRow:
+    return TokenRow([0], np.array([token], dtype=np.int32))
 
 
 def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
