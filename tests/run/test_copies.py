@@ -24,7 +24,7 @@ from understudy.run import measuring
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
-REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*fresh"
 
 
 class Stop(BaseException):
