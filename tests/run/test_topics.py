@@ -80,7 +80,7 @@ def test_topics_have_the_names_and_the_sizes_of_what_the_texts_are_about(tmp_pat
     assert found.topics[0].size == pytest.approx(truth[0], abs=60)
     for topic in found.topics:
         (subject,) = (each for each in SUBJECTS if topic.terms[0] in each.split())
-        assert len(topic.terms) == 10
+        assert 3 <= len(topic.terms) <= 10
         assert topic.clear
         assert abs(topic.size - truth[SUBJECTS.index(subject)]) < 1.5 * (topic.high - topic.low)  # 6 std
         assert topic.low < topic.size < topic.high
@@ -97,6 +97,8 @@ def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(tmp_pa
     assert found.assign([]).shape == (0,)
     with pytest.raises(ConfigError, match="One text"):
         found.assign("a text")
+    with pytest.raises(ConfigError, match="no string"):
+        found.assign(["a text", None])  # type: ignore[list-item]
 
 
 def test_sizes_count_the_records_that_assign_counts_but_for_the_noise(tmp_path: Path, places: Places) -> None:
@@ -208,7 +210,7 @@ def test_texts_can_be_generated_of_a_release_of_topics(tmp_path: Path, places: P
 def test_one_topic_is_about_everything(tmp_path: Path, places: Places) -> None:
     (topic,) = found_in(tmp_path, texts(), topics=1).topics
     assert topic.size == pytest.approx(1500, abs=60)
-    assert len(topic.terms) == 10
+    assert 3 <= len(topic.terms) <= 10
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_an_owner_with_half_of_the_texts_makes_no_topic(tmp_path: Path, places: 
     clear = [topic for topic in found.topics if topic.clear]
     assert clear
     for topic in clear:
-        assert not set(topic.terms) & {"recipe", "flour", "oven"}
+        assert topic.terms[0] not in {"recipe", "flour", "oven"}  # what fills the list up may be any word
 
 
 @pytest.mark.parametrize(

@@ -472,6 +472,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         "delta: 1e-6  # below 1 over the number of records",
         "# expected_records: 20000  # your estimate, a round number",
         "# discover_terms: 0.3  # where texts are not English: find their words, since the built-in ones are English",
+        "# llm: none  # and write their phrases, or name a model of the language (docs/languages.md)",
         "",
         "document_type: document",
         "records: 1000",

@@ -72,6 +72,8 @@ class FoundTopics:
         """
         if isinstance(texts, str):
             raise ConfigError("One text given where several are expected.", "Give a list of texts.")
+        if any(not isinstance(text, str) for text in texts):
+            raise ConfigError("Something that is no string is given as a text.", "Give a list of strings.")
         return found.assign(self.release, self._loaded, list(texts), trust_endpoint=self.trust_endpoint)
 
     @cached_property
@@ -120,5 +122,9 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
     """
     if config.method != NAME:
         raise ConfigError(f"The method {config.method} finds no topics.", "Leave the method out: topics is one.")
+    if config.label is not None or config.labels is not None or config.labels_from_data:
+        raise ConfigError(
+            "Topics are found where there are no labels.", "Leave out --label, --labels and --labels-from-data."
+        )
     made = pipeline.release(config, corpus=corpus, listener=listener)
     return FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)

@@ -30,6 +30,9 @@ _TWINS, _APART = 0.93, 0.85
 topic. Noise moves centres towards their mean, so that the first alone would make one of all."""
 _CONTRAST = 0.5
 _VOTED, _MOST_VOTED = 0.15, 3.0
+_SURELY_SHOWN = 3
+_SAID, _UNSAID = 3.0, 0.2
+"""Expected votes below which no record surely said a term, and what that costs its score."""
 _LEAST = 1e-9
 
 
@@ -181,7 +184,9 @@ def terms_of(
     """TERMS_OF_TOPIC terms of each topic, one topic behind the other: those first that tell it most from the others.
 
     A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
-    it counts more the more records voted for it. Of terms that begin alike one is named.
+    it counts more the more records voted for it, and less by a fifth where none surely did. Such a term stands among
+    the first three or not at all: else any word that lies near would fill the list up, of a people or a creed too. Then
+    the rest is empty. Of terms that begin alike one is named.
     """
     topics = int(topic.max()) + 1
     mean, middle = _mean_of(centres, counts), candidates.mean
@@ -191,12 +196,16 @@ def terms_of(
     np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
     cosines = _unit(candidates.vectors - middle) @ _unit(sums).T
     known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
+    unsaid = np.where(candidates.weights < _SAID, _UNSAID, 0.0)
+    said = {terms[place] for place in np.flatnonzero(unsaid == 0).tolist()}
     found = list[str]()
     for place in range(topics):
         others = np.delete(cosines, place, axis=1)
         beside = others.max(axis=1) if topics > 1 else 0.0
-        order = np.argsort(-(cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
-        found += _unlike(terms[term] for term in order.tolist())
+        order = np.argsort(unsaid - (cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
+        named = _unlike(terms[term] for term in order.tolist())
+        shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in said]
+        found += shown + [""] * (TERMS_OF_TOPIC - len(shown))
     return found
 
 

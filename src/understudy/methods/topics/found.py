@@ -66,7 +66,7 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     return tuple(
         Topic(
             number,
-            tuple(terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC]),
+            tuple(filter(None, terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
             float(size),
             max(0.0, float(size - _NORMAL * std)),
             max(0.0, float(size + _NORMAL * std)),
