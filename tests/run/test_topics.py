@@ -312,3 +312,9 @@ def test_a_release_whose_topics_have_no_centre_is_refused(tmp_path: Path, places
 def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
     with pytest.raises(ConfigError):
         found_in(tmp_path, texts(30), topics=2, method="dp-kps")
+
+
+def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, places: Places) -> None:
+    found_in(tmp_path, texts(300), topics=2, output=tmp_path / "out")
+    (paths,) = us.report(tmp_path / "out")
+    assert "topics" in paths.shareable.read_text("utf-8")
