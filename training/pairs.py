@@ -51,8 +51,7 @@ def build(mirrors: Path, *, seed: int, judges: Path | None = None) -> list[Pair]
 def _pieces(text: Text, draw: random.Random) -> Iterator[Text]:
     """The text where it is short, else runs of its sentences, most of them of one to three."""
     if "\n" in text.text and "dialogue" in text.kinds[0]:
-        lengths = len(text.text.split())
-        if SHORTEST <= lengths <= LONGEST and not _BAD.search(text.text):
+        if SHORTEST <= len(text.text.split()) <= LONGEST and not _BAD.search(text.text):
             yield text
         return
     sentences = [each.strip() for each in _SENTENCE.findall(" ".join(text.text.split()))]

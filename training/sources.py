@@ -61,7 +61,7 @@ class Source:
             shown = subprocess.run([*git, "show", f"{self.commit}:{name}"], capture_output=True, check=True)
             digest.update(shown.stdout)
             files.append((name, shown.stdout))
-        if self.sha256 and digest.hexdigest() != self.sha256:
+        if digest.hexdigest() != self.sha256:
             raise ValueError(f"{self.name}: the files are not those that the writer was trained on.")
         for name, content in files:
             yield from self.read(name, content)

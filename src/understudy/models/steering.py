@@ -83,19 +83,19 @@ def _forms(tokenizer: Any, phrase: str) -> list[list[int]]:
     return [list(tokenizer(each, add_special_tokens=False)["input_ids"]) for each in written]
 
 
-def _begun(form: Sequence[int], answer: Sequence[int]) -> int:
+def _begun(form: list[int], answer: list[int]) -> int:
     """How many of the form's first tokens, and not all, the answer ends with."""
     for count in range(min(len(form) - 1, len(answer)), 0, -1):
-        if list(answer[-count:]) == list(form[:count]):
+        if answer[-count:] == form[:count]:
             return count
     return 0
 
 
-def _repeating(answer: Sequence[int]) -> list[int]:
+def _repeating(answer: list[int]) -> list[int]:
     """The tokens with which the answer would end in a run that stands in it already."""
-    before = list(answer[1 - _REPEAT :])
+    before = answer[1 - _REPEAT :]
     return [
         answer[start + _REPEAT - 1]
         for start in range(len(answer) - _REPEAT + 1)
-        if list(answer[start : start + _REPEAT - 1]) == before
+        if answer[start : start + _REPEAT - 1] == before
     ]

@@ -1,6 +1,6 @@
 """The writer: low-rank adapters that teach the built-in model one task, a text from a few phrases.
 
-They ship with the package (``writer.safetensors``, made by ``training/``), eight bits a weight with one scale a row,
+They ship with the package (``writer.safetensors``, made by ``training/``), eight bits per weight and one scale per row,
 and are added to the model's weights when it is loaded to write.
 """
 

@@ -238,7 +238,7 @@ def _decided(
     changes: dict[str, Any] = {}
     lines = []
     needs = method.needs
-    optional = needs.generation_llm == "optional" and not (needs.candidates or form or config.record_columns)
+    optional = _writes_around_phrases(method, form, config.record_columns)
     begun = settings_begun(config)
     if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
         changes["llm"] = begun["llm"]
@@ -248,8 +248,7 @@ def _decided(
             "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
             "machine (pip install 'understudy[local]')."
         )
-    own = config.prompt is not None or config.json_schema is not None  # the writer is not trained on such
-    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and own:
+    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and config.asks_itself:
         changes["samples"] = _SAMPLES
     said = config.records is not None or config.records_per_label is not None
     if not said and (begun.get("records") or begun.get("records_per_label")):
@@ -263,6 +262,11 @@ def _decided(
             number = f"{each} per label" if labels > 1 else str(each)
         lines.append(f"Texts to write: {number}, since no number is given (--records, --records-per-label).")
     return config.model_copy(update=changes), tuple(lines)
+
+
+def _writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
+    """Whether texts without parts are written around phrases, which can stand for them."""
+    return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
 
 
 _SAMPLES = 4
@@ -401,8 +405,8 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
         if config.llm_batch:
             prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
             in_a_row += texts.template.settings.repair
-        own = texts.form or texts.record_columns or texts.parameters.prompt or texts.parameters.json_schema
-        trained = config.llm == "builtin" and needs.generation_llm == "optional" and not (needs.candidates or own)
+        plain = _writes_around_phrases(method, texts.form, texts.record_columns) and not config.asks_itself
+        trained = config.llm == "builtin" and plain
         return config.part(cls, asks=asks, trained=trained, in_a_row=in_a_row, **prices)
 
     @property

@@ -196,13 +196,13 @@ def terms_of(
     np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
     cosines = _unit(candidates.vectors - middle) @ _unit(sums).T
     known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
-    unsaid = np.where(candidates.weights < _SAID, _UNSAID, 0.0)
-    said = {terms[place] for place in np.flatnonzero(unsaid == 0).tolist()}
+    sure = candidates.weights >= _SAID
+    said = {terms[place] for place in np.flatnonzero(sure).tolist()}
     found = list[str]()
     for place in range(topics):
         others = np.delete(cosines, place, axis=1)
         beside = others.max(axis=1) if topics > 1 else 0.0
-        order = np.argsort(unsaid - (cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
+        order = np.argsort(~sure * _UNSAID - (cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
         named = _unlike(terms[term] for term in order.tolist())
         shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in said]
         found += shown + [""] * (TERMS_OF_TOPIC - len(shown))

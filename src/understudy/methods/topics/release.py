@@ -32,7 +32,8 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, Block, PrivateEmbeddings, integer_vectors
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.guide.plan import guide_sensitivity
+from understudy.methods.shared.queries.guide import sums_of
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import (
     TERMS_OF_TOPIC,
@@ -173,10 +174,6 @@ def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise:
     return Facts(entries, verdict=verdict(multiplier, len(counts), records))
 
 
-_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
-_COUNT = math.floor(COUNT_WEIGHT * GRID)
-
-
 @dataclass(frozen=True)
 class _Nearest(Query[Block]):
     """A sum over the records, each at the centre that it is nearest to.
@@ -221,14 +218,8 @@ class TopicSums(_Nearest):
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[K, 1 + d]``."""
-        sums = np.zeros(self.shape, dtype=np.int64)
         centres, shares, known = self._found(batch)
-        vectors = batch.vectors[known].astype(np.int64)
-        norms = np.sqrt(np.square(vectors).sum(axis=1).astype(np.float64))
-        scale = VECTOR_WEIGHT * GRID * _SAFETY / (norms * shares)
-        np.add.at(sums[:, 0], centres, _COUNT // shares)
-        np.add.at(sums[:, 1:], centres, np.trunc(vectors * scale[:, None]).astype(np.int64))
-        return sums
+        return sums_of(batch.vectors[known].astype(np.int64), centres, shares, shape=self.shape)
 
 
 @dataclass(frozen=True)

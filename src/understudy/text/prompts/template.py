@@ -68,6 +68,11 @@ class WritingParameters(Parameters):
     json_schema: Free[str | None] = public_file(None)
     """A JSON schema file: every text is a JSON object that fits it (methods that prompt with phrases)."""
 
+    @property
+    def asks_itself(self) -> bool:
+        """Whether a prompt or a form of the user's own asks for the texts, on which the writer was not trained."""
+        return self.prompt is not None or self.json_schema is not None
+
     gone: ClassVar[GoneOnes] = {
         "examples": Gone(None, "`examples` are part of the prompt file (--prompt; docs/prompts.md)"),
         "examples_are_public": Gone(False, "`examples_are_public` is part of the prompt file (--prompt)", free=True),

@@ -64,15 +64,10 @@ class GuideSums(Query[BoundedBatch]):
 
         Raises ModelError: the embedder does not answer with one vector of ``dimension`` numbers per text.
         """
-        sums = np.zeros(self.shape, dtype=np.int64)
         steps = _integers(self._embed(batch.texts))
         squared = np.square(steps).sum(axis=1)
         good = (squared >= _SHORTEST**2) & (squared <= _LONGEST**2)
-        labels, shares, norms = batch.labels[good], batch.shares[good], np.sqrt(squared[good])
-        scale = VECTOR_WEIGHT * GRID * _SAFETY / (norms * shares)
-        np.add.at(sums[:, 0], labels, _COUNT // shares)
-        np.add.at(sums[:, 1:], labels, np.trunc(steps[good] * scale[:, None]).astype(np.int64))
-        return sums
+        return sums_of(steps[good], batch.labels[good], batch.shares[good], shape=self.shape)
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if not texts:
@@ -89,6 +84,25 @@ class GuideSums(Query[BoundedBatch]):
                 "Use another embedder.",
             )
         return vectors
+
+
+def sums_of(
+    vectors: NDArray[np.int64], rows: NDArray[np.integer], shares: NDArray[np.int64], *, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """``Int64[shape]``: in each row the sum of ``(w, sqrt(1 - w^2) v / |v|) / share`` over its vectors, in steps of
+    1 / GRID, each number rounded towards zero.
+
+    Args:
+        vectors: ``Int64[n, d]``, none zero, on any grid: each is brought to length 1.
+        rows: ``Int[n]``: to which row each is added.
+        shares: ``Int64[n]``, 1 or more.
+    """
+    sums = np.zeros(shape, dtype=np.int64)
+    norms = np.sqrt(np.square(vectors).sum(axis=1))
+    scale = VECTOR_WEIGHT * GRID * _SAFETY / (norms * shares)
+    np.add.at(sums[:, 0], rows, _COUNT // shares)
+    np.add.at(sums[:, 1:], rows, np.trunc(vectors * scale[:, None]).astype(np.int64))
+    return sums
 
 
 def _integers(unit: NDArray[np.float32]) -> NDArray[np.int64]:

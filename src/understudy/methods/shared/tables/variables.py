@@ -216,7 +216,10 @@ def parameters_of(made: Release) -> TablesParameters:
 def histograms_of(made: Release) -> dict[str, NDArray[np.float64]]:
     """The noisy histogram of each typed column, ``Float64[size]``; none where the Release holds none that fit."""
     counts = made.arrays.get(COLUMNS)
-    if not has_columns(made) or counts is None or counts.shape != (sum((variables := variables_of(made)).sizes),):
+    if not has_columns(made) or counts is None:
+        return {}
+    variables = variables_of(made)
+    if counts.shape != (sum(variables.sizes),):
         return {}
     parts = np.split(counts, np.cumsum(variables.sizes)[:-1])[int(variables.labelled) :]
     return {column.name: part for column, part in zip(variables.columns, parts, strict=True)}
