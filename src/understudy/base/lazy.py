@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from understudy.base.errors import ConfigError
 
-__all__ = ["arrow_types", "common", "fs", "library", "pa", "pc", "pld", "pq", "special", "stats", "torch"]
+__all__ = ["arrow_types", "common", "fs", "library", "pa", "pc", "pld", "pmf", "pq", "special", "stats", "torch"]
 
 
 class _Library:
@@ -22,6 +26,40 @@ class _Library:
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return _Library, (self._name,)
+
+
+_LOADING = Lock()
+
+
+class _Part(_Library):
+    """Stands for a module of ``dp_accounting`` without the rest: that package loads scipy's statistics and optimisers
+    for accountants that nothing here asks, most of a second of every plan."""
+
+    def __getattr__(self, name: str) -> Any:
+        with _LOADING:
+            if self._name not in sys.modules:
+                _load_alone(self._name)
+        return super().__getattr__(name)
+
+
+def _load_alone(name: str) -> None:
+    """Load a module beneath an empty package, and what it names of scipy only when it is used."""
+    package = name.partition(".")[0]
+    if package in sys.modules or (spec := find_spec(package)) is None:
+        return
+    import scipy
+
+    later = {each: _Library(f"scipy.{each}") for each in ("signal", "stats") if each not in vars(scipy)}
+    sys.modules[package] = ModuleType(package)
+    sys.modules[package].__path__ = list(spec.submodule_search_locations or ())
+    vars(scipy).update(later)
+    try:
+        import_module(name)
+    finally:
+        del sys.modules[package]
+        for each, stand_in in later.items():
+            if vars(scipy)[each] is stand_in:
+                delattr(scipy, each)
 
 
 def library(name: str) -> Any:
@@ -39,6 +77,7 @@ if TYPE_CHECKING:
     import pyarrow.types as arrow_types
     import torch
     from dp_accounting.pld import common
+    from dp_accounting.pld import pld_pmf as pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
     from pyarrow import fs
     from scipy import special, stats
@@ -47,4 +86,5 @@ else:
     pa, pc, pq = _Library("pyarrow"), _Library("pyarrow.compute"), _Library("pyarrow.parquet")
     arrow_types, fs = _Library("pyarrow.types"), _Library("pyarrow.fs")
     special, stats = _Library("scipy.special"), _Library("scipy.stats")
-    common, pld = _Library("dp_accounting.pld.common"), _Library("dp_accounting.pld.privacy_loss_distribution")
+    common, pmf = _Part("dp_accounting.pld.common"), _Part("dp_accounting.pld.pld_pmf")
+    pld = _Part("dp_accounting.pld.privacy_loss_distribution")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from understudy.base.errors import ConfigError
-from understudy.base.lazy import common, pld
+from understudy.base.lazy import common, pld, pmf, special
 from understudy.privacy.exact import require_nonnegative, require_positive
 
 
@@ -253,29 +253,40 @@ _EXPONENT = 700.0
 
 @lru_cache(maxsize=4)
 def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float = 1e-4) -> Any:
-    """The privacy loss distribution of one release, by the dots of ``dp_accounting``'s Gaussian mechanism.
+    """The privacy loss distribution of one release: to the bit that of ``dp_accounting``'s Gaussian mechanism.
 
-    That function computes delta at one epsilon after the other, which takes most of a plan's time; here the same curve
-    is computed at all of them at once. Its bounds, its dots and everything behind them are ``dp_accounting``'s.
+    That one computes delta at one epsilon after the other, which takes most of a plan's time; here the same curve is
+    computed at all of them at once. Its dots and everything behind them are ``dp_accounting``'s.
     """
     import numpy as np
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
-    def dots(adjacency: Any) -> Any:
-        loss = GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
-        bounds = loss.connect_dots_bounds()
-        low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
+    def loss(place: float) -> float:
+        """Of a unit that is removed, where the noise is ``place``."""
+        sampled = (-0.5 - place) / noise_multiplier**2
+        return sampled if rate == 1 else common.log_a_times_exp_b_plus_c(rate, sampled, 1 - rate)
+
+    cut = special.ndtri(0.5 * math.exp(-50)) * noise_multiplier  # the noise beyond counts as an infinite loss
+    most, least = loss(cut - 1), loss(-cut)
+
+    def dots(sign: int) -> Any:
+        """Of a unit that is removed (1), or added (-1)."""
+        lower, upper = (least, most) if sign == 1 else (-most, -least)
+        low, high = math.floor(lower / interval), math.ceil(upper / interval)
         epsilons = np.arange(low, high + 1) * interval
-        sign = 1.0 if adjacency is AdjacencyType.REMOVE else -1.0
         with np.errstate(all="ignore"):  # beyond the largest loss that sampling leaves, and the smallest
             unsampled = sign * np.log1p(np.maximum(np.expm1(sign * epsilons) / rate, -1))  # the loss of the release
-            threshold = -sign / 2 - unsampled * noise_multiplier**2
-            deltas = loss.mu_upper_cdf(threshold) - np.exp(epsilons + loss.mu_lower_log_cdf(threshold))
-        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, np.clip(deltas, 0, 1))
+            at = -sign / 2 - unsampled * noise_multiplier**2
+            plain, moved = at / noise_multiplier, (at + sign) / noise_multiplier
+            if sign == 1:
+                above = (1 - rate) * special.ndtr(plain) + rate * special.ndtr(moved)
+                log_below = special.log_ndtr(plain)
+            else:
+                above, parts = special.ndtr(plain), (special.log_ndtr(plain), special.log_ndtr(moved))
+                log_below = np.logaddexp(np.log1p(-rate) + parts[0], np.log(rate) + parts[1])
+            deltas = above - np.exp(epsilons + log_below)
+        return pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, np.clip(deltas, 0, 1))
 
-    removed = dots(AdjacencyType.REMOVE)
-    return pld.PrivacyLossDistribution(removed, None if rate == 1 else dots(AdjacencyType.ADD))
+    return pld.PrivacyLossDistribution(dots(1), None if rate == 1 else dots(-1))
 
 
 def epsilon_of(loss: Any, delta: float) -> float:
@@ -284,11 +295,9 @@ def epsilon_of(loss: Any, delta: float) -> float:
     That function goes through the losses one after the other, which takes a twentieth of a second; a statement asks for
     a dozen epsilons. Here all are looked at at once.
     """
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
     halves = (loss._pmf_remove,) if loss._symmetric else (loss._pmf_remove, loss._pmf_add)
     return max(
-        _dense_epsilon(half, delta) if isinstance(half, DensePLDPmf) else float(half.get_epsilon_for_delta(delta))
+        _dense_epsilon(half, delta) if isinstance(half, pmf.DensePLDPmf) else float(half.get_epsilon_for_delta(delta))
         for half in halves
     )
 
