@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_VERBS = "plan run release generate topics baseline evaluate audit audit_mechanism report compare export"
+_VERBS = "check plan run release generate topics baseline evaluate audit audit_mechanism report compare export"
 _PUBLIC = {
     name: module
     for module, names in {
@@ -39,6 +39,7 @@ _PUBLIC = {
         "understudy.privacy.guarantee": "Budget SecretBudget",
         "understudy.release": "Release",
         "understudy.report": "ReportPaths",
+        "understudy.run.checking": "Checked",
         "understudy.run.forecast": "Forecast",
         "understudy.run.session": "Listener",
         "understudy.run.topics": "FoundTopics",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from understudy.api import audit as audit
     from understudy.api import audit_mechanism as audit_mechanism
     from understudy.api import baseline as baseline
+    from understudy.api import check as check
     from understudy.api import compare as compare
     from understudy.api import evaluate as evaluate
     from understudy.api import export as export
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from understudy.release import Release as Release
     from understudy.release.statement import Statement as Statement
     from understudy.report.page import ReportPaths as ReportPaths
+    from understudy.run.checking import Checked as Checked
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
     from understudy.run.session import Listener as Listener

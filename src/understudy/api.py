@@ -25,7 +25,7 @@ from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
 from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.base import Method
-from understudy.methods.registry import require_method
+from understudy.methods.registry import make_method, require_method
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -38,10 +38,16 @@ from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.progress import shown
 from understudy.run.session import Listener
 from understudy.run.settings import (
+    DEFAULT_METHOD,
     RUN_GROUPS,
     WRITING_GROUPS,
+    DataParameters,
     EmbedderParameters,
+    EngineParameters,
+    LedgerParameters,
     OutputParameters,
+    PlanParameters,
+    ProtectionParameters,
     RunConfig,
     budget_fields,
     run_config,
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
         RunOptions,
     )
     from understudy.report.page import Reports
+    from understudy.run.checking import Checked
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
@@ -77,6 +84,31 @@ def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOp
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
     """
     return forecast(run_config(_settings(method, budget, options)))
+
+
+def check(
+    corpus: TableSource,
+    method: Method | None = None,
+    budget: Budget | SecretBudget | None = None,
+    *,
+    listener: Listener | None = None,
+    **options: Unpack[RunOptions],
+) -> Checked:
+    """Read a private table to its end as :func:`run` would, and say what is wrong with it. Charges nothing.
+
+    Args:
+        corpus: what :func:`understudy.read_corpus` opens: a path, a frame, a Dataset.
+        method, budget: of the run to come; with a budget whatever else can be told before a run is told too.
+        options: as for :func:`run`. With ``output``, ``private/check.json`` counts each fault and says where it is.
+    """
+    from understudy.run.checking import check
+
+    if isinstance(corpus, Corpus):
+        raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
+    told: dict[str, Any] = {"data": corpus, **options} if _is_path(corpus) else {**options}
+    config = run_config(_settings(method or make_method(DEFAULT_METHOD, {}), budget, told))
+    with shown(listener) as listening:
+        return check(config, source=None if config.data else corpus, listener=listening)
 
 
 def run(
@@ -314,15 +346,18 @@ def _opened(
     """The configuration of a run, and its corpus; None where the run opens the files that it names by itself."""
     if isinstance(source, Corpus):
         return corpus_config(source, method, budget, options), source
-    if not is_frame(source) and (isinstance(source, (str, PathLike)) or _are_paths(source)):
+    if _is_path(source):
         return run_config(_settings(method, budget, {"data": source, **options})), None
     config = run_config(_settings(method, budget, options))
     private = None if config.output is None else OutputFolder(Path(config.output)).private
     return config, read_corpus(source, **config.reading, secrets=config.secrets, private_dir=private)
 
 
-def _are_paths(source: object) -> bool:
-    return isinstance(source, (list, tuple)) and bool(source) and all(isinstance(e, (str, PathLike)) for e in source)
+def _is_path(source: object) -> bool:
+    """Whether it names files, one or several, which a run opens by itself."""
+    if not is_frame(source) and isinstance(source, (list, tuple)):
+        return bool(source) and all(isinstance(each, (str, PathLike)) for each in source)
+    return isinstance(source, (str, PathLike)) and not is_frame(source)
 
 
 def export(
@@ -387,12 +422,13 @@ def _declaration(column: Column) -> dict[str, Any]:
     return {name: value for name, value in column.to_json().items() if name != "name"}
 
 
-def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(method: Method, budget: Budget | SecretBudget | None, options: Mapping[str, Any]) -> dict[str, Any]:
     require_method(method)
     assert isinstance(method, Parameters)
     decided = method.pure.keys() - method.model_fields_set
     own = {name: value for name, value in method.dump().items() if name not in decided}
-    return {**budget_fields(budget), "method": method.name, **own, **options}
+    spent = {} if budget is None else budget_fields(budget)
+    return {**spent, "method": method.name, **own, **options}
 
 
 def _list_options(verb: Callable[..., Any], *groups: type[Parameters], without: Collection[str] = ()) -> None:
@@ -408,8 +444,15 @@ def _list_options(verb: Callable[..., Any], *groups: type[Parameters], without: 
     verb.__doc__ = "\n".join([f"{inspect.getdoc(verb)}\n\nOptions:", *lines])
 
 
-for _verb in (run, release, plan):
-    _list_options(_verb, *RUN_GROUPS, without=("data", "epsilon", "delta", "secret_prior", "secret_posterior"))
+_NO_OPTIONS = ("data", "epsilon", "delta", "secret_prior", "secret_posterior")
+for _verb in (check, run, release, plan):
+    _list_options(_verb, *RUN_GROUPS, without=_NO_OPTIONS)
+_list_options(
+    topics,
+    *(DataParameters, ProtectionParameters, LedgerParameters, PlanParameters, EmbedderParameters, EngineParameters),
+    OutputParameters,
+    without=("label", "labels", "labels_from_data", *_NO_OPTIONS),
+)
 _list_options(generate, *WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters)
 _list_options(baseline, *WRITING_GROUPS, OutputParameters, BaselineParameters)
 _list_options(evaluate, EvaluationConfig)

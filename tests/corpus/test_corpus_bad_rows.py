@@ -76,7 +76,7 @@ def test_a_bad_row_is_one_clear_error_whose_number_is_private_or_is_skipped_alon
         texts_of(corpus)
     assert SECRET not in everything_in(caught.value)
     assert caught.value.__context__ is None
-    assert not re.search(r"\d", str(caught.value))
+    assert not re.search(r"\d", str(caught.value).replace(str(private), ""))
     assert ("max_bad_rows" in str(caught.value)) == (kind in OF_ONE_ROW)
     (line,) = (private / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(line) == {"file": str(path), "row": 2, "kind": kind.value}
@@ -105,7 +105,7 @@ def test_without_a_private_folder_nothing_is_written_and_the_error_does_not_poin
 
 def test_a_text_that_is_a_dialogue_is_told_of_the_roles(write):
     path = write("t.jsonl", jsonl_bytes({"note": [{"role": "agent", "content": SECRET}]}))
-    with pytest.raises(CorpusError, match="roles=A,B") as caught:
+    with pytest.raises(CorpusError, match=r'roles=\["A", "B"\]') as caught:
         texts_of(read_corpus(path, **OPTIONS))
     assert SECRET not in everything_in(caught.value)
 

@@ -154,7 +154,7 @@ def test_two_declared_labels_that_become_one_are_a_config_error():
 
 def test_a_label_column_without_declared_labels_is_an_error_that_says_the_cure(write):
     path = write("t.csv", "t,l\nx,a\n")
-    with pytest.raises(ConfigError, match="labels=A,B,C"):
+    with pytest.raises(ConfigError, match=r'labels=\["A", "B", "C"\] or labels="@FILE"'):
         read_corpus(path, text="t", label="l")
     with pytest.raises(ConfigError, match="label"):
         read_corpus(path, text="t", labels="a")

@@ -12,6 +12,7 @@ import pytest
 from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said
 
+import understudy as us
 from understudy.base.errors import CorpusError
 from understudy.ledger import Ledger
 from understudy.run import checking, releasing
@@ -108,3 +109,19 @@ def test_data_without_one_name_ask_for_both_names_at_once(
     assert said.code == 2
     assert "--output FOLDER" in said.err
     assert "--dataset NAME" in said.err
+
+
+def test_python_checks_files_and_frames_as_the_command_does(tmp_path: Path) -> None:
+    told = {"text": "note", "label": "department", "labels": ["cardiology", "dermatology"]}
+    values = table(tmp_path)
+    found = us.check(values["data"], us.DPKPS(), us.Budget(3, "1e-6"), **told, output=tmp_path / "out")
+    assert (found.usable, len(found.faults), found.file) == (False, 2, tmp_path / "out" / "private" / "check.json")
+    assert "skip such rows with max_bad_rows" in repr(found), "of keywords"
+    assert repr(us.check(values["data"], **told)).startswith(repr(found)[:80]), "without a folder"
+    assert us.check([*rows(37), {"note": "", "department": "cardiology"}], **told, max_bad_rows=0.1).usable
+    assert not us.check([*rows(3), {"note": "", "department": "cardiology"}], **told, max_bad_rows=0.1).usable
+    opened: Any = us.read_corpus(rows(3), **told)
+    with pytest.raises(us.UnderstudyError, match="open already"):
+        us.check(opened)
+    with Ledger(values["ledger"]) as ledger:
+        assert ledger.datasets() == []

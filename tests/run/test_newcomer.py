@@ -158,3 +158,70 @@ def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
         running.run(
             run_config(settings(tmp_path, insecure_noise_seed=1, delta="0.1", expected_records=40, output=None))
         )
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (["run", "k.yaml"], "Write --config k.yaml."),
+        (["check", "k.yaml"], "Write --config k.yaml."),
+        (["generate", "k.yaml"], "Write --config k.yaml."),
+        (["evaluate", "k.yaml", "out"], "Write --config k.yaml."),
+        (["check", "notes.csv"], "A private table is --data notes.csv."),
+        (["check", "--data", "k.yaml", "--text", "note"], "`understudy check --config FILE`"),
+        (["baseline", "notes.csv"], "unexpected extra argument (notes.csv)"),
+    ],
+)
+def test_what_has_no_flag_before_it_is_told_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said], words: list[str], cure: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.yaml").write_text("text: note\n")
+    said = understudy(*words)
+    assert (said.code, cure in said.err) == (2, True), said.err
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["paid=0,0..99,9/20", {"paid": {"kind": "number", "range": [0, 0, 99, 9]}}, "day=01.01.2024..31.12.2024"],
+)
+def test_ends_of_a_range_that_are_written_as_the_table_writes_them_are_told_how(declared: Any) -> None:
+    with pytest.raises(ConfigError, match=r"0\.0 and 2000\.0, not 0,0 and 2\.000,0"):
+        us.plan(METHOD, us.Budget(1, "1e-6"), columns=declared)
+
+
+@pytest.mark.parametrize(
+    ("names", "method", "foreign"),
+    [
+        ({"text": "anliegen", "label": "abteilung", "labels": ["pflege", "küche"]}, us.DPKPS(), True),
+        (
+            {"text": "anliegen", "label": "abteilung", "labels": ["pflege", "küche"]},
+            us.DPKPS(discover_terms=0.3),
+            False,
+        ),
+        ({"text": "note", "label": "department", "labels": ["dermatology", "neurology"]}, us.DPKPS(), False),
+        ({"text": "body", "label": "code", "labels": ["A1", "B7", "C-x"]}, us.DPKPS(), False),
+    ],
+)
+def test_a_vocabulary_of_another_language_than_the_names_is_said_before_the_charge(
+    names: dict[str, Any], method: us.DPKPS, foreign: bool
+) -> None:
+    made = us.plan(method, us.Budget(6, "1e-6"), **names, llm="none")
+    assert ("built-in vocabulary is English" in " ".join(made.plan.forecast.warnings)) == foreign
+    assert (str(made).splitlines()[2].startswith("Warning: Hardly a name")) == foreign, "below the verdict"
+
+
+def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = settings(tmp_path, delimiter=";", encoding="cp1252", columns="paid", formats="de", guide=False)
+    table = "note;department;paid\n" + "".join(
+        f"Fieber für {number} Tage, chest pain;{label};{'ja' if number % 2 else 'nein'}\n"
+        for number, label in enumerate(["cardiology", "dermatology"] * 20)
+    )
+    Path(values["data"]).write_text(table, "cp1252")
+    del values["records_per_label"]
+    assert understudy("run", *flags({**values, "records": 8})).code == 0
+    words = [values["data"], values["output"], "--embedder", "none", "--metrics", "utility", "--classifiers", "tf-idf"]
+    said = understudy("evaluate", *words)
+    assert said.code == 0, said.err
+    said = understudy("evaluate", *words, "--delimiter", ",")
+    assert (said.code, "has no column" in said.err) == (3, True), said.err

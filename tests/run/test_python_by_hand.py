@@ -44,6 +44,12 @@ def test_every_verb_takes_a_result_a_folder_or_a_file_in_it(tmp_path: Path, resu
         us.report(us.Result(result.release))
 
 
+def test_topics_are_those_of_a_release_that_is_loaded(tmp_path: Path) -> None:
+    folder: Any = tmp_path
+    with pytest.raises(us.UnderstudyError, match="load_release"):
+        us.FoundTopics(folder)
+
+
 def test_a_file_elsewhere_is_no_folder_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     with pytest.raises(us.UnderstudyError):
@@ -79,7 +85,7 @@ def test_progress_counts_texts_and_not_answers(method: us.DPKPS, use_chat: Calla
 
 def test_errors_speak_of_keywords_in_python_and_of_flags_on_the_command_line() -> None:
     error = ConfigError("There is none.", "Give --records-per-label N or --labels A,B: `understudy plan --help`.")
-    assert str(error) == "There is none. Give records_per_label=N or labels=A,B: `understudy plan --help`."
+    assert str(error) == 'There is none. Give records_per_label=N or labels=["A", "B"]: `understudy plan --help`.'
     assert error.cure.startswith("Give --records-per-label N")
     told = in_keywords("Open it: understudy ledger open x --raise")
     assert told.endswith("--raise"), "a whole command stays one"
@@ -99,6 +105,9 @@ def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path:
     us.ledger.open("s", secrets, secret_detectors=["email"], max_records_per_secret=5, ledger=place)
     assert us.ledger.raise_cap("v", us.Budget(4, "1e-6"), ledger=place).dataset.cap == us.Budget(4, "1e-6")
     assert [entry.cap for entry in us.ledger.history("v", ledger=place)] == [us.Budget(4, "1e-6")]
+    told = repr(us.ledger.history("v", ledger=place)).splitlines()
+    assert "cap raised  4, 1e-06" in told[1]
+    assert "<td" in us.ledger.history("v", ledger=place)._repr_html_()
     shown = us.ledger.show(ledger=place)
     assert repr(shown).splitlines()[0].split() == ["dataset", "unit", "rule", "cap", "spent", "remaining"]
     assert "owner (column 'patient')" in repr(shown)
@@ -113,6 +122,8 @@ def test_help_lists_every_typed_option_of_a_verb() -> None:
         listed = {line.split(":")[0].strip() for line in pydoc.getdoc(verb).partition("Options:")[2].splitlines()}
         assert names
         assert names <= listed, names - listed
+    assert "owner: " in pydoc.getdoc(us.topics)
+    assert "labels: " not in pydoc.getdoc(us.topics), "it takes none"
     assert "Privacy budget" not in pydoc.getdoc(us.run), "it has an argument of its own"
     assert "epsilon" not in pydoc.getdoc(us.generate).partition("Options:")[2].split(":")[0]
 

@@ -54,6 +54,11 @@ FORM = (
     "`NAME: {kind: integer, range: [0, 100], bins: 20, required: true}`. docs/tables.md has all forms."
 )
 
+_ENDS = (
+    "However the table writes them, a range has a point before decimals, no thousands separator, and dates "
+    "such as 2024-12-31: 0.0 and 2000.0, not 0,0 and 2.000,0 (docs/tables.md)."
+)
+
 Span = tuple[float, float]
 """A part of a range, both ends included: numbers, days or seconds."""
 
@@ -154,7 +159,7 @@ class Column:
             raise no_column(self.name, f"a column of the kind {self.kind} has a range, not values")
         ends = tuple(self._end(end) for end in (self.least, self.most))
         if None in ends:
-            raise no_column(self.name, f"its range does not have two ends of the kind {self.kind}")
+            raise no_column(self.name, f"its range does not have two ends of the kind {self.kind}", _ENDS)
         low, high = (number_of(end) for end in ends)
         if not low < high and not (low == high and self.kind != "number"):
             raise no_column(self.name, "its range ends before it begins")
@@ -193,6 +198,8 @@ class Column:
     def form(self) -> str:
         """How its values are written, for people."""
         form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
+        if self.format and self.kind == "integer":
+            form += ", and holds whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
         if self.kind in _WRITTEN and not self.format:
             form += f"; {HINT}"
         if self.kind == "category":
@@ -374,7 +381,7 @@ class Column:
         if unknown:
             raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
         if not isinstance(ends, list | tuple) or len(ends) != 2:
-            raise no_column(name, "its range does not have two ends")
+            raise no_column(name, "its range does not have two ends", _ENDS)
         if type(rest.get("bins")) is int and rest["bins"] == 0:
             raise no_column(name, "its bins are no number from 1", "Leave them out for 16.")
         values = rest.pop("values", ())
@@ -553,7 +560,7 @@ def _of_short(text: str) -> Column:
             if kind == "number":
                 found["decimals"] = max(len(end.partition(".")[2]) for end in (first, last))
             return Column(name, kind, **found)
-    raise no_column(name, "the ends of its range are neither numbers nor dates of one form")
+    raise no_column(name, "the ends of its range are neither numbers nor dates of one form", _ENDS)
 
 
 _KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (

@@ -24,6 +24,8 @@ def in_keywords(words: str) -> str:
 
     >>> in_keywords("Give --records N, or leave --no-guide out: `understudy plan --guide`.")
     'Give records=N, or leave guide=False out: `understudy plan --guide`.'
+    >>> in_keywords("Declare it with --labels A,B or --labels @FILE.")
+    'Declare it with labels=["A", "B"] or labels="@FILE".'
     """
     parts = _COMMAND.split(words)
     return "".join(_FLAG.sub(_keyword, part) if number % 2 == 0 else part for number, part in enumerate(parts))
@@ -32,6 +34,10 @@ def in_keywords(words: str) -> str:
 def _keyword(flag: re.Match[str]) -> str:
     name = _KEYWORDS.get(flag[2], flag[2].replace("-", "_"))
     value = "False" if flag[1] else flag[3]
+    if value and "," in value:
+        value = str(value.split(",")).replace("'", '"')
+    elif value and value.startswith("@"):
+        value = f'"{value}"'
     return f"{name}={value}" if value else name
 
 

@@ -215,17 +215,11 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
         found = read_and_check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
     if as_json:
-        show_json({"usable": found.refused is None, "faults": faults, "file": str(found.file)})
-    else:
-        for each in found.faults:
-            click.echo(f"{each.problem}\n  {each.cure}")
-        if found.faults:
-            click.echo(f"How many rows, and where the first are: {found.file}")
+        show_json({"usable": found.usable, "faults": faults, "file": str(found.file)})
+    elif found.words:
+        click.echo(found.words)
     if found.refused is not None:
         raise found.refused
-    if not as_json:
-        left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if found.faults else ""
-        click.echo(f"The table can be read as it is declared.{left_out} Nothing was charged.")
 
 
 @click.command(cls=ParametersCommand, groups=_release_groups, main=_MAIN)
@@ -460,7 +454,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         *(
             f"#   {_quoted(name)}: {_FORMS.get(kind or _named_kind(name), _CATEGORY)}"
             for name, kind in columns
-            if name != text and name not in WRITTEN
+            if name not in (text, label, owner, *WRITTEN)
         ),
         *(f"#   {name}: {form}  # told from the dialogue" for name, form in inferred),
         "",

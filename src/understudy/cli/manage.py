@@ -137,28 +137,13 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
 @_location_option
 def history(name: str, *, as_json: bool, location: str | None) -> None:
     """The runs that the dataset NAME was charged for, and the raises of its cap."""
-    from understudy.ledger.values import both
+    from understudy.ledger.verbs import history as read
 
-    with _ledger(location) as book:
-        entries = book.history(name)
-        dataset = book.dataset(name)
-    assert dataset is not None  # or `history` would have raised
+    entries = read(name, ledger=location)
     if as_json:
         show_json({"dataset": name, "entries": [entry.to_json() for entry in entries]})
-        return
-    rows = [
-        (
-            f"{entry.at:%Y-%m-%d %H:%M:%S}",
-            entry.method or "cap raised",
-            both(entry.cost or entry.cap),
-            ", ".join(charge["name"] for charge in entry.charges),
-            entry.run_id or "",
-            entry.note,
-        )
-        for entry in entries
-    ]
-    numbers = "prior, posterior" if dataset.unit.kind == "secret" else "epsilon, delta"
-    show_table(("at (UTC)", "method", numbers, "releases", "run", "note"), rows)
+    else:
+        show_table(entries.heads, entries.rows)
 
 
 def _ledger(location: str | None) -> Ledger:

@@ -148,7 +148,17 @@ class ParametersCommand(click.Command):
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}
-        return super().parse_args(ctx, args)
+        ctx.allow_extra_args = True  # refused here, with the flag that was forgotten
+        rest = super().parse_args(ctx, args)
+        places = [str(param.name) for param in self.params if isinstance(param, click.Argument)]
+        for word in (*ctx.args, *(ctx.params[name] or "" for name in places if name != "config")):
+            if word.lower().endswith((".yaml", ".yml")):
+                raise ConfigError(f"{word!r:.80} is a configuration.", f"Write --config {word:.80}.")
+            if word in ctx.args and "data" in self.taken:
+                raise ConfigError(f"{word!r:.80} has no flag before it.", f"A private table is --data {word:.80}.")
+            if word in ctx.args:
+                ctx.fail(f"Got unexpected extra argument ({word})")
+        return rest
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         made = {option.name: option for _, options in self._titled for option in options}

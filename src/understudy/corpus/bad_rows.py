@@ -114,9 +114,9 @@ _ELSE = {
 }
 
 
-def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> CorpusError:
-    """The error for a bad row; ``kept`` says whether its number went to the private folder."""
-    where = f" (its number is in OUTPUT/private/{ROWS_FILE})" if kept else ""
+def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: Path | None) -> CorpusError:
+    """The error for a bad row; ``kept`` is the private folder that its number went to."""
+    where = f" (its number is in {kept / ROWS_FILE})" if kept else ""
     if isinstance(found, BadCell):
         problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
         hint = f", or how the column is written or declared (--columns): {found.column.form}"
@@ -130,12 +130,12 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> Cor
 def fault_of(kind: str, schema: Schema) -> CorpusError:
     """What is wrong with rows of a kind that was noted, and the cure."""
     cells = {cell.value: cell for cell in map(BadCell, (*schema.crossed, *schema.typed))}
-    return bad_row_error(cells[kind] if kind in cells else BadRow(kind), schema, kept=False)
+    return bad_row_error(cells[kind] if kind in cells else BadRow(kind), schema, kept=None)
 
 
-def too_many_bad_rows(*, kept: bool) -> CorpusError:
+def too_many_bad_rows(*, kept: Path | None) -> CorpusError:
     """The error where more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
-    where = f" (OUTPUT/private/{COUNTS_FILE} counts what is wrong)" if kept else ""
+    where = f" ({kept / COUNTS_FILE} counts what is wrong)" if kept else ""
     return CorpusError(
         "More of the rows cannot be used than --max-bad-rows allows.",
         f"Fix the table, or declare its format, columns and labels as they are{where}; `understudy check` says how, "

@@ -126,7 +126,7 @@ class Corpus:
     def require_usable(self, bad_share: float) -> None:
         """See that the share of all rows that was skipped, 0 to 1, is within what was declared; else CorpusError."""
         if self._reading.on_bad_row == "skip" and bad_share > self._reading.max_bad_rows:
-            raise too_many_bad_rows(kept=self._reading.private_dir is not None)
+            raise too_many_bad_rows(kept=self._reading.private_dir)
 
     def fingerprint(self, key: bytes) -> str:
         """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
@@ -220,7 +220,7 @@ class Corpus:
                 if isinstance(record, BadRow | BadCell):
                     log.note(name, number, record.value)
                     if self._reading.on_bad_row == "error" and error is None:
-                        error = bad_row_error(record, self.schema, kept=self._reading.private_dir is not None)
+                        error = bad_row_error(record, self.schema, kept=self._reading.private_dir)
                         if self._reading.private_dir is None:
                             break
                 elif error is None:

@@ -314,7 +314,7 @@ def release_metrics(
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
-        listener.say("Checking that texts do not change the embeddings of others (under a minute).")
+        listener.say("Checking that texts do not change the embeddings of others (minutes if the machine is busy).")
         require_text_invariance(embedder)
         if engine is not None:
             require_same_vectors(engine, embedder)

@@ -30,6 +30,7 @@ from understudy.evaluate.parameters import FAMILIES, EvaluationConfig, Evaluatio
 from understudy.evaluate.tables import (
     Made,
     Table,
+    as_the_run_read,
     completed,
     open_beside,
     open_real,
@@ -184,7 +185,8 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         private_dir = None if config.output is None else OutputFolder(Path(config.output)).private
         declared = real.schema if isinstance(real, Corpus) else None
         made = open_synthetic(synthetic, config, declared=declared)
-        config = config if declared is not None else completed(config, made.schema, made.statement)
+        if declared is None:
+            config = completed(as_the_run_read(config, made.folder), made.schema, made.statement)
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
         if folder is not None:
             stack.enter_context(disk_faults(folder.root))

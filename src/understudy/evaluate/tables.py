@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.parameters import EvaluationConfig
 from understudy.evaluate.synthetic import origins, table_sha256
+from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release
+from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
@@ -272,6 +274,18 @@ def open_beside(source: Table, made: Made) -> Corpus:
         return open_table(file, columns, made.table.schema.typed)
     except CorpusError:
         return open_table(file, columns)
+
+
+_OF_READING = ("format", "delimiter", "quotes", "encoding")
+
+
+def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> EvaluationConfig:
+    """The configuration with what the run in the folder was told of how its table is written, where nothing else is
+    said; as it is where that run's private half is not here."""
+    begun = {} if folder is None else begun_settings(folder.private, SYSTEM)
+    told: dict[str, Any] = {name: begun[name] for name in _OF_READING if begun.get(name)}
+    told = {name: value for name, value in told.items() if name not in config.model_fields_set}
+    return config.model_copy(update=told)
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:

@@ -52,6 +52,36 @@ class Accounts(list[Account]):
         return table(HEADS, [account.row for account in self])
 
 
+class Entries(list[Entry]):
+    """What one was charged for; as a table where they are shown."""
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        secrets = any(isinstance(entry.cost or entry.cap, SecretBudget) for entry in self)
+        return "at (UTC)", "method", "prior, posterior" if secrets else "epsilon, delta", "releases", "run", "note"
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """For people, under :attr:`heads`."""
+        return [
+            (
+                f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                entry.method or "cap raised",
+                both(entry.cost or entry.cap),
+                ", ".join(charge["name"] for charge in entry.charges),
+                entry.run_id or "",
+                entry.note,
+            )
+            for entry in self
+        ]
+
+    def __repr__(self) -> str:
+        return aligned(self.heads, self.rows)
+
+    def _repr_html_(self) -> str:
+        return table(self.heads, self.rows)
+
+
 def create(ledger: Location = None, *, strict: bool | None = None) -> None:
     """Begin a ledger; where there is one, change nothing but ``strict``.
 
@@ -108,7 +138,7 @@ def show(name: str | None = None, *, ledger: Location = None) -> Accounts:
         return Accounts(Account.of(book, each) for each in names)
 
 
-def history(name: str, *, ledger: Location = None) -> list[Entry]:
+def history(name: str, *, ledger: Location = None) -> Entries:
     """The runs that a dataset was charged for, and the raises of its cap."""
     with Ledger(ledger) as book:
-        return book.history(name)
+        return Entries(book.history(name))

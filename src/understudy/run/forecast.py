@@ -58,16 +58,18 @@ class Forecast:
     def words(self) -> str:
         """For people, of flags."""
         plan = self.plan
+        bought = [line for facts in (plan.forecast, self.calls) for line in facts.lines()]
+        warned = [line for line in bought if line.startswith("Warning: ")]
         lines = [
             f"Method {plan.method}, budget {plan.budget}, protecting {plan.unit.describe()}.",
-            *filter(None, [plan.forecast.usefulness]),
+            *filter(None, [plan.forecast.usefulness, *warned]),
             "",
             "Charges, in order:",
             *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in plan.charges),
             f"  together: {_together(plan)}",
             "",
             "What the budget buys:",
-            *(f"  {line}" for facts in (plan.forecast, self.calls) for line in facts.lines()),
+            *(f"  {line}" for line in bought if line not in warned),
         ]
         return "\n".join(lines)
 
@@ -104,7 +106,7 @@ def forecast(config: RunConfig) -> Forecast:
     entries: list[Fact] = []
     if decided.why:
         entries = [Fact("guide", "on" if decided.on else "off", "guide"), Fact("guide_why", decided.why, "why")]
-    warned = (*plan.forecast.warnings, *job.promise.warnings)
+    warned = (*plan.forecast.warnings, *job.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)
     return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))

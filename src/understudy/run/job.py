@@ -17,7 +17,7 @@ from understudy.base.columns import cross_labels, require_own_names
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet, undeclared
 from understudy.base.transcript import PLAIN, TextForm, text_columns
-from understudy.corpus import Corpus, read_corpus
+from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.read import proposed_name, require_header
 from understudy.corpus.schema import require_told
 from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
@@ -56,6 +56,8 @@ from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.session import Lasting
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
+from understudy.text.vocabulary.terms import BUILT_IN, built_in_terms
+from understudy.text.vocabulary.words import split_words
 
 
 class FreeJob:
@@ -133,6 +135,13 @@ class Job(FreeJob):
         if self.promise.guide or self.table.columns:
             self.method.require_guidable()
         self.engine = config.part(settings.EngineParameters)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What public facts warn of."""
+        method = self.method
+        english = getattr(method, "vocabulary", "") == BUILT_IN and not getattr(method, "discover_terms", True)
+        return (*self.promise.warnings, *([_ENGLISH] * (english and self.table.looks_foreign)))
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """What is released and charged, with the table's labels or the declared ones. Reads no private data.
@@ -453,6 +462,13 @@ class Texts:
 _WEAK_EPSILON = 20
 
 
+_ENGLISH = (
+    "Hardly a name of the columns and labels is an English word, and the built-in vocabulary is English: if the texts "
+    "are in another language too, what comes out is noise whatever the budget. Name a list of their words with "
+    "--vocabulary, or let --discover-terms 0.3 find them (docs/languages.md)."
+)
+
+
 class Promise(
     settings.ProtectionParameters,
     settings.LedgerParameters,
@@ -553,19 +569,21 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         require_own_names(columns, others)
         return table
 
-    def open(self, private: Path | None) -> Corpus:
+    def open(self, private: Path | None, source: TableSource | None = None) -> Corpus:
         """The corpus.
 
         Args:
             private: the folder for standard input and for the numbers of bad rows.
+            source: the table, in place of the files that are named.
 
         Raises:
             ConfigError: if no data are named.
             CorpusError: if the table cannot be read as declared.
         """
-        if not self.data:
+        if source is None and not self.data:
             raise no_data()
-        source = self.data[0] if len(self.data) == 1 else self.data
+        if source is None:
+            source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     def require_header(self) -> None:
@@ -580,6 +598,15 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         names = (*text_columns(self.text), *self.record_columns, label, self.owner, *self.secrets, *typed)
         reading = Reading(format=self.format, delimiter=self.delimiter, encoding=self.encoding)
         require_header(self.data, [name for name in names if name is not None], reading)
+
+    @property
+    def looks_foreign(self) -> bool:
+        """Whether hardly a word of what is declared, columns, labels and values, is English."""
+        values = (value for each in self.all_columns if each.kind == "category" for value in each.values)
+        named = (*text_columns(self.text), self.label or "", *(each.name for each in self.all_columns))
+        told = (*named, *self.label_set.names, *map(str, values))
+        words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
+        return len(words) > 3 and 2 * len(words.intersection(built_in_terms())) < len(words)
 
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""

@@ -124,7 +124,7 @@ def make_release(
             listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
         noisy, expected = session.noise.origin != "none", plan.forecast.verdict
         _tell(expected if noisy else None, listener)
-        for warning in promise.warnings:
+        for warning in job.warnings:
             listener.say(f"Warning: {warning}")
             if listener.nobody:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
@@ -249,7 +249,9 @@ def _load_models(
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
-            listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
+            listener.say(
+                "Checking on this machine that texts do not change each other's embeddings (minutes if it is busy)."
+            )
             require_text_invariance(embedder)
             if engine is not None:
                 require_same_vectors(engine, embedder)

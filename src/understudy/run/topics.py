@@ -47,6 +47,10 @@ class FoundTopics:
     trust_endpoint: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.release, Release):
+            raise ConfigError(
+                "These are no topics: no Release is given.", 'Load it: us.load_release("FOLDER or FILE").'
+            )
         found.require_topics(self.release)
 
     def __repr__(self) -> str:
