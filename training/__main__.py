@@ -3,7 +3,7 @@
     python -m training --mirrors FOLDER --out FOLDER [--judges FOLDER]
 
 The folder of mirrors holds clones of the sources (missing ones are cloned). Pairs and order follow from the seed; state
-is kept every hundred steps, and the same command goes on from there. The last step writes ``writer.safetensors``.
+is kept every 250 steps, and the same command goes on from there. The last step writes ``writer.safetensors``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from training.pairs import Pair, build
 from understudy.models.builtin import CHAT, builtin_path
+from understudy.models.machine import best_device
 from understudy.models.types import Message
 from understudy.models.weights import load_weights, render
-from understudy.models.writer import FIRST_LAYER, LINEAR, RANK, SCALE, quantised
+from understudy.models.writer import LINEAR, RANK, SCALE, quantised
 
 _PEAK, _WARM, _DECAY = 1.5e-3, 40, 0.5  # learning rate, steps up to it, and the part of all steps on the way down
-_BATCH, _POOL = 16, 64  # pairs of a step; batches sorted by length together
-_KEPT_EVERY = 100
+_BATCH, _POOL = 256, 16  # pairs of a step; batches sorted by length together
+_KEPT_EVERY = 250
+
+Example = tuple[NDArray[np.uint16], int]
+"""A pair in tokens, and how many of them are the prompt's."""
 
 
 class Adapted(torch.nn.Module):
@@ -44,31 +50,44 @@ class Adapted(torch.nn.Module):
 
 
 def adapt(model: Any) -> dict[str, Any]:
-    """Put adapters into the model's upper layers; their matrices by name."""
+    """Put adapters into the model; their matrices by name."""
     model.requires_grad_(False)
     matrices: dict[str, Any] = {}
     for number, layer in enumerate(model.model.layers):
-        if number >= FIRST_LAYER:
-            for name in LINEAR:
-                parent, _, last = name.rpartition(".")
-                holder = layer.get_submodule(parent)
-                adapted = Adapted(getattr(holder, last))
-                setattr(holder, last, adapted)
-                matrices[f"{number}.{name}.down"], matrices[f"{number}.{name}.up"] = adapted.down, adapted.up
+        for name in LINEAR:
+            parent, _, last = name.rpartition(".")
+            holder = layer.get_submodule(parent)
+            adapted = Adapted(getattr(holder, last)).to(model.device)
+            setattr(holder, last, adapted)
+            matrices[f"{number}.{name}.down"], matrices[f"{number}.{name}.up"] = adapted.down, adapted.up
     return matrices
 
 
-def tokens(pairs: Sequence[Pair], tokenizer: Any, end: int) -> list[tuple[list[int], int]]:
+def tokens(pairs: Sequence[Pair], tokenizer: Any) -> list[Example]:
     """Of each pair the tokens, and how many of them are the prompt's."""
-    made = []
-    for pair in pairs:
-        asked = tokenizer(render(tokenizer, [Message("system", pair.asked)]), add_special_tokens=False)["input_ids"]
-        answer = tokenizer(pair.text, add_special_tokens=False)["input_ids"]
-        made.append((asked + answer + [end], len(asked)))
-    return made
+    asked = [render(tokenizer, [Message("system", pair.asked)]) for pair in pairs]
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    prompts = tokenizer(asked, add_special_tokens=False)["input_ids"]
+    answers = tokenizer([pair.text for pair in pairs], add_special_tokens=False)["input_ids"]
+    rows = zip(prompts, answers, strict=True)
+    return [(np.array([*prompt, *answer, end], dtype=np.uint16), len(prompt)) for prompt, answer in rows]
 
 
-def order(examples: Sequence[tuple[list[int], int]], *, steps: int) -> list[list[int]]:
+def save_examples(path: Path, **parts: Sequence[Example]) -> None:
+    """Keep lists of examples in one file."""
+    arrays = {name: np.concatenate([row for row, _ in part]) for name, part in parts.items()}
+    sizes = {f"{name} sizes": np.array([(len(row), asked) for row, asked in part]) for name, part in parts.items()}
+    np.savez_compressed(path, **arrays, **sizes)
+
+
+def load_examples(path: Path, name: str) -> list[Example]:
+    """One of the lists that were kept."""
+    with np.load(path) as kept:
+        sizes, flat = kept[f"{name} sizes"], kept[name]
+    return list(zip(np.split(flat, np.cumsum(sizes[:-1, 0])), sizes[:, 1].tolist(), strict=True))
+
+
+def order(examples: Sequence[Example], *, steps: int) -> list[list[int]]:
     """Batches of examples of like lengths, in an order of no meaning; the pairs are in one already."""
     pools = [range(at, min(at + _BATCH * _POOL, len(examples))) for at in range(0, len(examples), _BATCH * _POOL)]
     batches: list[list[int]] = []
@@ -81,17 +100,30 @@ def order(examples: Sequence[tuple[list[int], int]], *, steps: int) -> list[list
     return batches[:steps]
 
 
-def loss_of(model: Any, batch: Sequence[tuple[list[int], int]]) -> Any:
-    """Mean cross entropy of the texts' tokens; rows are padded behind their end, where nothing is looked at."""
+def loss_of(model: Any, batch: Sequence[Example]) -> Any:
+    """Mean cross entropy of the texts' tokens; rows are padded behind their end, where nothing is looked at.
+
+    On a GPU in bfloat16, the adapters' own numbers in float32.
+    """
     width = max(len(row) for row, _ in batch)
     rows = torch.zeros(len(batch), width, dtype=torch.long)
     wanted = torch.zeros(len(batch), width, dtype=torch.bool)
     for number, (row, asked) in enumerate(batch):
-        rows[number, : len(row)] = torch.tensor(row)
+        rows[number, : len(row)] = torch.from_numpy(row.astype(np.int64))
         wanted[number, asked - 1 : len(row) - 1] = True
-    states = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state
-    wanted = wanted[:, :-1]
-    return torch.nn.functional.cross_entropy(model.lm_head(states[wanted]), rows[:, 1:][wanted])
+    device = model.device
+    rows, wanted = rows.to(device), wanted[:, :-1].to(device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        states = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state
+        logits = model.lm_head(states[wanted])
+    return torch.nn.functional.cross_entropy(logits.float(), rows[:, 1:][wanted])
+
+
+def held_out_loss(model: Any, checks: Sequence[Example]) -> float:
+    """Mean over batches of pairs of pieces that were not trained on."""
+    with torch.no_grad():
+        losses = [float(loss_of(model, checks[at : at + _BATCH])) for at in range(0, len(checks), _BATCH)]
+    return sum(losses) / len(losses)
 
 
 def main() -> None:
@@ -100,27 +132,24 @@ def main() -> None:
     parser.add_argument("--mirrors", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--judges", type=Path)
-    parser.add_argument("--steps", type=int, default=900)
+    parser.add_argument("--steps", type=int, default=1250)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     kept, log = given.out / "state.pt", given.out / "log.jsonl"
     torch.manual_seed(given.seed)
-    model, tokenizer, _ = load_weights(builtin_path(CHAT), name="builtin", device="cpu", dtype="float32")
+    model, tokenizer, _ = load_weights(builtin_path(CHAT), name="builtin", device=best_device(), dtype="float32")
     model.set_attn_implementation("sdpa")
-    cached = given.out / "pairs.json"
+    cached = given.out / "pairs.npz"
     if not cached.exists():
-        pairs = build(given.mirrors, seed=given.seed, judges=given.judges)
-        cached.write_text(json.dumps([[pair.asked, pair.text] for pair in pairs]), "utf-8")
-    pairs = [Pair(*each) for each in json.loads(cached.read_text("utf-8"))]
-    held, pairs = pairs[:320], pairs[320:]
-    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    examples, checks = tokens(pairs, tokenizer, end), tokens(held, tokenizer, end)
+        pairs, held = build(given.mirrors, seed=given.seed, judges=given.judges)
+        save_examples(cached, pairs=tokens(pairs, tokenizer), held=tokens(held, tokenizer))
+    examples, checks = load_examples(cached, "pairs"), load_examples(cached, "held")
     matrices = adapt(model)
     optimiser = torch.optim.AdamW(matrices.values(), lr=_PEAK, betas=(0.9, 0.98), weight_decay=0.01)
     step = 0
     if kept.exists():
-        state = torch.load(kept)
+        state = torch.load(kept, map_location=model.device)
         step = state["step"]
         optimiser.load_state_dict(state["optimiser"])
         with torch.no_grad():
@@ -140,8 +169,11 @@ def main() -> None:
         torch.nn.utils.clip_grad_norm_(matrices.values(), 1.0)
         optimiser.step()
         seen += sum(len(examples[place][0]) for place in batch)
-        if (number + 1) % 10 == 0:
-            said = {"step": number + 1, "loss": float(loss), "tokens": seen, "s": time.perf_counter() - started}
+        if (number + 1) % 25 == 0:
+            spent = time.perf_counter() - started
+            said = {"step": number + 1, "loss": loss.item(), "tokens": seen, "s": spent}
+            if (number + 1) % _KEPT_EVERY == 0:
+                said["held out"] = held_out_loss(model, checks)
             with log.open("a") as file:
                 file.write(json.dumps(said) + "\n")
         if (number + 1) % _KEPT_EVERY == 0 or number + 1 == given.steps:
@@ -149,9 +181,9 @@ def main() -> None:
             torch.save(state, kept.with_suffix(".part"))
             kept.with_suffix(".part").replace(kept)
             save_file(quantised(matrices), given.out / "writer.safetensors")
-    with torch.no_grad():
-        losses = [float(loss_of(model, checks[at : at + _BATCH])) for at in range(0, len(checks), _BATCH)]
-    print(f"held-out loss {sum(losses) / len(losses):.3f}, {len(load_file(given.out / 'writer.safetensors'))} tensors")
+    print(
+        f"held-out loss {held_out_loss(model, checks):.3f}, {len(load_file(given.out / 'writer.safetensors'))} tensors"
+    )
 
 
 if __name__ == "__main__":

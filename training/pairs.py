@@ -23,6 +23,7 @@ from understudy.text.vocabulary.words import split_words
 _SENTENCE = re.compile(r".+?(?:[.!?][\"')\]]*(?=\s+[A-Z\"'(0-9])|$)", re.DOTALL)
 _BAD = re.compile(r"https?:|www\.|[<>{}|@_\\]|[^\x00-\x7fé°]|\s[%+,.;:]|``")
 SHORTEST, LONGEST = 4, 95  # words of a piece
+DRAWS, HELD_OUT = 4, 20  # pairs of one piece; pieces of each source that are not trained on
 _RUN = 8  # words in a row that a judge's text must not share with one of ours
 
 
@@ -34,18 +35,23 @@ class Pair:
     text: str
 
 
-def build(mirrors: Path, *, seed: int, judges: Path | None = None) -> list[Pair]:
-    """All pairs in an order drawn by ``seed``; none that shares eight words in a row with a set in ``judges``."""
+def build(mirrors: Path, *, seed: int, judges: Path | None = None) -> tuple[list[Pair], list[Pair]]:
+    """Pairs to train on, several of each piece, and pairs of pieces held out; in an order drawn by ``seed``.
+
+    None shares eight words in a row with a set in ``judges``.
+    """
     draw = random.Random(seed)
     taken = frozenset() if judges is None else frozenset(_judged(judges))
     pairs: list[Pair] = []
+    held: list[Pair] = []
     for source in SOURCES:
         pieces = sorted({piece.text: piece for text in source.texts(mirrors) for piece in _pieces(text, draw)}.items())
         good = [piece for _, piece in pieces if taken.isdisjoint(_runs(split_words(piece.text)))]
         draw.shuffle(good)
-        pairs += [pair(piece, good, draw) for piece in good[: source.pieces]]
+        held += [pair(piece, good, draw) for piece in good[:HELD_OUT]]
+        pairs += [pair(piece, good, draw) for piece in good[HELD_OUT : source.pieces] for _ in range(DRAWS)]
     draw.shuffle(pairs)
-    return pairs
+    return pairs, held
 
 
 def _pieces(text: Text, draw: random.Random) -> Iterator[Text]:

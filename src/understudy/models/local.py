@@ -241,9 +241,12 @@ class Decoder:
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
             logits = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
-            for number, row in enumerate(rows):
-                if row.steering is not None and row.reason is None:
-                    row.steering.steer(logits[number], row.answer)
+            if any(row.steering is not None for row in rows):
+                near = logits.cpu()  # one copy: steering looks at single numbers
+                for number, row in enumerate(rows):
+                    if row.steering is not None and row.reason is None:
+                        row.steering.steer(near[number], row.answer)
+                logits = near.to(device)
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
             for row, token in zip(rows, tokens.tolist(), strict=True):
                 if row.reason is None:

@@ -19,7 +19,7 @@ from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.prompts.writer import Asked
+from understudy.text.prompts.writer import Asked, subject
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -166,19 +166,19 @@ class Writer:
         return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
 
     def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
-        label = self.labels[seed.label] if self.template.settings.label_in_prompt and self.labels else None
+        details = "" if row is None else row.details
+        label = self.labels[seed.label] if self.labels else None
         if self.trained:
-            details = "" if row is None else row.details
-            kind = self.template.document_type
-            return Asked(kind, label=label or "", phrases=tuple(phrases), details=details).messages
+            kind, about = self.template.document_type, subject(label or "")
+            return Asked(kind, label=about, phrases=tuple(phrases), details=details).messages
         shown = list(self.template.examples)
         count = min(self.template.settings.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
-        details = "" if row is None else row.details
         schema = (self.form and self.form.schema) or ""
         if self.form is not None:
             formed = [(each, self.form.example(each.text, each.phrases)) for each in turn]
             turn = [each.model_copy(update={"text": text}) for each, text in formed if text is not None]
+        label = label if self.template.settings.label_in_prompt else None
         return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
     def _request(self, messages: tuple[Message, ...], phrases: Sequence[str] = ()) -> ChatRequest:

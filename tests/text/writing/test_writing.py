@@ -222,11 +222,11 @@ def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() 
     chat = FakeChat()
     records = write(chat, more={"labels": ["skin", "heart"], "trained": True})
     first, second = chat.asked
-    assert [message.content for message in first.messages] == ["document\nWords: fever, rash"]
+    assert [message.content for message in first.messages] == ["document about skin\nWords: fever, rash"]
     assert (first.phrases, second.phrases) == (("fever", "rash"), ("chest pain", "stent"))
     assert records[0].provenance["prompt"] == "writer"
-    write(chat := FakeChat(), more={"labels": ["skin", "heart"], "trained": True}, label_in_prompt=True)
-    assert chat.asked[1].messages[0].content == "document about heart\nWords: chest pain, stent"
+    write(chat := FakeChat(), more={"labels": ["1", "2"], "trained": True})
+    assert chat.asked[1].messages[0].content == "document\nWords: chest pain, stent"
     row = Row(("Rome",), "city: Rome")
     write(chat := FakeChat(), [Seed(("fever",), 0, row)], more={"trained": True})
     assert chat.asked[0].messages[0].content == "document\ncity: Rome\nWords: fever"

@@ -7,6 +7,19 @@ from dataclasses import dataclass
 from understudy.models.types import Message
 
 
+_ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
+
+
+def subject(label: str) -> str:
+    """What a text with this label is about, in words; "" where the label's name says nothing of it.
+
+    >>> subject("card_arrival"), subject("5"), subject("true")
+    ('card arrival', '', '')
+    """
+    words = " ".join(label.replace("_", " ").split())
+    return words if sum(map(str.isalpha, words)) > 1 and words.lower() not in _ANSWERS else ""
+
+
 @dataclass(frozen=True)
 class Asked:
     """A kind of text, and what it is to hold."""

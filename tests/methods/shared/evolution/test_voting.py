@@ -202,9 +202,11 @@ def test_a_process_that_allows_lower_precision_gets_the_same_votes() -> None:
 
 
 def test_without_torch_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    voting._accelerator.cache_clear()
     monkeypatch.setattr(voting, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it raises
     assert np.array_equal(found(RECORDS, CANDIDATES), by_hand(RECORDS, CANDIDATES))
+    voting._accelerator.cache_clear()
 
 
 def test_a_gpu_is_used_by_itself_and_says_the_same() -> None:

@@ -160,7 +160,7 @@ def test_a_gradient_of_zeros_stays_so_however_tight_the_clip() -> None:
 def test_a_gpu_gives_the_same_sum_to_its_precision(tmp_path: Path, rows: list[TokenRow], lora: LoRA) -> None:
     causal = CausalModel(make_llama(tmp_path / "llama"), name="tiny", device="cuda", dtype="float32")
     there = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None)
+    require_separate_gradients(there, Shapes(prompt=5, target=25, rows=8))  # which loads weights of its own
     there.load(np.random.default_rng(0).normal(0, 0.1, there.size).astype(np.float32))
-    require_separate_gradients(there, Shapes(prompt=5, target=25, rows=8))
     found, expected = summed(there, rows, at_once=8), summed(lora, rows, at_once=8)
     assert np.abs(found - expected).max() <= 1e-4 * GRID
