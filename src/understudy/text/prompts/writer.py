@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from understudy.models.types import Message
 
-
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
 
