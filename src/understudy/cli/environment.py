@@ -13,6 +13,7 @@ import click
 
 from understudy.base.errors import ConfigError
 from understudy.cli import output
+from understudy.cli.completion import TEXT
 
 PREFIX = "UNDERSTUDY_"
 LEDGER = "UNDERSTUDY_LEDGER"
@@ -55,7 +56,8 @@ def variable(name: str) -> str:
 
 
 def name_variables(command: click.Command, path: str) -> None:
-    """Give each option of ``command``, and of what is below it, its variable; and all of them what they say."""
+    """Give each option of ``command``, and of what is below it, its variable, and its completion; and all of them what
+    they say."""
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             name_variables(below, f"{path} {name}")
@@ -63,6 +65,8 @@ def name_variables(command: click.Command, path: str) -> None:
     if any("--log-json" in param.opts for param in command.params):
         return
     for param in command.params:
+        if type(param.type) is click.types.StringParamType:
+            param.type = TEXT
         if isinstance(param, click.Option) and param.envvar is None and param.name != "location":
             param.envvar = variable(f"{path} {max(param.opts, key=len).lstrip('-')}")
     command.params += output.options()

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, is_free
+from understudy.cli.completion import TEXT
 from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
@@ -148,6 +149,8 @@ class ParametersCommand(click.Command):
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}
+        if ctx.resilient_parsing:  # of a line that is not finished
+            return super().parse_args(ctx, args)
         ctx.allow_extra_args = True  # refused here, with the flag that was forgotten
         rest = super().parse_args(ctx, args)
         places = [str(param.name) for param in self.params if isinstance(param, click.Argument)]
@@ -223,7 +226,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if annotation is bool:
         return kind([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text, envvar=own)
     if name == "data":
-        return OneOption([flag], multiple=True, help=help_text, metavar="SOURCE", envvar=own)
+        return OneOption([flag], multiple=True, type=TEXT, help=help_text, metavar="SOURCE", envvar=own)
     return kind(
         [flag],
         type=_click_type(annotation),
@@ -240,7 +243,7 @@ def _click_type(annotation: Any) -> click.ParamType[Any]:
         return click.INT
     if annotation is float:
         return click.FLOAT
-    return click.STRING
+    return TEXT
 
 
 def _without_none(annotation: Any) -> Any:
