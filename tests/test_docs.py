@@ -395,3 +395,13 @@ def test_the_readme_the_statement_and_the_argument_say_plus_delta() -> None:
     for page in ("README.md", "docs/how-it-works.md", "docs/statement.md"):
         words = " ".join((ROOT / page).read_text("utf-8").split())
         assert re.search(r"at most (e\^epsilon|403\.5) times that .{0,40}, plus (delta|1e-06)", words), page
+
+
+def test_every_message_that_the_page_of_errors_explains_is_one() -> None:
+    files = (Path(understudy.__file__).parent).rglob("*.py")
+    said = re.sub(r'"\n\s*f?"', "", "".join(file.read_text("utf-8") for file in files))
+    table = (ROOT / "docs" / "errors.md").read_text("utf-8").partition("## By message")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    assert len(rows) > 15
+    parts = [part.strip() for row in rows for words in re.findall("`([^`]+)`", row) for part in words.split("...")]
+    assert [part for part in parts if part and part not in said] == []
