@@ -37,7 +37,9 @@ def booked(path: Path) -> Statement:
     return replace(statement, sealed=sealed)
 
 
-def test_the_internal_report_alone_says_what_the_ledger_had_left_when_the_run_was_booked(tmp_path: Path) -> None:
+def test_both_reports_say_when_it_was_released_and_the_internal_one_alone_what_the_ledger_had_left(
+    tmp_path: Path,
+) -> None:
     place = tmp_path / "ledger.sqlite"
     folder = make_run(tmp_path / "run", statement=booked(place))
     measure(folder)
@@ -46,12 +48,12 @@ def test_the_internal_report_alone_says_what_the_ledger_had_left_when_the_run_wa
     shared, inside = (path.read_text("utf-8") for path in (paths.shareable, paths.internal))
     assert "<dt>left of it then</dt><dd>4, 9e-06</dd>" in inside
     assert "<dt>cap of the dataset then</dt><dd>10, 1e-05</dd>" in inside
-    assert "booked on" in inside
+    assert "<dt>released on</dt>" in inside
     for page in (shared, inside):
         assert "Dr &lt;b&gt;Who&lt;/b&gt;" in page
         assert "<dt>software</dt>" in page
     assert "left of it" not in shared
-    assert "booked on" not in shared
+    assert "<dt>released on</dt>" in shared
     again = write_reports(folder, embedder=None, ledger=str(place)).shareable.read_text("utf-8")
     assert "Date, signature" not in again
 

@@ -1,5 +1,5 @@
-"""What a report says so that it can be filed: the promise in one sentence, what it is about, who is responsible; and,
-for inside alone, when the ledger booked it and what it then left."""
+"""What a report says so that it can be filed: the promise in one sentence, what it is about, when it was released, who
+is responsible; and, for inside alone, what the ledger then left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def one_sentence(statement: Statement) -> str:
 
 
 def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
-    """Titles and values; those from the ledger only on a page for inside."""
+    """Titles and values; of what the ledger says the day alone, but on a page for inside."""
     statement = contents.statement
     rows = [
         ("dataset", statement.dataset),
@@ -43,8 +43,8 @@ def for_the_file(contents: Contents, responsible: str, location: str | None) -> 
     ]
     if contents.release is not None:
         rows.append(("Release (SHA-256)", contents.release.digest))
-    if contents.internal and statement.private:
-        rows += _booked(statement, location)
+    if statement.private:
+        rows += _booked(statement, location)[: None if contents.internal else 1]
     return [*rows, *([("responsible", responsible)] if responsible else [])]
 
 
@@ -62,7 +62,7 @@ def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]
     raised = any(each.entry.cap is not None for each in balances)
     for each in balances:
         if each.entry.run_id == statement.sealed.run_id:
-            rows = [("booked on", f"{each.entry.at:%Y-%m-%d} (UTC)")]
+            rows = [("released on", f"{each.entry.at:%Y-%m-%d} (UTC)")]
             if each.cap is not None or not raised:  # the first cap of a dataset whose cap was raised is not on record
                 then = replace(dataset, cap=each.cap or dataset.cap)
                 rows.append(("cap of the dataset then", both(then.cap, left=True)))
