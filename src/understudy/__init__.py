@@ -39,8 +39,8 @@ _PUBLIC = {
         "understudy.privacy.guarantee": "Budget SecretBudget",
         "understudy.release": "Release",
         "understudy.report": "ReportPaths",
-        "understudy.run.checking": "Checked",
         "understudy.run.forecast": "Forecast",
+        "understudy.run.pipeline": "Checked",
         "understudy.run.session": "Listener",
         "understudy.run.topics": "FoundTopics",
         "understudy.run.generating": "Result",
@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     from understudy.release import Release as Release
     from understudy.release.statement import Statement as Statement
     from understudy.report.page import ReportPaths as ReportPaths
-    from understudy.run.checking import Checked as Checked
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
+    from understudy.run.pipeline import Checked as Checked
     from understudy.run.session import Listener as Listener
     from understudy.run.topics import FoundTopics as FoundTopics
 

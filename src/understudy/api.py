@@ -68,7 +68,6 @@ if TYPE_CHECKING:
         RunOptions,
     )
     from understudy.report.page import Reports
-    from understudy.run.checking import Checked
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
@@ -93,7 +92,7 @@ def check(
     *,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
-) -> Checked:
+) -> pipeline.Checked:
     """Read a private table to its end as :func:`run` would, and say what is wrong with it. Charges nothing.
 
     Args:
@@ -101,14 +100,12 @@ def check(
         method, budget: of the run to come; with a budget whatever else can be told before a run is told too.
         options: as for :func:`run`. With ``output``, ``private/check.json`` counts each fault and says where it is.
     """
-    from understudy.run.checking import check
-
     if isinstance(corpus, Corpus):
         raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
     told: dict[str, Any] = {"data": corpus, **options} if _is_path(corpus) else {**options}
     config = run_config(_settings(method or make_method(DEFAULT_METHOD, {}), budget, told))
     with shown(listener) as listening:
-        return check(config, source=None if config.data else corpus, listener=listening)
+        return pipeline.check(config, source=None if config.data else corpus, listener=listening)
 
 
 def run(
@@ -413,13 +410,9 @@ def corpus_config(
         "labels_from_data": not schema.labels_declared,
         "owner": schema.owner,
         "secrets": schema.secrets,
-        "columns": {column.name: _declaration(column) for column in schema.declared} or None,
+        "columns": {column.pop("name"): column for column in map(Column.to_json, schema.declared)} or None,
     }
     return run_config(_settings(method, budget, {**columns, **options}))
-
-
-def _declaration(column: Column) -> dict[str, Any]:
-    return {name: value for name, value in column.to_json().items() if name != "name"}
 
 
 def _settings(method: Method, budget: Budget | SecretBudget | None, options: Mapping[str, Any]) -> dict[str, Any]:

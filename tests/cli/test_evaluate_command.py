@@ -17,7 +17,7 @@ HEADS = "metric\tof\tvalue\tinterval\tsettings\tnote"
 
 
 def metric(name: str, family: Family) -> Metric:
-    return Metric(name, name.capitalize(), family, "", "", "lower")
+    return Metric(family, name, name.capitalize(), "", "", "lower")
 
 
 FIGURES = (

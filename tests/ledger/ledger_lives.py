@@ -98,11 +98,6 @@ def create(_connection: Connection, location: str, moment: int) -> None:
     Ledger.create(location).close()
 
 
-def bring_up_to_date(_connection: Connection, location: str, moment: int) -> None:
-    _die_at(moment)
-    Ledger(location).close()
-
-
 def _die_at(moment: int) -> None:
     """Kill this process at its moment of this number: before a statement or a commit."""
     left = count(moment, -1)

@@ -21,7 +21,6 @@ from understudy.cli import cli
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
-from understudy.privacy.guarantee import Budget
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
 
@@ -197,93 +196,22 @@ def test_a_new_ledger_in_postgresql_is_strict_unless_told_otherwise(postgres_loc
         assert not ledger.strict
 
 
-def as_version_1(location: str) -> None:
-    """What the first version wrote: neither id nor sketches, nor a word on who opens datasets."""
+def test_a_ledger_from_before_the_first_release_is_refused_and_stays_as_it_is(location: str) -> None:
+    Ledger.create(location).close()
     with Database(parse_location(location)).write() as connection:
-        connection.execute(sa.text("DROP TABLE understudy_sketch"))
-        connection.execute(sa.text("DELETE FROM understudy_meta WHERE key IN ('id', 'strict')"))
         connection.execute(sa.text("UPDATE understudy_meta SET value = '1' WHERE key = 'version'"))
+    for use in (Ledger, Ledger.create):
+        with pytest.raises(LedgerError, match=r"before the first release.*left of their caps"):
+            use(location)
 
 
-def test_a_ledger_of_version_1_is_brought_up_to_date_with_all_its_charges(location: str) -> None:
-    with Ledger.create(location, strict=False) as ledger:
-        key = ledger.fingerprint_key
-        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
-        ledger.charge("clinic", pure_plan("0.6"), run_id="r1")
-        ledger.identify("clinic", "aa")
-        history = ledger.history("clinic")
-    as_version_1(location)
-    with Ledger(location) as ledger:
-        assert ledger.fingerprint_key == key
-        assert ledger.history("clinic") == history
-        assert ledger.known_as("aa") == "clinic"
-        assert not ledger.strict
-        first = ledger.id
-        assert len(bytes.fromhex(first)) == 16
-    with Ledger(location) as ledger:
-        assert ledger.id == first
-
-
-_UPGRADING = "import sys; from understudy.ledger import Ledger; sys.stdin.readline(); print(Ledger(sys.argv[1]).id)"
-
-
-def test_processes_that_bring_it_up_to_date_at_once_agree_on_its_id(tmp_path: Path) -> None:
-    where = str(tmp_path / "ledger.sqlite")
-    Ledger.create(where).close()
-    as_version_1(where)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", _UPGRADING, where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(4)
-    ]
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = {process.communicate()[0] for process in running}
-    with Ledger(where) as ledger:
-        assert said == {f"{ledger.id}\n"}
-
-
-def in_a_log(path: Path) -> sqlite3.Connection:
-    """A ledger as older versions left it behind when they were killed: with committed charges in its log."""
-    with Ledger.create(path) as ledger:
-        ledger.open_dataset("clinic", cap=Budget(1, 0), unit=RECORD)
-        ledger.charge("clinic", pure_plan("0.6"), run_id="r1")
-    connection = sqlite3.connect(path, isolation_level=None)
-    (row,) = connection.execute("SELECT * FROM understudy_entry").fetchall()
-    connection.execute("DELETE FROM understudy_entry")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(f"INSERT INTO understudy_entry VALUES ({','.join('?' * len(row))})", row)
-    return connection
-
-
-def test_charges_in_a_write_ahead_log_are_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    connection = in_a_log(tmp_path / "here" / "ledger.sqlite")
-    (tmp_path / "killed").mkdir()
-    for name in ("ledger.sqlite", "ledger.sqlite-wal"):
-        (tmp_path / "killed" / name).write_bytes((tmp_path / "here" / name).read_bytes())
-        (tmp_path / "killed" / name).chmod(0o600)
-    connection.close()
-    with Ledger(tmp_path / "killed" / "ledger.sqlite") as ledger:
-        assert [entry.run_id for entry in ledger.history("clinic")] == ["r1"]
-        assert ledger.spent("clinic") == Budget("0.6", 0)
-    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["ledger.sqlite"]
-
-
-def test_a_ledger_that_an_older_version_holds_open_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connection = in_a_log(tmp_path / "ledger.sqlite")
-    monkeypatch.setattr("understudy.ledger.database.PATIENCE_SECONDS", 1)
-    with pytest.raises(LedgerError, match=r"cannot be used \(.*locked.*Another process holds it: try again"):
-        Ledger(tmp_path / "ledger.sqlite")
-    assert connection.execute("SELECT count(*) FROM understudy_entry").fetchone() == (1,)
-    connection.close()
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.spent("clinic") == Budget("0.6", 0)
+def test_a_ledger_that_keeps_a_write_ahead_log_is_not_charged(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "ledger.sqlite") as ledger:
+        connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.close()
+        with pytest.raises(LedgerError, match=r"write-ahead log.*journal_mode to DELETE"):
+            ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
 
 
 @posix

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,25 +80,6 @@ def test_a_fault_while_a_ledger_is_made_leaves_one_that_can_be_made(location: st
     assert faults > 0
     with Ledger.create(location) as ledger:
         assert len(ledger.fingerprint_key) == 32
-
-
-def test_a_lock_that_sqlite_does_not_wait_for_is_tried_again(tmp_path: Path) -> None:
-    refusals = [1, 2, 3]
-
-    def refuse(*_: object) -> None:
-        if refusals:
-            refusals.pop()
-            raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError("database is locked"))
-
-    with Ledger.create(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
-        sa.event.listen(sa.Engine, "begin", refuse)
-        try:
-            ledger.charge("clinic", pure_plan("0.1"), run_id="r")
-        finally:
-            sa.event.remove(sa.Engine, "begin", refuse)
-        assert refusals == []
-        assert len(ledger.history("clinic")) == 1
 
 
 def test_a_writer_waits_for_another_and_gives_up_with_a_clear_error(

@@ -33,11 +33,11 @@ PLANTED = "zyxomma-private-string"
 """Stands everywhere in the private half of a made-up run, and nowhere else."""
 
 ACCURACY = Metric(
-    "accuracy", "Accuracy on real texts", "utility", "Share that is right, in [0, 1].", "Paper 1", "higher"
+    "utility", "accuracy", "Accuracy on real texts", "Share that is right, in [0, 1].", "Paper 1", "higher"
 )
-FRECHET = Metric("frechet", "Fréchet distance", "fidelity", "Distance of two normals; 0 if equal.", "Paper 2", "lower")
-COPIED = Metric("copied", "Longest copied span", "leakage", "Words in the longest shared run.", "Paper 3", "same")
-LABEL_SHARE = Metric("label_share", "Label share", "fidelity", "Share with this label, in [0, 1].", "Paper 4", "same")
+FRECHET = Metric("fidelity", "frechet", "Fréchet distance", "Distance of two normals; 0 if equal.", "Paper 2", "lower")
+COPIED = Metric("leakage", "copied", "Longest copied span", "Words in the longest shared run.", "Paper 3", "same")
+LABEL_SHARE = Metric("fidelity", "label_share", "Label share", "Share with this label, in [0, 1].", "Paper 4", "same")
 
 
 def made_statement(

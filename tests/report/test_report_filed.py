@@ -17,8 +17,8 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release.statement import Statement
-from understudy.report.filing import one_sentence
 from understudy.report.page import write_reports
+from understudy.report.views import one_sentence
 
 RUN = "ab" * 16
 

@@ -17,7 +17,7 @@ from understudy.base.errors import ConfigError, CorpusError, in_keywords
 from understudy.ledger import Ledger
 from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
-from understudy.run.settings import RunConfig, run_config
+from understudy.run.settings import run_config
 
 REFUSED = "More of the rows cannot be used than --max-bad-rows allows"
 BUDGET = us.Budget(3, "1e-6")
@@ -108,25 +108,15 @@ def test_a_run_that_was_charged_resumes_whatever_share_is_declared_now(tmp_path:
         assert runs_charged(values["ledger"]) == 1
 
 
-@pytest.mark.parametrize("older", [True, False])
-def test_a_run_that_an_earlier_version_began_goes_on_without_its_bad_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
-) -> None:
-    """It stored ``on_bad_row``; without that, whoever resumes says again what may be skipped."""
-    values, today = with_bad_rows(tmp_path, 2), RunConfig.lasting.fget
-    assert today is not None
+def test_whoever_resumes_says_again_what_may_be_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = with_bad_rows(tmp_path, 2)
     with monkeypatch.context() as patch:
-        stored = {"on_bad_row": "skip"} if older else {}
-        patch.setattr(RunConfig, "lasting", property(lambda config: {**today(config), **stored}))
         patch.setattr(OutputFolder, "write_release", killed)
         with pytest.raises(KeyboardInterrupt):
             running.release(run_config(values))
     del values["max_bad_rows"]
-    if older:
+    with pytest.raises(CorpusError, match="A row"):
         running.release(run_config(values))
-    else:
-        with pytest.raises(CorpusError, match="A row"):
-            running.release(run_config(values))
     assert runs_charged(values["ledger"]) == 1
 
 

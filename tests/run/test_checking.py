@@ -14,8 +14,8 @@ from run_fixtures import Said
 
 import understudy as us
 from understudy.base.errors import CorpusError
+from understudy.corpus import Corpus
 from understudy.ledger import Ledger
-from understudy.run import checking, releasing
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -65,7 +65,7 @@ def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_fo
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.1])
 def test_a_check_refuses_what_a_run_refuses_and_no_more(tmp_path: Path, share: float) -> None:
     config = run_config(table(tmp_path, max_bad_rows=share))
-    refused = checking.check(config).refused
+    refused = running.check(config).refused
     if share < 0.1:
         assert isinstance(refused, CorpusError)
         with pytest.raises(CorpusError):
@@ -78,8 +78,7 @@ def test_a_check_refuses_what_a_run_refuses_and_no_more(tmp_path: Path, share: f
 def test_a_run_reads_the_table_by_what_checks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: where that refuses nothing, the run is charged for a table that it should refuse."""
     config = run_config(table(tmp_path, max_bad_rows=0.05))
-    whole = checking.read_whole_table
-    monkeypatch.setattr(releasing, "read_whole_table", lambda *given, begun: whole(*given, begun=True))
+    monkeypatch.setattr(Corpus, "require_usable", lambda *_given: None)
     assert running.run(config).records
 
 

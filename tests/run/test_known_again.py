@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import gzip
-import hashlib
 import json
 import re
 import unicodedata
@@ -139,27 +138,6 @@ def test_other_cells_make_another_table(cells: tuple[str, str]) -> None:
     """The twin: a spelling that merges all values would make one dataset of any two tables."""
     prints = [us.read_corpus([{"x": cell, "y": "a"}], record_columns=["x", "y"]).fingerprint(KEY) for cell in cells]
     assert len(set(prints)) == 2
-
-
-def test_a_ledger_of_an_earlier_version_knows_its_tables_again(tmp_path: Path) -> None:
-    """That version hashed the texts as they stand, and knew no spelling of them."""
-    table = [{"note": row["note"], "paid": f"{number}.50"} for number, row in enumerate(rows())]
-    whole: dict[str, Any] = {"text": None, "record_columns": "note,paid", "label": None, "labels": None}
-    values = apart(tmp_path, "new", data=str(tmp_path / "base.csv"), **whole)
-    with Ledger(values["ledger"]) as ledger:
-        key = ledger.fingerprint_key
-        hashes = (hashlib.blake2b(json.dumps(row).encode(), key=key, digest_size=32).digest() for row in table)
-        total = (sum(map(int.from_bytes, hashes)) % (1 << 256)).to_bytes(32)
-        ledger.open_dataset("old", cap=us.Budget(9, "1e-5"), unit=Unit("record"))
-        ledger.identify("old", hashlib.blake2b(total, key=key, digest_size=32, person=b"multiset").hexdigest())
-    write_csv(tmp_path / "base.csv", table, ("note", "paid"))
-    with pytest.raises(LedgerError, match="known as 'old'"):
-        release(values)
-    release(values, dataset="old")  # from now on it is known by its spelling, too
-    numbers = [float(row["paid"]) for row in table]
-    pq.write_table(pa.table({"note": [row["note"] for row in table], "paid": numbers}), tmp_path / "conv.parquet")
-    with pytest.raises(LedgerError, match="known as 'old'"):
-        release(values, data=str(tmp_path / "conv.parquet"), output=str(tmp_path / "conv"))
 
 
 def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
@@ -324,9 +302,7 @@ def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Pa
     in_memory = [us.read_corpus(source, text="note") for source in (table, pa.Table.from_pylist(table))]
     assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
     assert identity(tmp_path / "t.csv").contents == by_csv.contents
-    assert (
-        len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 4
-    )  # the notes as they stand, too
+    assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
 
 
 UNHELD = {
@@ -363,7 +339,7 @@ def numbers(first: int, last: int) -> Sketch:
     lines = Lines(KEY, Sketch.SIZE)
     for number in range(first, last):
         lines.add(f"line {number}")
-    return Sketch(lines.lowest)
+    return Sketch(lines.lowest.hashes)
 
 
 @pytest.mark.parametrize(

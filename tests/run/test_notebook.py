@@ -84,7 +84,7 @@ def test_a_result_a_release_and_a_statement_show_themselves_and_run_nothing(meth
 
 
 def test_an_evaluation_shows_that_it_is_private() -> None:
-    metric = Metric("accuracy", "Accuracy", "utility", EVIL, "nowhere", "higher")
+    metric = Metric("utility", "accuracy", "Accuracy", EVIL, "nowhere", "higher")
     values = (
         MetricValue(metric, 0.75),
         MetricValue(replace(metric, name="pii_left_out", title="Left out"), None, EVIL),

@@ -129,7 +129,7 @@ def test_help_lists_every_typed_option_of_a_verb() -> None:
 
 
 def _measured(name: str, value: float, of: str = "synthetic", **told: Any) -> MetricValue:
-    return MetricValue(Metric(name, name.title(), "utility", "", "", "higher"), value, of, settings=told)
+    return MetricValue(Metric("utility", name, name.title(), "", "", "higher"), value, of, settings=told)
 
 
 def test_an_evaluation_prints_ten_lines_beside_real_texts_and_chance() -> None:

@@ -12,7 +12,7 @@ from clinic import settings
 
 import understudy as us
 from understudy.base.errors import UnderstudyWarning
-from understudy.base.quiet import quiet_libraries
+from understudy.base.lazy import quiet_libraries
 from understudy.evaluate import evaluate
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +90,6 @@ class Column:
         required: no value is missing: there is no cell for it, and a row without one is a bad row.
         format: how a file of text writes its values (:mod:`understudy.base.formats`); empty: as :data:`_FORMS` has it.
         marks: cells of such a file that hold nothing. How a column is written is no part of what it is.
-
-    Raises:
-        ConfigError: if it declares no finite domain.
     """
 
     name: str
@@ -281,7 +278,7 @@ class Column:
         return found
 
     def asked(self, text: str) -> Asked:
-        """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for. Raises ConfigError if it asks for something else."""
+        """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for."""
         weights = np.zeros(self.size)
         spans: list[Span] = []
         plain = self.plain
@@ -374,7 +371,7 @@ class Column:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Column:
-        """What :meth:`to_json` made, or a file declares. Raises ConfigError if it is no column."""
+        """What :meth:`to_json` made, or a file declares."""
         rest = dict(fields)
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
         unknown = set(rest) - {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
@@ -494,7 +491,7 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
             ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
     """
     declared = read_columns(declared)
-    if _are_columns(declared):
+    if isinstance(declared, list | tuple) and all(isinstance(each, Column) for each in declared):
         columns = list(declared)
     elif isinstance(declared, str):
         columns = [_of_short(part) for part in declared.split(";") if part.strip()]
@@ -513,14 +510,10 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
 
 
 def read_columns(declared: object) -> object:
-    """What ``@FILE`` holds; anything else as it is. Raises ConfigError if the file cannot be read."""
+    """What ``@FILE`` holds; anything else as it is."""
     if isinstance(declared, str) and declared.startswith("@"):
         return {str(name): domain for name, domain in _read(Path(declared[1:])).items()}
     return declared
-
-
-def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:
-    return isinstance(declared, list | tuple) and all(isinstance(each, Column) for each in declared)
 
 
 def _of_mapping(declared: Mapping[Any, Any], formats: Mapping[str, Mapping[str, Any]]) -> list[Column]:
@@ -587,10 +580,7 @@ def _read(path: Path) -> Mapping[Any, Any]:
 
 
 def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The typed columns that make up a label such as ``product`` or ``product*priority``; none for a label column.
-
-    Raises ConfigError if one is named twice, or they have more than :data:`MOST_CELLS` combinations.
-    """
+    """The typed columns that make up a label such as ``product`` or ``product*priority``; none for a label column."""
     names = [] if label is None else [part.strip() for part in label.split("*")]
     found = [column for name in names for column in columns if column.name == name and not column.made_up]
     if len(found) < len(names):

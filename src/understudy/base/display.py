@@ -67,12 +67,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     if not rows:
         return ""
     head = "".join(f'<th scope="col" style="{_CELL}">{text(each)}</th>' for each in heads)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    cells = ("".join(f'<td style="{_CELL}">{text(value)}</td>' for value in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(value: object) -> str:
-    return f'<td style="{_CELL}">{text(value)}</td>'
 
 
 def folded(title: str, body: str, *, unfolded: bool = False) -> str:

@@ -208,10 +208,7 @@ def undeclared(label: str, columns: Sequence[str]) -> ConfigError:
 
 
 def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
-    """Declared labels in the type that the output will have; None: each in its own.
-
-    Raises a ConfigError where a label cannot be of that type, or two become the same.
-    """
+    """Declared labels in the type that the output will have; None: each in its own."""
     typed: list[Label] = []
     for label in labels:
         value = as_type(label, label_type)

@@ -1,16 +1,21 @@
 """Libraries that take long to load, or belong to an extra: each is loaded when something of it is first used, so that
-``--help`` and ``import understudy`` wait for none of them."""
+``--help`` and ``import understudy`` wait for none of them. And their silence while private data pass through them:
+whether they warn is a bit that no epsilon covers."""
 
 from __future__ import annotations
 
+import logging
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, UnderstudyWarning
 
 __all__ = ["arrow_types", "common", "fs", "library", "pa", "pc", "pld", "pmf", "pq", "special", "stats", "torch"]
 
@@ -88,3 +93,25 @@ else:
     special, stats = _Library("scipy.special"), _Library("scipy.stats")
     common, pmf = _Part("dp_accounting.pld.common"), _Part("dp_accounting.pld.pld_pmf")
     pld = _Part("dp_accounting.pld.privacy_loss_distribution")
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Show no warnings and log lines but understudy's own; what a library prints, or hands to a handler of its own, is
+    not kept back."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UnderstudyWarning):
+            shown(message, category, *place, **more)
+
+    ours = logging.Filter("understudy")
+    handlers = [each for each in (*logging.root.handlers, logging.lastResort) if each is not None]
+    with warnings.catch_warnings():
+        shown, warnings.showwarning = warnings.showwarning, show
+        for each in handlers:
+            each.addFilter(ours)
+        try:
+            yield
+        finally:
+            for each in handlers:
+                each.removeFilter(ours)

@@ -155,23 +155,15 @@ class Parameters(BaseModel):
         return group(**{name: getattr(self, name) for name in group.model_fields if name not in others}, **others)
 
     @classmethod
-    def public_files(cls) -> tuple[str, ...]:
-        """The fields that name public files."""
-        return cls._with_format("path")
-
-    @classmethod
-    def private_files(cls) -> tuple[str, ...]:
-        """The fields that name private files."""
-        return cls._with_format("private-path")
-
-    @classmethod
-    def _with_format(cls, name: str) -> tuple[str, ...]:
-        return tuple(each for each, field in cls.model_fields.items() if field.json_schema_extra == {"format": name})
+    def files(cls, *, private: bool = False) -> tuple[str, ...]:
+        """The fields that name public files, or private ones."""
+        extra = {"format": "private-path" if private else "path"}
+        return tuple(name for name, field in cls.model_fields.items() if field.json_schema_extra == extra)
 
     @property
     def file_hashes(self) -> dict[str, str]:
         """SHA-256 of every public file that a field names."""
-        files = {name: Path(value) for name in self.public_files() if isinstance(value := getattr(self, name), str)}
+        files = {name: Path(value) for name in self.files() if isinstance(value := getattr(self, name), str)}
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
 
 

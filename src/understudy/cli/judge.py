@@ -26,7 +26,6 @@ from understudy.cli.output import listener, say, show_json, show_table
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
     from understudy.audit.result import RunAudit
-    from understudy.evaluate.metrics.results import Evaluation
     from understudy.evaluate.metrics.value import Interval
     from understudy.run.settings import Groups
 
@@ -62,7 +61,7 @@ def evaluate(
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
     from understudy.evaluate.evaluate import evaluate as measure
-    from understudy.evaluate.metrics.results import result_json
+    from understudy.evaluate.metrics.results import HEADS, result_json
     from understudy.run.outputs import OutputFolder
 
     settings = given(values, config, of_run=("fresh",))
@@ -82,7 +81,11 @@ def evaluate(
         files = {"evaluation": None if folder is None else str(folder.evaluation_file), "released": charged}
         show_json({**files, **({"metrics": result_json(made)} if show else {})})
     elif show:
-        _show_evaluation(made)
+        if made.summary or made.remarks:
+            click.echo(f"\n{made}")
+        for family, rows in made.tables().items():
+            click.echo(f"\n{family}")
+            show_table(HEADS, rows)
 
 
 def _tables(real: str | None, synthetic: str | None, file: Mapping[str, Any]) -> tuple[Any, str]:
@@ -96,16 +99,6 @@ def _tables(real: str | None, synthetic: str | None, file: Mapping[str, Any]) ->
             "Write `understudy evaluate REAL SYNTHETIC`, or --config with the file of the run.",
         )
     return real, str(synthetic)
-
-
-def _show_evaluation(made: Evaluation) -> None:
-    from understudy.evaluate.metrics.results import HEADS
-
-    if made.summary or made.remarks:
-        click.echo(f"\n{made}")
-    for family, rows in made.tables().items():
-        click.echo(f"\n{family}")
-        show_table(HEADS, rows)
 
 
 @click.group("audit")
@@ -152,7 +145,7 @@ def mechanism(
     if as_json:
         show_json({"audits": [each.to_json() for each in done]})
     else:
-        show_table(_HEADS, [_mechanism_row(each) for each in done])
+        show_table(_MECHANISM_HEADS, [_mechanism_row(each) for each in done])
         click.echo(NO_PROOF)
     if broken := [each.name for each in done if each.violated]:
         raise PrivacyError(
@@ -161,15 +154,9 @@ def mechanism(
         )
 
 
-_HEADS = (
-    "mechanism",
-    "number",
-    "promised",
-    "bound by Clopper-Pearson",
-    "bound by the curve",
-    "ideal attack",
-    "ceiling",
-    "verdict",
+_MECHANISM_HEADS = (
+    *("mechanism", "number", "promised", "bound by Clopper-Pearson", "bound by the curve"),
+    *("ideal attack", "ceiling", "verdict"),
 )
 
 
@@ -332,14 +319,8 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
 
     made = load_release(release, max_bytes=max_release_bytes)
     if as_json:
-        show_json(
-            {
-                "statement": made.statement.to_json(),
-                "parameters": dict(made.parameters),
-                "schema": made.schema.to_json(),
-                "noise_check": made.noise_check.to_json(),
-            }
-        )
+        parts: dict[str, Any] = {"statement": made.statement, "schema": made.schema, "noise_check": made.noise_check}
+        show_json({name: part.to_json() for name, part in parts.items()} | {"parameters": dict(made.parameters)})
         return
     if verdict := [each for each in (made.statement.usefulness, *made.noise_check.warnings) if each]:
         click.echo(printable("\n".join([*verdict, ""])))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,6 @@ from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
-from understudy.run.checking import check as read_and_check
 from understudy.run.forecast import forecast
 from understudy.run.generating import Result
 from understudy.run.job import Table, no_data, settings_begun
@@ -90,11 +91,6 @@ def _ignored(args: Sequence[str]) -> tuple[str, ...]:
     return () if needs.private_model or needs.generation_model else ("private_model",)
 
 
-def _release_groups(args: Sequence[str]) -> Groups:
-    method = _method_of(args)
-    return (*release_groups(method), method.parameters)
-
-
 def _method_of_release(args: Sequence[str]) -> type[Any]:
     """That of the first word that is a Release, of those that are no flag's value if there are such."""
     words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
@@ -142,7 +138,6 @@ def init(
     table: str, kind: str | None, delimiter: str | None, encoding: str, output: str | None, names_are_public: bool
 ) -> None:
     """Write a configuration for TABLE to be filled in, from the names of its columns alone: no value is read."""
-
     columns = read_header(table, format=kind, delimiter=delimiter, encoding=encoding)
     if not names_are_public:
         require_names([name for name, _ in columns])
@@ -160,12 +155,7 @@ def init(
 
 
 def _with_output(settings: RunConfig) -> RunConfig:
-    """With a folder beside the working directory's other files, named after the table, where none is given.
-
-    Raises:
-        ConfigError: if there is no table, or it has no one name.
-        CorpusError: if its header lacks a column.
-    """
+    """With a folder beside the working directory's other files, named after the table, where none is given."""
     named = settings.output is not None
     if not named and not settings.data:
         raise no_data()
@@ -212,7 +202,7 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
     """
     settings = _with_output(run_config(given(values, config)))
     with listener() as told:
-        found = read_and_check(settings, listener=told)
+        found = pipeline.check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
     if as_json:
         show_json({"usable": found.usable, "faults": faults, "file": str(found.file)})
@@ -222,7 +212,7 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
         raise found.refused
 
 
-@click.command(cls=ParametersCommand, groups=_release_groups, main=_MAIN)
+@click.command(cls=ParametersCommand, groups=lambda args: release_groups(_method_of(args)), main=_MAIN)
 @_method_option
 @config_option
 @json_option
@@ -283,8 +273,8 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 
 
 def _topics_groups(_args: Sequence[str]) -> Groups:
-    method = method_class(TOPICS)
-    return (*release_groups(method), PlanParameters, method.parameters)
+    *shared, own = release_groups(method_class(TOPICS))
+    return (*shared, PlanParameters, own)
 
 
 @click.command(
@@ -375,7 +365,6 @@ def _show(result: Result, as_json: bool, *, table: bool) -> None:
     )
 
 
-_CATEGORY = "[A, B, C]"
 _FORMS: dict[Kind | None, str] = {
     "boolean": "boolean",
     "integer": "{kind: integer, range: [0, 100], bins: 20}",
@@ -408,90 +397,40 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
     Args:
         told: how the file is read, as the user said.
     """
+    from jinja2 import Environment, StrictUndefined
+
     names = [name for name, _ in columns]
     dialogues = [name for name, kind in columns if kind == "dialogue"]
     texts = dialogues or [name for name, kind in columns if kind in ("text", None)] or names
     text, why = _likely(texts, _TEXTS)
     if text is None and len(texts) == 1:
         text, why = texts[0], "no other column can be it"
-    label, why_label = _likely([name for name in names if name != text], _LABELS)
-    owner, why_owner = _likely([name for name in names if name != text], _OWNERS)
-    inferred = [("turns", "{kind: integer, range: [1, 20]}"), ("begins", "[A, B]")] if dialogues else []
-    lines = [
-        "# Written by `understudy init` from the names of the columns; no value was read.",
-        "# Fill it in from what you know, not from the data: what stands here is public. Then, with one file for all:",
-        "#   understudy check --config FILE      whether the whole table can be read so; charges nothing",
-        "#   understudy plan --config FILE       what the budget buys",
-        "#   understudy run --config FILE        makes the synthetic table",
-        "",
-        f"data: {_quoted(data)}",
-        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in told.items()),
-    ]
-    if text is None:
-        lines.append(f"text: COLUMN  # the column of the texts, which no name tells, or several: of {', '.join(texts)}")
-    elif dialogues:
-        lines += [
-            f"text: {_quoted(text)}  # the column of the dialogues",
-            "roles: [A, B]  # all who speak in them",
-            "# acts: [A, B]  # what turns may do, where they have an act",
-            "# tools: [A, B]  # functions that they may call, where they have tool_calls",
-        ]
-    else:
-        lines.append(
-            f"text: {_quoted(text)}  # the column of the texts ({why}), or several as [A, B]: of {', '.join(texts)}"
-        )
-    lines += [
-        "",
-        f"# A column by which texts differ, and all its values{_because(why_label)}:",
-        f"# label: {_quoted(label) if label else 'COLUMN'}",
-        "# labels: [A, B, C]",
-        "",
-        "# Other columns that the synthetic table is to have (docs/tables.md). Whatever stays a comment is left out,",
-        "# and so should be names, numbers and addresses of people. Forms: a list of values, boolean, or",
-        *(f"#   {form}" for form in list(_FORMS.values())[1:]),
-        "# What is never empty: {kind: category, values: [A, B, C], required: true}, and so with every kind.",
-        "# columns:",
-        *(
-            f"#   {_quoted(name)}: {_FORMS.get(kind or _named_kind(name), _CATEGORY)}"
-            for name, kind in columns
-            if name not in (text, label, owner, *WRITTEN)
-        ),
-        *(f"#   {name}: {form}  # told from the dialogue" for name, form in inferred),
-        "",
-        *_FORMATS * any(kind is None for _, kind in columns),
-        f"# Whose record a row is, where people have several{_because(why_owner)}:",
-        f"# owner: {_quoted(owner) if owner else 'COLUMN'}",
-        "",
-        "epsilon: 6",
-        "delta: 1e-6  # below 1 over the number of records",
-        "# expected_records: 20000  # your estimate, a round number",
-        "# discover_terms: 0.3  # where texts are not English: find their words, since the built-in ones are English",
-        "# llm: none  # and write their phrases, or name a model of the language (docs/languages.md)",
-        "",
-        "document_type: document",
-        "records: 1000",
-        "output: out",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-_FORMATS = (
-    "# How these are written, where it is not as 2024-12-31, 1200.50 and true or false; nobody guesses it:",
-    "# formats: de  # 31.12.2024, 1.200,50, ja or nein; or fr, en-GB, en-US; or say each:",
-    '# formats: {date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A.", "-"]}',
-    "",
-)
+    made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+    made.filters["quoted"] = _quoted
+    made.filters["quoted_always"] = partial(json.dumps, ensure_ascii=False)
+    made.filters["because"] = lambda why: f" (proposed because {why})" if why else ""
+    label, owner = (_likely([name for name in names if name != text], words) for words in (_LABELS, _OWNERS))
+    written = (text, label[0], owner[0], *WRITTEN)
+    others = [(name, kind or _named_kind(name)) for name, kind in columns if name not in written]
+    return made.from_string(resources.files(__package__).joinpath("init.yaml").read_text("utf-8")).render(
+        data=data,
+        told=told,
+        text=text,
+        why=why,
+        texts=texts,
+        dialogues=dialogues,
+        label=label,
+        owner=owner,
+        columns=[(name, _FORMS.get(kind, "[A, B, C]")) for name, kind in others],
+        forms=list(_FORMS.values())[1:],
+        unknown=any(kind is None for _, kind in columns),
+    )
 
 
 def _likely(names: Sequence[str], words: Sequence[str]) -> tuple[str | None, str]:
     """The first name with one of the words in it, and the reason; None where there is none."""
     found = ((name, f"its name has {word!r} in it") for word in words for name in names if word in name.casefold())
     return next(found, (None, ""))
-
-
-def _because(why: str) -> str:
-    return f" (proposed because {why})" if why else ""
 
 
 def _named_kind(name: str) -> Kind | None:

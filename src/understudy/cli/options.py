@@ -222,6 +222,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if is_free(field):
         help_text += f" {_FREE_MARK}"
     own = variable(name)
+    kinds = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else None
     kind = TypedOption if must_be_typed(name) else click.Option
     if annotation is bool:
         return kind([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text, envvar=own)
@@ -229,21 +230,14 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         return OneOption([flag], multiple=True, type=TEXT, help=help_text, metavar="SOURCE", envvar=own)
     return kind(
         [flag],
-        type=_click_type(annotation),
+        type=_TYPES.get(annotation, TEXT) if kinds is None else click.Choice(list(kinds)),
         default=None,
         help=help_text,
         envvar=None if own == LEDGER else own,  # the ledger reads its own, after the file
     )
 
 
-def _click_type(annotation: Any) -> click.ParamType[Any]:
-    if typing.get_origin(annotation) is Literal:
-        return click.Choice(list(typing.get_args(annotation)))
-    if annotation is int:
-        return click.INT
-    if annotation is float:
-        return click.FLOAT
-    return TEXT
+_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT}
 
 
 def _without_none(annotation: Any) -> Any:

@@ -52,11 +52,6 @@ def as_json() -> bool:
     return _HANDLER.as_json
 
 
-def lines_only() -> bool:
-    """Whether no progress display may be shown on a terminal."""
-    return _HANDLER.as_json or EVERYTHING.level != logging.INFO
-
-
 def _json(record: logging.LogRecord) -> str:
     when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     fields = {"time": when, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
@@ -71,45 +66,25 @@ def _line(record: logging.LogRecord) -> str:
     return printable(message)
 
 
-def _set_level(level: int) -> Any:
-    def choose(_context: click.Context, _option: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            EVERYTHING.setLevel(level)
-
-    return choose
-
-
-def _choose_json(_context: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _choose(_context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and option.name == "log_json":
         _HANDLER.as_json = True
+    elif wanted:
+        EVERYTHING.setLevel(logging.DEBUG if option.name == "verbose" else logging.WARNING)
+
+
+_SAYS = {
+    ("-v", "--verbose"): "Say more on standard error; never a text.",
+    ("-q", "--quiet"): "Say nothing on standard error but warnings and errors.",
+    ("--log-json",): "Write standard error as one JSON object per line.",
+}
 
 
 def options() -> list[click.Option]:
     """``-v``, ``-q`` and ``--log-json``, for any command."""
-    flags = {"is_flag": True, "is_eager": True, "expose_value": False}
-    return [
-        click.Option(
-            ["-v", "--verbose"],
-            callback=_set_level(logging.DEBUG),
-            envvar="UNDERSTUDY_VERBOSE",
-            help="Say more on standard error; never a text.",
-            **flags,
-        ),
-        click.Option(
-            ["-q", "--quiet"],
-            callback=_set_level(logging.WARNING),
-            envvar="UNDERSTUDY_QUIET",
-            help="Say nothing on standard error but warnings and errors.",
-            **flags,
-        ),
-        click.Option(
-            ["--log-json"],
-            callback=_choose_json,
-            envvar="UNDERSTUDY_LOG_JSON",
-            help="Write standard error as one JSON object per line.",
-            **flags,
-        ),
-    ]
+    shared: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _choose}
+    variables = {flags: f"UNDERSTUDY_{flags[-1].strip('-').replace('-', '_').upper()}" for flags in _SAYS}
+    return [click.Option(flags, help=says, envvar=variables[flags], **shared) for flags, says in _SAYS.items()]
 
 
 _BETWEEN = {ord("\t"): "\\t", ord("\n"): "\\n"}
@@ -152,7 +127,7 @@ def listener() -> Iterator[Listener]:
     from understudy.run.progress import PlainLines, on_terminal
     from understudy.run.session import Listener
 
-    if lines_only() or not sys.stderr.isatty():
+    if _HANDLER.as_json or EVERYTHING.level != logging.INFO or not sys.stderr.isatty():
         yield Listener(say, PlainLines(say))
         return
     with on_terminal() as told:

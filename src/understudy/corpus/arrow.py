@@ -130,8 +130,12 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     if error is not None:
         raise error
     kinds = {column: _kind(types.field(column).type) for column in schema.columns}
-    if schema.form.roles and schema.text is not None:
-        _check_dialogue(types.field(schema.text).type, schema.text)
+    dialogues = schema.text if schema.form.roles and kinds.get(schema.text or "") != "string" else None
+    if dialogues is not None and not is_dialogue(types.field(dialogues).type):
+        raise CorpusError(
+            f"The column {dialogues!r} cannot hold dialogues.",
+            "Write it as lists of objects with a role and a content, both strings, or as their JSON.",
+        )
     texts = () if schema.form.roles or schema.record_columns else schema.text_columns
     for column in texts:
         if kinds[column] != "string":
@@ -151,14 +155,6 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     if schema.owner is not None and owner == "float":
         owner = str(_plain(types.field(schema.owner).type))
     return ColumnTypes("string" if schema.crossed else None if label is None else kinds[label], owner)
-
-
-def _check_dialogue(arrow_type: Any, column: str) -> None:
-    if _kind(arrow_type) != "string" and not is_dialogue(arrow_type):
-        raise CorpusError(
-            f"The column {column!r} cannot hold dialogues.",
-            "Write it as lists of objects with a role and a content, both strings, or as their JSON.",
-        )
 
 
 def is_dialogue(arrow_type: Any) -> bool:
@@ -271,7 +267,12 @@ def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:
     ``columns`` are needed: others that Arrow cannot hold are left out.
     """
     if _is_dataset(source):
-        return _with_class_names(source)
+        held: pa.Table = source.with_format("arrow")[:]
+        for place, name in enumerate(held.schema.names):
+            names = class_names(source, name)
+            if names is not None and pa.types.is_integer(held.schema.field(place).type):
+                held = held.set_column(place, name, _named(held.column(place), names))
+        return _with_plain_strings(held)
     assert isinstance(source, ArrowStream)
     table = _converted(source)
     if table is None:
@@ -312,15 +313,6 @@ def no_frame(source: object) -> ConfigError:
 def _is_dataset(source: object) -> TypeGuard[Dataset]:
     wanted = ("features", "with_format", "__len__", "__getitem__")
     return not isinstance(source, Mapping | type) and all(hasattr(source, name) for name in wanted)
-
-
-def _with_class_names(dataset: Dataset) -> pa.Table:
-    table: pa.Table = dataset.with_format("arrow")[:]
-    for place, name in enumerate(table.schema.names):
-        names = class_names(dataset, name)
-        if names is not None and pa.types.is_integer(table.schema.field(place).type):
-            table = table.set_column(place, name, _named(table.column(place), names))
-    return _with_plain_strings(table)
 
 
 def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:

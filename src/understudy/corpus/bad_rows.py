@@ -108,7 +108,7 @@ _ELSE = {
     BadRow.UNKNOWN_LABEL: "; declare every label that the column has, as it is spelled there (--labels A,B; with "
     "commas in them --labels @FILE, one per line)",
     BadRow.QUOTES: "; if quotes are characters like others, choose --quotes none",
-    BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
+    BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a cell that contains a carriage return must be quoted",
     BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
     "line breaks, choose --quotes multiline",
 }
@@ -121,7 +121,8 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: Path | None)
         problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
         hint = f", or how the column is written or declared (--columns): {found.column.form}"
     else:
-        problem = _SENTENCES[found].format(text=schema.text_name, label=schema.label, owner=schema.owner)
+        texts = ", ".join(map(repr, schema.text_columns))
+        problem = _SENTENCES[found].format(text=texts, label=schema.label, owner=schema.owner)
         hint = _ELSE.get(found, "")
     skip = "" if isinstance(found, BadCell) or found in _OF_FORMAT else " or skip such rows with --max-bad-rows"
     return CorpusError(problem, f"Fix the row{where}{skip}{hint}.")

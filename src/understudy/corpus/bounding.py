@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.base.untrusted import leaves, writable
 from understudy.corpus.corpus import Corpus
-from understudy.corpus.parts import Part, parts_of, shuffled
+from understudy.corpus.parts import Part, Rows, parts_of, shuffled
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
 
@@ -139,7 +139,7 @@ class BoundedCorpus:
         else:
             found = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
             parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
-            alike = replace(self, corpus=_NOTHING, engine=None, scratch=Path())
+            alike = replace(self, corpus=Rows(()), engine=None, scratch=Path())
             yield from self.engine.map(partial(_of_part, alike, function), parts)
 
     @cached_property
@@ -244,16 +244,6 @@ def _contents_of(batch: _Batch) -> Iterator[str]:
     else:
         for label, cells, text in zip(batch.labels.tolist(), batch.cells.tolist(), batch.texts, strict=True):
             yield f"{label}\x00{cells}\x00{text}"
-
-
-class _Nothing:
-    """Stands for the corpus where only its settings are sent to a worker."""
-
-    def batches(self) -> Iterator[_Batch]:
-        return iter(())
-
-
-_NOTHING = _Nothing()
 
 
 def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:

@@ -340,7 +340,8 @@ class RowCheck:
         owner = None if is_missing(cell) else as_type(cell, "string")
         if not isinstance(owner, str):
             return BadRow.NULL_OWNER
-        return self._string_problem(owner) or _owner_key(owner)
+        # 7.0 is how 7 comes out of a column in which another row has no owner: so both are 7, and 7.00 is
+        return self._string_problem(owner) or re.sub(r"^(-?[0-9]+)\.0+$", r"\1", one_spelling(owner))
 
     def _read_secrets(self, cells: Sequence[object]) -> list[str] | BadRow:
         secrets: list[str] = []
@@ -357,14 +358,6 @@ class RowCheck:
                 if secret.strip():
                     secrets.append(secret.strip())
         return secrets
-
-
-def _owner_key(owner: str) -> str:
-    """One string for one owner, however a file spells it: :func:`one_spelling`, and 7 for 7.0 and 7.00.
-
-    ``7.0`` is how 7 comes out of a column in which another row has no owner. Case and leading zeros make a difference.
-    """
-    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", one_spelling(owner))
 
 
 def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) -> str | BadRow:

@@ -11,7 +11,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from understudy.base.errors import CorpusError
@@ -147,94 +146,46 @@ def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Rec
     Raises:
         csv.Error: a quoted cell is not closed, or text stands behind its closing quote.
     """
-    pieces = _Pieces(stream, limit, delimiter)
-    open_reader = partial(csv.reader, pieces, delimiter=delimiter, strict=True)
-    reader = open_reader()
-    too_long = False
-    while True:
-        pieces.given = 0
+    kept: list[str] = []
+    length, too_long = 0, False
+    state, in_cell = _State(False, False), False
+    while piece := _piece(stream, limit):
+        cut = len(piece) >= limit and not piece.endswith("\n")
+        line = _without_end(piece)
+        if state.in_quotes or '"' in line or "\r" in line:
+            found = _scan(line, delimiter, in_quotes=state.in_quotes, in_cell=in_cell)
+            state = _State(found.in_quotes, state.bare_return or found.bare_return)
+        length += len(piece)
+        in_cell = cut and not state.in_quotes and not piece.endswith(delimiter)
         if not too_long:
-            pieces.bare_return = False
-        try:
-            record = next(reader, None)
-        except _InQuotes:
-            too_long, pieces.before, reader = True, '"', open_reader()
+            kept.append(piece)
+        if cut or state.in_quotes:
+            if length >= limit:
+                kept, too_long = [], True
             continue
-        if record is not None and pieces.cut:  # outside quotes, so the reader took the piece for a whole record
-            too_long, pieces.before = True, "" if pieces.last == delimiter else pieces.letter
-            continue
+        whole = _without_end("".join(kept))
         if too_long:
             yield BadRow.LONG_CELL
-        elif pieces.bare_return:
+        elif state.bare_return:
             yield BadRow.BARE_RETURN
-        elif record is not None:
-            yield record
-        if record is None:
-            return
-        too_long = False
+        elif '"' in whole:
+            yield next(csv.reader([whole], delimiter=delimiter, strict=True))
+        else:
+            yield whole.split(delimiter) if whole else []
+        kept, length, too_long, state = [], 0, False, _State(False, False)
+    if state.in_quotes:
+        raise csv.Error
+    if too_long:
+        yield BadRow.LONG_CELL
 
 
-class _InQuotes(Exception):
-    """The reader asks for more of a record that is too long already: the last piece ended within quotes."""
-
-
-class _Pieces:
-    """Lines for ``csv.reader``, those that are too long in pieces, so that it can resume where a piece was cut.
-
-    A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
-    leaves the reader in the same state: of that row only its end matters.
-
-    Attributes:
-        given: characters of the present record handed out; set to 0 before each record.
-        before: what puts the next reader into the state in which the last one ended: a quote within quotes, a letter
-            within a cell without quotes, nothing behind a delimiter.
-        cut: whether the last piece's line goes on.
-        last: the last piece's last character; neither a quote nor a carriage return where it was cut.
-        letter: one that is no delimiter.
-        bare_return: whether a carriage return stood outside quotes; set to False before each record.
-    """
-
-    def __init__(self, stream: io.TextIOBase, limit: int, delimiter: str) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._delimiter = delimiter
-        self.letter = "y" if delimiter == "x" else "x"
-        self.given = 0
-        self.before = ""
-        self.cut = False
-        self.last = ""
-        self.bare_return = False
-
-    def __iter__(self) -> _Pieces:
-        return self
-
-    def __next__(self) -> str:
-        if self.given >= self._limit:
-            raise _InQuotes
-        piece = self._stream.readline(self._limit)
-        while len(piece) >= self._limit and piece.endswith(('"', "\r")) and (more := self._stream.read(1)):
-            piece += more
-        if not piece:
-            self.cut = False
-            if self.before == '"':
-                raise csv.Error
-            raise StopIteration
-        self.cut = len(piece) >= self._limit and not piece.endswith("\n")
-        self.last = piece[-1]
-        in_quotes = self.given > 0 or self.before == '"'
-        self.given += len(piece)
-        if "\r" in piece:
-            piece = self._checked(piece, in_quotes)
-        before, self.before = self.before, ""
-        return before + piece
-
-    def _checked(self, piece: str, in_quotes: bool) -> str:
-        state = _scan(_without_end(piece), self._delimiter, in_quotes=in_quotes, in_cell=self.before == self.letter)
-        if not state.bare_return:
-            return piece
-        self.bare_return = True
-        closing, opening, end = '"' * in_quotes, '"' * state.in_quotes, "\n" * (not self.cut)
-        return f"{closing}{self._delimiter}{opening}{self.letter}{end}"
+def _piece(stream: io.TextIOBase, limit: int) -> str:
+    """A line, or the next part of one that is too long; where it is cut, neither behind a quote nor a carriage return,
+    of which the next character says what they are."""
+    piece = stream.readline(limit)
+    while len(piece) >= limit and piece.endswith(('"', "\r")) and (more := stream.read(1)):
+        piece += more
+    return piece
 
 
 class _State(NamedTuple):

@@ -62,8 +62,7 @@ def multiset_digest(total: int, key: bytes, person: bytes) -> str:
 
 
 class TextsHash:
-    """Keyed hashes of a multiset of texts, in their one spelling and as they stand. Those of several tables are the
-    hashes of their sum.
+    """The keyed hash of a multiset of texts, in their one spelling. That of several tables is the hash of their sum.
 
     ``schema`` says whether they are JSON records.
     """
@@ -71,27 +70,24 @@ class TextsHash:
     def __init__(self, key: bytes, schema: Schema) -> None:
         self._key = key
         self._spell = record_spelling if schema.record_columns else one_spelling
-        self.totals: tuple[int, int] | None = None
+        self.total: int | None = None
         """None for no text."""
         self.lowest = Lowest(LOWEST_TEXTS)
 
     def add(self, texts: Iterable[str]) -> None:
         for text in texts:
-            spelling, as_it_stands = self._spell(text), keyed_number(text.encode("utf-8"), self._key)
-            spelled = as_it_stands if spelling == text else keyed_number(spelling.encode("utf-8"), self._key)
-            self.lowest.add(spelled >> 192)
-            self.add_totals((spelled, as_it_stands))
+            number = keyed_number(self._spell(text).encode("utf-8"), self._key)
+            self.lowest.add(number >> 192)
+            self.add_total(number)
 
-    def add_totals(self, totals: tuple[int, int] | None) -> None:
-        if totals is not None:
-            spelled, as_they_stand = self.totals or (0, 0)
-            self.totals = spelled + totals[0], as_they_stand + totals[1]
+    def add_total(self, total: int | None) -> None:
+        if total is not None:
+            self.total = (self.total or 0) + total
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of the spellings, by which a table is known; and, where it is another, of the texts as they stand, by which
-        ledgers of earlier versions know it. None for no text."""
-        return tuple(dict.fromkeys(multiset_digest(total, self._key, b"multiset") for total in self.totals or ()))
+        """The digest by which a table is known; none for no text."""
+        return () if self.total is None else (multiset_digest(self.total, self._key, b"multiset"),)
 
 
 LOWEST_TEXTS = 512
@@ -130,7 +126,7 @@ class Lines:
 
     def __init__(self, key: bytes, at_most: int) -> None:
         self._key = key
-        self._lowest = Lowest(at_most)
+        self.lowest = Lowest(at_most)
 
     def add(self, text: str) -> bool:
         """Take the lines of a text in; whether one held anything."""
@@ -138,12 +134,8 @@ class Lines:
         lines = set(bare.split(b"\n")) - {b""}
         for line in lines:
             digest = hashlib.blake2b(line, key=self._key, digest_size=8, person=b"line").digest()
-            self._lowest.add(int.from_bytes(digest))
+            self.lowest.add(int.from_bytes(digest))
         return bool(lines)
-
-    @property
-    def lowest(self) -> tuple[int, ...]:
-        return self._lowest.hashes
 
 
 def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:
@@ -176,7 +168,7 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
                 else enumerate(map(_cells, source), 1)
             )
             contents.append(_rows_in_memory(without_exceptions(rows, "The table"), key, lines))
-    return Identity(tuple(dict.fromkeys(contents)), lines.lowest)
+    return Identity(tuple(dict.fromkeys(contents)), lines.lowest.hashes)
 
 
 def _rows_in_memory(rows: Iterable[Row], key: bytes, lines: Lines) -> str:

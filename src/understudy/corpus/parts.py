@@ -38,7 +38,9 @@ class Part:
 
 
 @dataclass(frozen=True, repr=False)
-class _Rows:
+class Rows:
+    """Records in memory."""
+
     held: tuple[Batch, ...]
 
     def batches(self) -> Iterator[Batch]:
@@ -62,7 +64,7 @@ def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
         held = tuple(islice(batches, together))
         if not held:
             return
-        yield Part(f"rows-{number}", _Rows(held))
+        yield Part(f"rows-{number}", Rows(held))
 
 
 def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:

@@ -169,12 +169,12 @@ class _Files:
         in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
         if any(columns != in_folders[0] for columns in in_folders):
             raise ConfigError(
-                "A column that is asked for stands in the names of some files' folders, and not of others'.",
+                "A column is in the names of some files' folders, and not of others'.",
                 "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
             )
         if in_folders[0].issuperset(self.schema.columns):
             raise ConfigError(
-                "All columns asked for stand in the names of folders, and none in the files.",
+                "All requested columns are in the names of folders, and none in the files.",
                 "Name a column that the files hold.",
             )
 

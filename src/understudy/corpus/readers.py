@@ -116,7 +116,7 @@ def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tu
     except csv.Error:
         error = CorpusError(
             f"The quotes in {shown!r} do not pair up, so that it is in doubt where its rows end.",
-            "Fix the file: a cell with a quote or a line break in it stands in quotes, its own quotes doubled.",
+            "Fix the file: quote cells that contain a quote or a line break, and double the inner quotes.",
         )
     except (PermissionError, FileNotFoundError):
         error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
@@ -148,7 +148,6 @@ def damaged(shown: str) -> CorpusError:
 
 
 def _json(line: str) -> object:
-    """What a line says, or the BadRow that it is."""
     if not nests_within(line, MOST_NESTED + 1):  # the line is an object, its cells within it
         return BadRow.INVALID_JSON
     try:

@@ -92,11 +92,6 @@ class Schema:
         """From a label's canonical string to its index in ``labels``."""
         return {canonical(label): index for index, label in enumerate(self.labels)}
 
-    @property
-    def text_name(self) -> str:
-        """The columns of the text in words for a message."""
-        return ", ".join(map(repr, self.text_columns))
-
 
 def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:
     """Check that typed columns that are computed from a dialogue are declared as such; ``crossed`` make the label."""
@@ -113,16 +108,16 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
         what, values = {BEGINS: ("roles", form.roles), ENDS: ("acts", form.acts)}.get(name, ("", ()))
         if what and set(column.values) != set(values):
             raise ConfigError(
-                f"The column {name!r} is told from the dialogue, and its values are not the {what}.",
+                f"The column {name!r} is computed from the dialogue, but its declared values are not the {what}.",
                 f"Declare it as {name}={'|'.join(values)}, and rename a column of your own.",
             )
         if not what and column.kind != "integer":
             raise ConfigError(
-                f"The column {name!r} is told from the dialogue, and is declared as no whole number.",
+                f"The column {name!r} is computed from the dialogue, and is not declared as a whole number.",
                 f"Declare it with a range, such as {name}=2..20, and rename a column of your own.",
             )
     if both := [column.name for column in crossed if column.name in told]:
         raise ConfigError(
-            f"The column {both[0]!r} is told from the dialogue, and cannot be part of the label.",
+            f"The column {both[0]!r} is computed from the dialogue, and cannot be part of the label.",
             "Leave it a column of its own.",
         )

@@ -82,7 +82,7 @@ class Reading:
         if self.on_bad_row not in get_args(OnBadRow):
             raise ConfigError(f"Unknown value {self.on_bad_row!r} for on_bad_row.", "Use error or skip.")
         if not 0 <= self.max_bad_rows <= 1:
-            raise ConfigError(f"{self.max_bad_rows!r} is no share of the rows.", "Give max_bad_rows from 0 to 1.")
+            raise ConfigError(f"{self.max_bad_rows!r} is not a share of the rows.", "Give max_bad_rows from 0 to 1.")
         if self.max_cell_bytes < 1:
             raise ConfigError(f"A limit of {self.max_cell_bytes} bytes per cell leaves no text.", "Use at least 1.")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):

@@ -58,7 +58,7 @@ class _Found:
     """What one piece holds: sums, the hash of its order, and its bad rows, or that it failed for one."""
 
     total: int = 0
-    texts: tuple[int, int] | None = None
+    texts: int | None = None
     in_order: str = ""
     rows: int = 0
     skipped: int = 0
@@ -68,10 +68,7 @@ class _Found:
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
-    """The contents of a corpus, in one pass: piece by piece on the engine.
-
-    Raises CorpusError as :meth:`Corpus.batches` does.
-    """
+    """The contents of a corpus, in one pass: piece by piece on the engine."""
     pieces = [corpus] if engine is None else corpus.pieces(PER_WORKER * engine.workers)
     found: list[_Found] = []
     if engine is None or len(pieces) == 1:
@@ -85,7 +82,7 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
         corpus.keep_bad_rows(each for piece in found for each in piece.noted)
     texts = TextsHash(key, corpus.schema)
     for each in found:
-        texts.add_totals(each.texts)
+        texts.add_total(each.texts)
         for number in each.lowest:
             texts.lowest.add(number)
     digest = multiset_digest(sum(each.total for each in found), key, b"rows")
@@ -105,7 +102,7 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
             _add(row, order)
             total += keyed_number(row, key, b"row")
     noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
-    return _Found(total, texts.totals, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
+    return _Found(total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:

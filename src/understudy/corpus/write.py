@@ -41,8 +41,7 @@ def write_table(
     Args:
         path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is there.
         columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
-            but
-            in Parquet labels of several types, which no column has, become strings.
+            but in Parquet labels of several types, which no column has, become strings.
         types: Arrow's, of columns in Parquet that have one whatever their values are.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
     """
@@ -50,7 +49,7 @@ def write_table(
     write_csv = partial(_write_csv, keep_formulas=keep_formulas)
     writers: dict[str, Callable[[IO[bytes], Mapping[str, Sequence[object]]], None]]
     writers = {
-        ".parquet": partial(_write_parquet, types=types or {}),
+        ".parquet": lambda stream, columns: pq.write_table(arrow_table(columns, types or {}), stream),
         ".csv": write_csv,
         ".jsonl": _write_jsonl,
         ".ndjson": _write_jsonl,
@@ -71,10 +70,6 @@ def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any
         for name, column in columns.items()
     }
     return pa.table(arrays)
-
-
-def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, types: Mapping[str, Any]) -> None:
-    pq.write_table(arrow_table(columns, types), stream)
 
 
 def _array(cells: Sequence[object]) -> Any:

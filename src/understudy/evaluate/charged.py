@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ from understudy.run.working import embedding_on, require_same_vectors
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
 
+_metric = partial(Metric, "fidelity")
+
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
 """Words; public. The last bin is open."""
 
@@ -52,18 +55,16 @@ NAME = _STORE = "metrics"
 LARGEST_GRID = 2.0**28
 """Counts of 2^35 owners still fit into 64-bit integers."""
 
-RECORDS = Metric(
+RECORDS = _metric(
     "records",
     "Records",
-    "fidelity",
     "How many units (records, or owners) the real table has: the sum of its noisy label counts.",
     "post-processing of the released counts",
     "none",
 )
-LENGTH_SHARE = Metric(
+LENGTH_SHARE = _metric(
     "length_share",
     "Share of a length",
-    "fidelity",
     "Share of the texts that have so many words, in [0, 1].",
     "post-processing of the released counts",
     "same",
@@ -382,11 +383,7 @@ def _counts(
 
 
 def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
-    """See that the charge is added to what the run of the synthetic texts has spent.
-
-    Raises:
-        LedgerError: if that was charged in another ledger.
-    """
+    """See that the charge is added to what the run of the synthetic texts has spent."""
     if wanted.ledger not in (None, ledger.id):
         raise LedgerError(
             f"The run in this folder was charged in another ledger than {ledger.location}.",

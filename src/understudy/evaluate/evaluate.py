@@ -14,7 +14,7 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, CorpusError, ModelError
 from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
-from understudy.base.quiet import quiet_libraries
+from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics import require_evaluate
@@ -375,11 +375,7 @@ def _ledger_of_run(folder: OutputFolder) -> str | None:
 
 
 def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
-    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given.
-
-    Raises:
-        ConfigError: if the real table was read without the column that tells units apart, or with another.
-    """
+    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given."""
     unit = statement.unit
     if config.owner:
         unit = Unit("owner", config.max_records_per_owner, config.owner)
@@ -422,11 +418,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
 
 
 def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:
-    """The language model that the folder's Release holds; None where it holds none, or its base model is not here.
-
-    Raises:
-        UnderstudyError: the Release does not fit its own base model.
-    """
+    """The language model that the folder's Release holds; None where it holds none, or its base model is not here."""
     if made.release is None or "utility" not in config.metrics:
         return None
     named = made.release.statement.public_inputs.get("private model")

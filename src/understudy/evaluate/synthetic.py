@@ -217,22 +217,14 @@ def release_named_in(release: Path) -> str:
 
 def origins(table: Path) -> set[tuple[str, bool]]:
     """The Releases that the rows of a synthetic table say they were made from (empty where one says none), each with
-    whether it promises anything.
-
-    Raises:
-        Exception: the table is damaged.
-    """
+    whether it promises anything."""
     found = [provenance_of(row) for row in read_rows(table)]
     return {(str(known.get("release", "")), "stamp" not in known) for known in found}
 
 
 def table_sha256(table: Path) -> str:
     """SHA-256, in hex, of a synthetic table's texts, labels and other cells in their order, whatever format they are
-    saved in. (A cell that is its row's label is not counted again.)
-
-    Raises:
-        Exception: the table is damaged.
-    """
+    saved in. (A cell that is its row's label is not counted again.)"""
     digest = hashlib.sha256()
     for row in read_rows(table, typed=_others(table)):
         label = _in_words(row.get(LABEL))

@@ -43,7 +43,7 @@ _SQLITE_SETTINGS = (
     "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
     "PRAGMA foreign_keys = ON",
 )
-_OLDER = "it is locked by an older version of understudy"
+_LOG = "it keeps a write-ahead log, by which charges could be lost: set its journal_mode to DELETE"
 _SIGNS_OF_DAMAGE = ("malformed", "not a database", "no such column", "foreign key mismatch")
 _BUSY = "Another process holds it: try again when that one has finished."
 _Inode = tuple[int, int]
@@ -73,47 +73,31 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, write: bool, create: bool = False) -> Iterator[sa.Connection]:
-        deadline = time.monotonic() + PATIENCE_SECONDS
         try:
             with (
-                self._file_held(write=write, create=create, deadline=deadline),
-                self._begun(write=write, deadline=deadline) as connection,  # which undoes what is not committed
+                self._file_held(write=write, create=create),
+                self._engine.connect().execution_options(**{_WRITE: write}) as connection,
+                connection.begin(),  # which undoes what is not committed
             ):
                 yield connection
-                connection.commit()
         except sa.exc.SQLAlchemyError as error:
             raise self._translate(error) from None
         except UnicodeDecodeError:  # of the driver: SQLite's own message quotes a damaged schema
             raise damaged() from None
 
     @contextmanager
-    def _file_held(self, *, write: bool, create: bool, deadline: float) -> Iterator[None]:
+    def _file_held(self, *, write: bool, create: bool) -> Iterator[None]:
         with ExitStack() as stack:
             if self.file is not None:
                 try:
                     opened = stack.enter_context(in_use(self.file, create=create))
                     if write:
-                        stack.enter_context(opened.alone(deadline))
+                        stack.enter_context(opened.alone(time.monotonic() + PATIENCE_SECONDS))
                 except StillLocked:
                     raise LedgerError(f"The ledger {self.place} cannot be used (it is locked).", _BUSY) from None
                 except OSError as error:
                     raise cannot_write(self.file, error, new=create) from None
             yield
-
-    def _begun(self, *, write: bool, deadline: float) -> sa.Connection:
-        """SQLite says "locked" at once, while another process changes the kind of journal: then begin again."""
-        while True:
-            try:
-                with ExitStack() as stack:
-                    connection = stack.enter_context(self._engine.connect())
-                    connection = connection.execution_options(**{_WRITE: write})
-                    connection.begin()
-                    stack.pop_all()
-                    return connection
-            except sa.exc.OperationalError as error:
-                if "locked" not in str(error.orig) or time.monotonic() > deadline:
-                    raise
-                time.sleep(random.uniform(0.01, 0.05))
 
     def _translate(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
         """The driver's first line only (no statement, no parameters), without the password."""
@@ -149,7 +133,6 @@ def _sqlite(file: Path) -> sa.Engine:
         try:
             for setting in _SQLITE_SETTINGS:
                 connection.execute(setting)
-            _leave_log(connection)
         except BaseException:
             connection.close()
             raise
@@ -163,22 +146,9 @@ def _sqlite(file: Path) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
         connection.exec_driver_sql("SELECT 1 FROM sqlite_master").close()  # reads take their snapshot now
         if writes and connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal":
-            raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError(_OLDER))  # it came in between
+            raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError(_LOG))
 
     return engine
-
-
-def _leave_log(connection: sqlite3.Connection) -> None:
-    """Turn a ledger of an older version, which kept a write-ahead log, to the rollback journal.
-
-    SQLite first moves what is in the log into the file, and does neither while another process has the file open.
-    """
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        return
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'understudy_meta'").fetchone():
-        return  # another program's file, which is not ours to change
-    if connection.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
-        raise sqlite3.OperationalError(_OLDER)
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:

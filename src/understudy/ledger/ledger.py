@@ -49,7 +49,7 @@ class Ledger:
         ledger_id: the :attr:`id` that it must have.
 
     Raises LedgerError here and in every method, if the ledger is not there, cannot be reached, read or written, is
-    damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is from a newer
+    damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is of another
     version.
     """
 
@@ -64,14 +64,12 @@ class Ledger:
         settings = self._settings()
         file = self._database.file
         if settings is None and file is not None and begins_by_itself(location):
-            if file.exists():
-                _wait_while_empty(file)
+            if file.exists():  # another process may be about to make a ledger of it
+                deadline = time.monotonic() + BEGINNING_SECONDS
+                while file.exists() and not file.stat().st_size and time.monotonic() < deadline:
+                    time.sleep(0.05)
             else:
                 _begin(self._database, strict=False)
-            settings = self._settings()
-        if settings is not None and settings.version < rows.VERSION:
-            with self._database.write() as connection:
-                rows.upgrade(connection)
             settings = self._settings()
         if settings is None:
             raise LedgerError(
@@ -397,13 +395,6 @@ class Ledger:
                 f"At {self.location} is another ledger than the one that was opened.",
                 f"Put the one with the id {self.id} back (is its drive mounted?), then run the same command again.",
             )
-
-
-def _wait_while_empty(file: Path) -> None:
-    """Another process may be about to make a ledger of the file."""
-    deadline = time.monotonic() + BEGINNING_SECONDS
-    while file.exists() and not file.stat().st_size and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def _begin(database: Database, *, strict: bool) -> None:

@@ -178,10 +178,7 @@ def begins_by_itself(location: str | Path | None) -> bool:
 
 
 def parse_location(location: str | Path) -> sa.URL:
-    """The database URL of a location. Makes nothing.
-
-    Raises a LedgerError for an unknown kind of URL, or a file on a drive that is not known to be local.
-    """
+    """The database URL of a location. Makes nothing."""
     text = str(location)
     if "://" not in text:
         return _sqlite(Path(text))

@@ -89,7 +89,6 @@ sketches = sa.Table(
     sa.Column("sketch", sa.Text, nullable=False),
     sa.Column("at", sa.Text, nullable=False),
 )
-_SINCE_2 = {sketches.name}
 
 
 @dataclass(frozen=True)
@@ -97,63 +96,45 @@ class Meta:
     """The ledger's own settings.
 
     ``id`` is 32 hexadecimal digits, the same in a copy; ``strict_changes`` when it was made strict (True) or not, in
-    order; ``fingerprint_key`` 32 bytes; ``version`` that of the tables.
+    order; ``fingerprint_key`` 32 bytes.
     """
 
     id: str
     strict_changes: tuple[tuple[datetime, bool], ...]
     fingerprint_key: bytes = field(repr=False)
-    version: int
 
 
 def read_meta(connection: sa.Connection) -> Meta | None:
-    """The ledger's own settings; None if the database holds no ledger yet.
-
-    Raises a LedgerError if it is damaged or from a newer version, or the file is another program's.
-    """
+    """The ledger's own settings; None if the database holds no ledger yet."""
     tables = set(sa.inspect(connection).get_table_names())
     if meta.name not in tables:
         if tables and connection.dialect.name == "sqlite":
             raise LedgerError("The file holds a database that is not a ledger.", "Name another file (--ledger PATH).")
         return None
     found = {row.key: row.value for row in connection.execute(sa.select(meta))}
-    version = _version(found.get("version"))
-    needed = metadata.tables.keys() - (_SINCE_2 if version < 2 else set())
-    if not tables >= needed:
+    _require_version(found.get("version"))
+    if not tables >= metadata.tables.keys():
         raise damaged()
     if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
         raise damaged()  # an entry of a dataset that is not there
     with reading_fields():
-        key = _hexadecimal(found["fingerprint_key"], _KEY_BYTES)
-        if version < 2:
-            return Meta("", (), key, version)
         changes = json.loads(found["strict"])
         if not isinstance(changes, list):
             raise damaged()
         return Meta(
             _hexadecimal(found["id"], 16).hex(),
             tuple((datetime.fromisoformat(at), {"on": True, "off": False}[state]) for at, state in changes),
-            key,
-            version,
+            _hexadecimal(found["fingerprint_key"], _KEY_BYTES),
         )
 
 
 def create(connection: sa.Connection, *, strict: bool) -> None:
     metadata.create_all(connection)
-    settings = {"version": str(VERSION), "fingerprint_key": secrets.token_hex(_KEY_BYTES), **_since_2()}
+    key = secrets.token_hex(_KEY_BYTES)
+    settings = {"version": str(VERSION), "fingerprint_key": key, "id": uuid.uuid4().hex, "strict": "[]"}
     connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in settings.items()])
     if strict:
         set_strict(connection, strict=True)
-
-
-def upgrade(connection: sa.Connection) -> None:
-    """Bring a ledger of an older version up to date, in the caller's transaction: nothing that it holds is changed."""
-    found = read_meta(connection)
-    if found is None or found.version == VERSION:  # another process was quicker
-        return
-    metadata.create_all(connection)
-    connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in _since_2().items()])
-    connection.execute(sa.update(meta).where(meta.c.key == "version").values(value=str(VERSION)))
 
 
 def set_strict(connection: sa.Connection, *, strict: bool) -> None:
@@ -170,16 +151,16 @@ def is_strict(connection: sa.Connection) -> bool:
     return found is not None and bool(found.strict_changes) and found.strict_changes[-1][1]
 
 
-def _since_2() -> dict[str, str]:
-    return {"id": uuid.uuid4().hex, "strict": "[]"}
-
-
-def _version(text: object) -> int:
+def _require_version(text: object) -> None:
     if not isinstance(text, str) or not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
         raise damaged()
+    if int(text) < VERSION:
+        raise LedgerError(
+            "The ledger was written by a version of understudy before the first release.",
+            "Begin another (--ledger PATH), and open its datasets with what is left of their caps.",
+        )
     if int(text) > VERSION:
         raise LedgerError("The ledger was written by a newer version of understudy.", "Upgrade understudy.")
-    return int(text)
 
 
 def _hexadecimal(text: str, size: int) -> bytes:
@@ -256,11 +237,8 @@ def known_as(connection: sa.Connection, prints: Collection[str]) -> list[str]:
 
 
 def add_prints(connection: sa.Connection, name: str, prints: Collection[str]) -> None:
-    known = set(
-        connection.execute(
-            sa.select(fingerprints.c.fingerprint).where(fingerprints.c.fingerprint.in_(list(prints)))
-        ).scalars()
-    )
+    there = sa.select(fingerprints.c.fingerprint).where(fingerprints.c.fingerprint.in_(list(prints)))
+    known = set(connection.execute(there).scalars())
     for fingerprint in sorted(set(prints) - known):
         connection.execute(sa.insert(fingerprints).values(fingerprint=fingerprint, dataset=name, at=now()))
 

@@ -110,6 +110,18 @@ class Entry:
         with reading_fields():
             return Spending(self.cost, tuple(event_from_json(charge["event"]) for charge in self.charges))
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For people: when, what, how much, for what, which run, and the note."""
+        return (
+            f"{self.at:%Y-%m-%d %H:%M:%S}",
+            self.method or "cap raised",
+            both(self.cost or self.cap),
+            ", ".join(str(charge["name"]) for charge in self.charges),
+            self.run_id or "",
+            self.note,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As JSON fields; budgets stay exact."""
         return {

@@ -63,17 +63,7 @@ class Entries(list[Entry]):
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """For people, under :attr:`heads`."""
-        return [
-            (
-                f"{entry.at:%Y-%m-%d %H:%M:%S}",
-                entry.method or "cap raised",
-                both(entry.cost or entry.cap),
-                ", ".join(charge["name"] for charge in entry.charges),
-                entry.run_id or "",
-                entry.note,
-            )
-            for entry in self
-        ]
+        return [entry.cells for entry in self]
 
     def __repr__(self) -> str:
         return aligned(self.heads, self.rows)

@@ -132,7 +132,7 @@ def _method_of(path: Path, release: Release) -> Method:
         method = make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None
-    for name in method.parameters.public_files():
+    for name in method.parameters.files():
         value = parameters.get(name)
         if isinstance(value, str) and value != Path(value).name:
             raise corrupt(path, "it names a file outside its folder")  # which generating would read here

@@ -81,7 +81,7 @@ def export_run(
     output: Path,
     document_type: str | None = None,
     system: str | None = None,
-) -> int:
+) -> None:
     """Write the synthetic table of a run to ``output``.
 
     Args:
@@ -90,9 +90,6 @@ def export_run(
         document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
             ``text`` where there were none.
         system: of chats: their system message, if they are to have one.
-
-    Returns:
-        How many records were written.
     """
     if to not in get_args(To):
         raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(get_args(To))}.")
@@ -111,7 +108,6 @@ def export_run(
             f"{output.name!r} cannot be written ({error.strerror}).",
             "See that its folder is there, may be written to, and is not full.",
         ) from None
-    return len(run.rows)
 
 
 def _read(folder: OutputFolder) -> _Run:
@@ -211,6 +207,7 @@ def card(run: _Run) -> str:
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA_FILE}]}],
     }
     stand_in = "a private table" if promise else "a table"
+    stated = map(_plain, run.statement.to_markdown().strip().split("\n"))
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
         f"# Synthetic stand-in for {_line(run.statement.dataset)}",
@@ -222,7 +219,7 @@ def card(run: _Run) -> str:
         "\n".join(_columns(run)),
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
         *_metrics(released),
-        _demoted(run.statement.to_markdown()),
+        "\n".join(f"#{line}" if line.startswith("#") else line for line in stated),
         "`statement.json` holds the same for programs.",
     ]
     return "\n\n".join(lines) + "\n"
@@ -262,8 +259,3 @@ def _line(text: str) -> str:
 def _plain(text: str) -> str:
     """Without HTML, and without links or images that a viewer would fetch."""
     return printable(text).replace("<", "&lt;").replace("](", "] (").replace("![", "! [")
-
-
-def _demoted(markdown: str) -> str:
-    lines = map(_plain, markdown.strip().split("\n"))
-    return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from understudy.evaluate.metrics.fidelity.texts import COLUMN_METRICS, PAIR_DISTANCE
@@ -235,15 +236,11 @@ def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
     (shared,) = edges
     return tuple(
         Shares(
-            _whole_numbers(shared[place], shared[place + 1]),
+            f"{first:,.0f}" if end - first <= 1 else f"{first:,.0f} to {end - 1:,.0f}",
             {of: profile.words.counts[place] / max(1, profile.texts) for of, profile in profiles.items()},
         )
-        for place in range(len(shared) - 1)
+        for place, (first, end) in enumerate(pairwise(shared))
     )
-
-
-def _whole_numbers(first: float, end: float) -> str:
-    return f"{first:,.0f}" if end - first <= 1 else f"{first:,.0f} to {end - 1:,.0f}"
 
 
 def largest(rows: Sequence[Shares]) -> float:

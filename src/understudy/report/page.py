@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from importlib.metadata import version
@@ -19,15 +19,18 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy.base.display import DIRECTIONS, frame, paragraph
-from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.ledger import Ledger, default_location
+from understudy.ledger.admission import remaining
+from understudy.ledger.values import both, what_remains
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.privacy.exact import as_typed
+from understudy.release.statement import Statement
 from understudy.report.charts import charts_of
 from understudy.report.comparison import compare, read_runs, together
 from understudy.report.contents import Contents, internal, shareable
-from understudy.report.filing import for_the_file
 from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
@@ -188,6 +191,44 @@ def write_reports(
         folder.make_private()
         write_page(folder.internal_report_file, page(inside), private=True)
         return ReportPaths(folder.report_file, folder.internal_report_file)
+
+
+def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
+    """Titles and values; of what the ledger says the day alone, but on a page for inside."""
+    statement = contents.statement
+    rows = [
+        ("dataset", statement.dataset),
+        ("method", statement.method),
+        ("software", f"understudy {version('understudy')}"),
+    ]
+    if contents.release is not None:
+        rows.append(("Release (SHA-256)", contents.release.digest))
+    if statement.private:
+        rows += _booked(statement, location)[: None if contents.internal else 1]
+    return [*rows, *([("responsible", responsible)] if responsible else [])]
+
+
+def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]:
+    """As the ledger stood right after the run was booked; nothing where that ledger is not here."""
+    assert statement.sealed is not None
+    try:
+        with Ledger(location or default_location()) as ledger:  # one that is not there is not begun
+            dataset = ledger.dataset(statement.dataset)
+            if ledger.id != statement.sealed.ledger_id or dataset is None:
+                return []
+            balances = ledger.account(dataset.name)
+    except LedgerError:
+        return []
+    raised = any(each.entry.cap is not None for each in balances)
+    for each in balances:
+        if each.entry.run_id == statement.sealed.run_id:
+            rows = [("released on", f"{each.entry.at:%Y-%m-%d} (UTC)")]
+            if each.cap is not None or not raised:  # the first cap of a dataset whose cap was raised is not on record
+                then = replace(dataset, cap=each.cap or dataset.cap)
+                rows.append(("cap of the dataset then", both(then.cap, left=True)))
+                rows.append(("left of it then", what_remains(then, remaining(then, each.spent))))
+            return rows
+    return []
 
 
 def write_comparison(

@@ -39,7 +39,7 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values in [low, high], about that many.
+    """Round values in [low, high], about that many: multiples of 1, 2 or 5 times a power of ten.
 
     >>> ticks(0, 1)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -48,15 +48,10 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """
     if not high - low > _LEAST:
         return []
-    step = nice_step((high - low) / about)
+    power = 10.0 ** math.floor(math.log10((high - low) / about))
+    step = next(each * power for each in (1, 2, 5, 10) if each * power >= (high - low) / about * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def nice_step(step: float) -> float:
-    """The nearest of 1, 2, 5 times a power of ten that is no smaller."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
 def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:

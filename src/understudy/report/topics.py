@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from understudy.methods.topics.found import Topic
-from understudy.privacy.exact import as_typed
 from understudy.report.charts import bars
-from understudy.report.numbers import power_of_ten
 from understudy.report.page import page_of, render, write_page
 from understudy.report.svg import Frame, svg_image, tag
+from understudy.report.views import promised
 from understudy.run.topics import FoundTopics
 
 PAGE = "topics.html"
@@ -40,12 +38,11 @@ def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
     with page_of(path.parent):
         shown, small = shown_topics(made, seed=seed)
         statement = made.release.statement
-        budget = {"epsilon": statement.budget.epsilon, "delta": statement.budget.delta}  # type: ignore[union-attr]
         text = render(
             "topics.html",
             statement=statement,
             unit=statement.unit.kind,
-            promised=[(name, power_of_ten(as_typed(number))) for name, number in budget.items()],
+            promised=promised(statement.budget),
             topics=shown,
             small=small,
             map=map_of(made),
@@ -75,7 +72,8 @@ def map_of(made: FoundTopics) -> Markup | None:
     clear = [each for each in made.topics if each.clear]
     if len(clear) < 3:
         return None
-    centres = np.array([_centre(made, each.number) for each in clear])
+    vectors, topic = made.release.arrays["centres"], made.release.arrays["topic"]
+    centres = np.array([vectors[topic == each.number].mean(axis=0) for each in clear], dtype=np.float64)
     centres -= centres.mean(axis=0)
     _, _, directions = np.linalg.svd(centres, full_matrices=False)
     places = centres @ directions[:2].T
@@ -94,8 +92,3 @@ def map_of(made: FoundTopics) -> Markup | None:
     ]
     told = "Topics that are near each other are about like things; a disc is as large as its topic."
     return svg_image("topics-map", "A map of the topics", told, frame, *discs, *names)
-
-
-def _centre(made: FoundTopics, number: int) -> NDArray[np.float64]:
-    arrays = made.release.arrays
-    return np.asarray(arrays["centres"][arrays["topic"] == number].mean(axis=0), dtype=np.float64)

@@ -30,7 +30,7 @@ from understudy.privacy.events import (
     ZCDPEvent,
 )
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
-from understudy.privacy.guarantee import SecretBudget
+from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
@@ -46,7 +46,6 @@ from understudy.report.charts import (
     tradeoff_chart,
 )
 from understudy.report.contents import Contents
-from understudy.report.filing import one_sentence
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.svg import COLOURS
 from understudy.run.settings import RunConfig
@@ -80,6 +79,8 @@ _BESIDE_ROWS = (
     "From the real rows, beside real rows that were never used",
 )
 LABELS_SHOWN = 40
+_WEAK = 10
+"""Epsilon from which on the one sentence says that the limit is weak."""
 MOST_SECONDS = 60.0
 """Beyond it a page has no curve; what our own runs state takes far less."""
 _GRID = 2e4  # points for each unit of loss, on both sides
@@ -192,16 +193,33 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     }
 
 
+def one_sentence(statement: Statement) -> str:
+    """The promise for who reads it once; the statement's own words are exact."""
+    unit, budget = statement.unit, statement.budget
+    said = "let them conclude about whether any one record was in the data"
+    if unit.kind == "owner":
+        said = f"let them conclude about whether the records of any one {unit.name} were in the data"
+    elif unit.kind == "secret":
+        said = "add to their guess at any one secret of the data"
+    weak = " At this budget the limit is weak." * (isinstance(budget, Budget) and budget.epsilon >= _WEAK)
+    return (
+        f"However much anyone knows and however hard they try, what these texts {said} is limited; the figures below "
+        f"are the limit.{weak}"
+    )
+
+
+def promised(budget: Budget | SecretBudget) -> list[tuple[str, str]]:
+    """The two numbers of a budget, by name, as they are typed."""
+    names = ("prior", "posterior") if isinstance(budget, SecretBudget) else ("epsilon", "delta")
+    return [(name, power_of_ten(as_typed(getattr(budget, name)))) for name in names]
+
+
 def _facts(contents: Contents) -> list[tuple[str, str]]:
     statement, budget = contents.statement, contents.statement.budget
     texts = ("texts", f"{len(contents.texts):,}")
     if not statement.private:
         return [("promised", "nothing"), texts]
-    if isinstance(budget, SecretBudget):
-        promised = {"prior": budget.prior, "posterior": budget.posterior}
-    else:
-        promised = {"epsilon": budget.epsilon, "delta": budget.delta}
-    typed = [(name, power_of_ten(as_typed(value))) for name, value in promised.items()]
+    typed = promised(budget)
     if contents.charged is not None and contents.charged.private:
         typed[0] = ("epsilon", f"{typed[0][1]} + {as_typed(contents.charged.budget.epsilon)} for metrics")
     return [*typed, ("protects", f"one {statement.unit.kind}"), texts]
@@ -465,11 +483,13 @@ def _parameters(release: Release) -> dict[str, Any]:
     """Those that differ from the method's defaults; all that are set where the method is not installed here."""
     method = _method(release)
     known = Parameters if method is None else method.parameters
-    defaults = {name: field.get_default(call_default_factory=True) for name, field in known.model_fields.items()}
+    fields = known.model_fields.items()
+    plain = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
+    defaults = {name: list(value) if isinstance(value, tuple) else value for name, value in plain}
     return {
         name: value
         for name, value in RunConfig.stored(known.stored(release.parameters)).items()
-        if value is not None and (name not in defaults or value != _plain(defaults[name]))
+        if value is not None and (name not in defaults or value != defaults[name])
     }
 
 
@@ -500,7 +520,3 @@ def _method(release: Release) -> type[Method] | None:
         return method_class(release.method)
     except ConfigError:
         return None
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

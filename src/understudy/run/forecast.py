@@ -94,11 +94,7 @@ def _together(plan: Plan) -> str:
 
 
 def forecast(config: RunConfig) -> Forecast:
-    """The forecast of a configured run; it reads no private data, and loads no model.
-
-    Raises:
-        ConfigError: if the configuration cannot be run.
-    """
+    """The forecast of a configured run; it reads no private data, and loads no model."""
     job = Job(config)
     plan = job.plan()
     labels = job.table.label_set

@@ -16,7 +16,7 @@ from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.labels import in_proportion, like_counts
 from understudy.base.lazy import library, pa
-from understudy.base.transcript import TURNS, TextForm
+from understudy.base.transcript import TURNS
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
@@ -77,9 +77,7 @@ class Result:
         if LABEL in columns and self.release.schema.label in columns and self.release.schema.label != LABEL:
             del columns[LABEL]  # the same under its own name
         count = len(self.records)
-        places = (
-            [place * count // _SHOWN for place in range(_SHOWN)] if count > _SHOWN else range(count)
-        )  # of all labels
+        places = [place * count // min(count, _SHOWN) for place in range(min(count, _SHOWN))]  # of all labels
         rows = [[_short(cells[place]) for cells in columns.values()] for place in places]
         more = count - len(rows)
         lines = [
@@ -164,13 +162,6 @@ _CORE_SECONDS = 0.6
 """Of an answer of the built-in model, with its prompt, where the processor is not too old."""
 
 
-def _how_long(answers: int) -> str:
-    """Of the built-in model on a CPU, in words; answers that are stored already take no time."""
-    cores = worker_count("cpu")
-    minutes = math.ceil(answers * _CORE_SECONDS / cores / 60)
-    return f"That takes about {minutes} min on {cores} free core{'s' * (cores > 1)} ({answers} answers)."
-
-
 _SHOWN, _LONGEST = 5, 300
 """Of a result in a notebook: rows, and characters of a cell."""
 
@@ -242,12 +233,18 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
         if preset_of(named.llm) is not None and not session.begun:
             asked = _load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
             _ping(asked, named)
-            if named.llm_batch:
-                _teach(chat, asked)
+            if named.llm_batch:  # a batch would take a day to learn the endpoint's dialect
+                assert isinstance(chat, EndpointChat)
+                assert isinstance(asked, EndpointChat)
+                chat.dialect.limit_name = asked.dialect.limit_name
+                chat.dialect.left_out |= asked.dialect.left_out
         if note := catalog.language_note(named.llm):
             listener.say(note)
         if named.llm_batch:
-            chat = _batched(chat, session, named, listener)
+            assert isinstance(chat, EndpointChat)
+            if named.in_a_row > 1:
+                listener.say(named.waiting)
+            chat = BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
         elif waiting := session.store.jobs.waiting():
             listener.say(
                 f"{waiting} requests were handed in as batches. "
@@ -274,7 +271,7 @@ def require_room(writing: Writing, method: Method, planned: Release, details: st
 
 
 def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
-    """What every text must be. Raises ConfigError if the method's texts cannot be asked for in this form."""
+    """What every text must be."""
     parameters, parts = texts.parameters, texts.form
     if parts and parameters.json_schema is not None:
         raise ConfigError(
@@ -282,11 +279,16 @@ def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
             "Leave --json-schema out: fields and dialogues are written as columns.",
         )
     if parts:
+
+        def cut(text: str, told: Mapping[str, Value]) -> str:
+            turns = told.get(TURNS)
+            return parts.shortened(text, turns) if text and isinstance(turns, int) else text
+
         return Form(
             "a dialogue" if parts.roles else "a row of texts",
             lambda answer: parts.read(answer.text, cut=answer.finish_reason == "length"),
             change=parts.each,
-            cut=lambda text, told: _cut(parts, text, told),
+            cut=cut,
             fits=lambda text, told: all(parts.tell(text).get(name) == value for name, value in told.items()),
         )
     if parameters.json_schema is None:
@@ -300,11 +302,6 @@ def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
     schema = JSONSchema(parameters.json_schema)
     form = ObjectForm(schema)
     return Form("JSON that fits the schema", lambda answer: form.read(answer.text), form.example, schema=schema.text)
-
-
-def _cut(parts: TextForm, text: str, told: Mapping[str, Value]) -> str:
-    turns = told.get(TURNS)
-    return parts.shortened(text, turns) if text and isinstance(turns, int) else text
 
 
 def write_texts(
@@ -339,7 +336,9 @@ def write_texts(
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
         loaded = writing.named.llm == "builtin" and "torch" in sys.modules
         if loaded and method.needs.generation_llm == "optional" and best_device() == "cpu":
-            listener.say(_how_long(total * writer.calls_per_seed))
+            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored ones take no time
+            took = f"{math.ceil(answers * _CORE_SECONDS / cores / 60)} min on {cores} free core{'s' * (cores > 1)}"
+            listener.say(f"That takes about {took} ({answers} answers).")
     embedder = job.embedder.load(private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:
@@ -394,8 +393,7 @@ def write_texts(
             cure = "Ask for longer ones (--max-tokens), or for others (--seed)."
         elif writing.form is not None:
             cure = (
-                f"Their answers were not {writing.form.name}. Ask for longer ones (--max-tokens), or for others "
-                "(--seed)."
+                f"Their answers were not {writing.form.name}. Ask for longer ones (--max-tokens), or others (--seed)."
             )
         elif chat is None:
             cure = "Name a language model (--llm)."
@@ -433,13 +431,6 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     )
 
 
-def _batched(chat: ChatModel, session: Session, named: Chat, listener: Listener) -> ChatModel:
-    assert isinstance(chat, EndpointChat)
-    if named.in_a_row > 1:
-        listener.say(named.waiting)
-    return BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
-
-
 def _counts(
     wanted: Wanted, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
 ) -> list[int]:
@@ -462,14 +453,6 @@ def _counts(
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")
     return counts
-
-
-def _teach(chat: ChatModel, asked: ChatModel) -> None:
-    """What ``asked`` learnt about its endpoint's dialect: a batch would take a day to learn it."""
-    assert isinstance(chat, EndpointChat)
-    assert isinstance(asked, EndpointChat)
-    chat.dialect.limit_name = asked.dialect.limit_name
-    chat.dialect.left_out |= asked.dialect.left_out
 
 
 def _ping(chat: ChatModel, named: Chat) -> None:

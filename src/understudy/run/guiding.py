@@ -59,10 +59,7 @@ class GuidedChooser:
     def of(
         cls, made: Release, wanted: ChoosingParameters, named: PublicEmbedder, private: Path, listener: Listener
     ) -> GuidedChooser | None:
-        """None where the Release has no guide, or it is to be ignored.
-
-        Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
-        """
+        """None where the Release has no guide, or it is to be ignored."""
         if not has_guide(made) or wanted.guide_candidates == 0:
             return None
         if wanted.guide_candidates is None and not embedder_here(named.embedder):

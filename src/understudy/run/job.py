@@ -69,9 +69,6 @@ class FreeJob:
         guide, columns: whether the Release has, or is to have, a guide and typed columns.
         labels: how many it has; None: as the configuration declares.
         releases, generates: whether a Release is made, and texts of it.
-
-    Raises:
-        ConfigError: if something is asked for that is not there, or cannot be had.
     """
 
     def __init__(
@@ -114,9 +111,6 @@ class Job(FreeJob):
         config: as flags, YAML or Python give it; nobody sees it after this.
         charges: whether the ledger is charged, in which the dataset then has a name.
         generates: whether texts are made; None: if it is said how many.
-
-    Raises:
-        ConfigError: if the configuration cannot be run.
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
@@ -144,10 +138,7 @@ class Job(FreeJob):
         return (*self.promise.warnings, *([_ENGLISH] * (english and self.table.looks_foreign)))
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
-        """What is released and charged, with the table's labels or the declared ones. Reads no private data.
-
-        Raises ConfigError if the method cannot be planned with the budget.
-        """
+        """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
         method, promise, table = self.method, self.promise, self.table
         beside = () if table.record_columns else table.typed_columns
         facts = PublicFacts(promise.unit, labels or table.label_set, promise.expected_records, beside)
@@ -298,10 +289,7 @@ class Wanted(
         return self.records is not None or self.records_per_label is not None
 
     def counts(self, labels: int) -> list[int]:
-        """Synthetic records of each label.
-
-        Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
-        """
+        """Synthetic records of each label."""
         if (self.records is None) == (self.records_per_label is None):
             raise ConfigError(
                 "Not exactly one option says how many records to write.",
@@ -575,10 +563,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         Args:
             private: the folder for standard input and for the numbers of bad rows.
             source: the table, in place of the files that are named.
-
-        Raises:
-            ConfigError: if no data are named.
-            CorpusError: if the table cannot be read as declared.
         """
         if source is None and not self.data:
             raise no_data()
@@ -587,10 +571,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     def require_header(self) -> None:
-        """See that the files' header, which is public, has the columns that are named, before anything is made or said.
-
-        Raises CorpusError if it has not.
-        """
+        """See that the files' header, which is public, has the columns that are named, before anything is made."""
         if not self.data or "-" in self.data:
             return
         label = None if self.crossed else self.label

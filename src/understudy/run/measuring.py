@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning, bug
 from understudy.corpus import Corpus
-from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
 from understudy.ledger.store import RunStore
 from understudy.ledger.values import Sketch
@@ -170,12 +169,7 @@ class Measurements:
 
 
 def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
-    """The ledger that is named.
-
-    Raises:
-        LedgerError: if it is not there, or not the one that is pinned.
-        ResumeError: if the run in the folder was charged in another.
-    """
+    """The ledger that is named."""
     from understudy.ledger import Ledger
 
     ledger = Ledger(named.ledger, ledger_id=named.ledger_id)
@@ -236,11 +230,13 @@ def pay(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start over (which charges the budget again).",
         )
-    if known_only and not _is_known(ledger, known):
-        raise ConfigError(
-            f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
-            f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
-        )
+    if known_only and ledger.known_as(*known.texts) is None:
+        files = set(known.contents) - set(known.texts)
+        if not files or any(ledger.known_as(each) is None for each in files):  # one does not let another one in
+            raise ConfigError(
+                f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
+                f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
+            )
     if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
@@ -274,10 +270,3 @@ def pay(
 
 def _door(plan: Plan, receipt: Receipt, session: Session, ledger: Ledger | None, rows: str) -> Measurements:
     return Measurements(plan, receipt, session.noise, session.store, ledger, rows, note=session.folder.note_privately)
-
-
-def _is_known(ledger: Ledger, table: Identity) -> bool:
-    """Whether all of a table is known: one known file does not let another one in."""
-    files = set(table.contents) - set(table.texts)
-    known_files = bool(files) and all(ledger.known_as(each) is not None for each in files)
-    return known_files or ledger.known_as(*table.texts) is not None

@@ -87,12 +87,7 @@ class OutputFolder:
         return private_folder(self.private, tighten=True)
 
     def require_writable(self) -> None:
-        """See that results can be written where they will be, before anything is charged.
-
-        Raises:
-            StorageError: if a file cannot be made in the folder.
-            ConfigError: if a folder has the name of one.
-        """
+        """See that results can be written where they will be, before anything is charged."""
         for folder in (self.private, self.shareable):
             try:
                 with TemporaryFile(dir=folder):
@@ -143,8 +138,9 @@ class OutputFolder:
 
     def require_no_other_release(self, made: Release) -> None:
         """That generating from ``made`` here would remove no Release that was paid for; else a ResumeError."""
-        for path in self._releases:
-            if path.exists() and not _holds(path, made) and not _promises_nothing(path):
+        for path in filter(Path.exists, self._releases):
+            found = _read(path)
+            if found is None or (found.digest != made.digest and found.statement.private):
                 raise ResumeError(
                     f"The output folder holds another Release, {path.name}, which was paid for.",
                     "Name another folder with --output.",
@@ -160,7 +156,8 @@ class OutputFolder:
         for path in self._written:
             for half in path.parent.glob(f".{path.name}.*.tmp"):
                 half.unlink(missing_ok=True)
-            if keep is None or path not in releases or not _holds(path, keep):
+            held = _read(path) if keep is not None and path in releases else None
+            if keep is None or held is None or held.digest != keep.digest:
                 path.unlink(missing_ok=True)
 
     @property
@@ -234,28 +231,17 @@ def find_table(shareable: Path) -> Path | None:
 
 
 def schema_of_table(shareable: Path) -> PublicSchema | None:
-    """What the columns of the synthetic table in a shareable folder are; None where that is not said.
-
-    Raises:
-        ConfigError: if it is said in a file that cannot be read.
-    """
+    """What the columns of the synthetic table in a shareable folder are; None where that is not said."""
     path = shareable / SCHEMA
     return read_schema(path) if path.exists() else None
 
 
-def _holds(path: Path, release: Release) -> bool:
+def _read(path: Path) -> Release | None:
+    """The Release in a file; None where there is none, or it cannot be read."""
     try:
-        return path.exists() and load_release(path, max_bytes=sys.maxsize).digest == release.digest
+        return load_release(path, max_bytes=sys.maxsize)
     except UnderstudyError:
-        return False
-
-
-def _promises_nothing(path: Path) -> bool:
-    """Whether a Release is known to be without noise, or with a seed: nothing was charged for it."""
-    try:
-        return not load_release(path, max_bytes=sys.maxsize).statement.private
-    except UnderstudyError:
-        return False
+        return None
 
 
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:

@@ -1,18 +1,26 @@
-"""The verbs that make texts: release, run, generate and baseline. Their Python faces are in :mod:`understudy.api`."""
+"""The verbs: release, run, generate, baseline and check. Their Python faces are in :mod:`understudy.api`."""
 
 from __future__ import annotations
 
+import json
+import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, CorpusError, in_keywords
+from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.base.labels import declared_labels
 from understudy.base.parameters import Parameters, public_file
-from understudy.corpus import Corpus, canonical
-from understudy.ledger.store import begun_settings
+from understudy.corpus import Corpus, TableSource, canonical
+from understudy.corpus.bad_rows import ROWS_FILE, fault_of
+from understudy.corpus.verified import contents
+from understudy.ledger.store import begun_settings, is_in_use
 from understudy.methods.registry import load_release, method_class
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
@@ -21,12 +29,13 @@ from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.guiding import has_guide
-from understudy.run.job import FreeJob, Job
+from understudy.run.job import FreeJob, Job, Table
 from understudy.run.outputs import OutputFolder
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
-from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session
-from understudy.run.settings import RunConfig, run_config
+from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
+from understudy.run.settings import EngineParameters, RunConfig, run_config
+from understudy.run.working import open_engine
 from understudy.text.writing import SyntheticRecord, public_name
 
 
@@ -37,9 +46,6 @@ def release(
 
     Args:
         resume: continue a release that stopped before its charges were used up; nothing more is charged.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     job = Job(config, charges=True, generates=False)
     if resume:
@@ -57,17 +63,14 @@ def release(
 
 
 def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
-    """Release and generate in one go. The same configuration and output folder resume where a killed run was.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
-    """
+    """Release and generate in one go. The same configuration and output folder resume where a killed run was."""
     job = Job(config, charges=True, generates=True)
     with (
         open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
-        _say_decided(job, listener)
+        for line in job.decided:
+            listener.say(line)
         _say_free(session, job, config, listener)
         check_cap(session, job)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
@@ -82,9 +85,6 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         made: a Release, or its file.
         options: by their flag names: how many records, the language model, the writing, the output, and those
             parameters of the method that are free (``length``, ``contrast``, ...).
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     made = made if isinstance(made, Release) else load_release(Path(made))
     method = method_class(made.method)
@@ -111,14 +111,10 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         open_session(job.place, job.lasting.free({"release": made.digest}), noise, free=True) as session,
         _recorded(session, job, listener, "generate") as listener,
     ):
-        _say_decided(job, listener)
+        for line in job.decided:
+            listener.say(line)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         return write_texts(session, made, job, writing, listener, clear=True)
-
-
-def _say_decided(job: FreeJob, listener: Listener) -> None:
-    for line in job.decided:
-        listener.say(line)
 
 
 def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:
@@ -201,3 +197,83 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             listener.say(f"The language model did not write {missing} of the texts.")
         session.store.mark(GENERATED)
     return records
+
+
+CHECK_FILE = "check.json"
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, repr=False)
+class Checked:
+    """What is wrong with a table, without counts.
+
+    Args:
+        faults: each kind that a row has, and its cure.
+        refused: what a run would end with, before its charge; None where the table can be used.
+        file: private: counts of each kind, and where the first of them are; None without an output folder.
+    """
+
+    faults: Sequence[CorpusError]
+    refused: CorpusError | None
+    file: Path | None
+
+    @property
+    def usable(self) -> bool:
+        return self.refused is None
+
+    @property
+    def words(self) -> str:
+        """For people, of flags."""
+        lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
+        if self.faults and self.file is not None:
+            lines.append(f"How many rows, and where the first are: {self.file}")
+        if self.refused is None:
+            left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if self.faults else ""
+            lines.append(f"The table can be read as it is declared.{left_out} Nothing was charged.")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        refused = "" if self.refused is None else f"\n{self.refused.problem}\n{self.refused.cure}"
+        return in_keywords(self.words + refused)
+
+
+def check(config: RunConfig, *, source: TableSource | None = None, listener: Listener = SILENT) -> Checked:
+    """Read a private table as ``run`` would, to its end, and charge nothing.
+
+    Args:
+        source: the table, in place of the files that the configuration names.
+    """
+    if config.epsilon or config.secret_prior:
+        Job(config, charges=source is None)  # whatever public facts can tell
+    table = Table.of(config)
+    table.require_header()
+    with ExitStack() as stack:
+        if config.output is None:
+            private = Path(stack.enter_context(TemporaryDirectory()))
+        else:
+            private = OutputFolder(Path(config.output)).make_private()
+        if not is_in_use(private):
+            remove_leftovers(private)
+        listener.say("Reading the private table; nothing is charged.")
+        corpus = stack.enter_context(table.part(Table, max_bad_rows=1.0).open(private, source))
+        engine = stack.enter_context(open_engine(config.part(EngineParameters), private / "scratch"))
+        bad_share = contents(corpus, secrets.token_bytes(32), engine).bad_share
+        counts, examples = Counter[str](), dict[str, list[object]]()
+        if (rows := private / ROWS_FILE).exists():
+            with rows.open("rb") as stream:
+                for line in map(json.loads, stream):
+                    counts[kind := line.pop("kind")] += 1
+                    if counts[kind] <= _EXAMPLES:
+                        examples.setdefault(kind, []).append(line)
+        file = None if config.output is None else private / CHECK_FILE
+        if file is not None:
+            found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
+            with atomic_file(file, mode=PRIVATE_MODE) as stream:
+                stream.write(json.dumps(found, indent=1).encode("ascii"))
+    some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
+    refused = CorpusError(
+        f"{some} cannot be used as the table is declared: a run would be refused, before its charge.",
+        "Follow the advice above, and check again: a check is free.",
+    )
+    faults = [fault_of(kind, corpus.schema) for kind in sorted(counts)]
+    return Checked(faults, refused if bad_share > table.max_bad_rows else None, file)

@@ -20,12 +20,11 @@ from understudy.base.errors import (
     UnderstudyWarning,
 )
 from understudy.base.labels import LabelSet
-from understudy.base.quiet import quiet_libraries
+from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
-from understudy.corpus.sources import MAX_BAD_ROWS
-from understudy.corpus.verified import VerifiedCorpus
+from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
 from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
@@ -48,7 +47,6 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.checking import read_whole_table
 from understudy.run.generating import Writing, require_room
 from understudy.run.guiding import with_guide
 from understudy.run.job import Job, Table
@@ -82,12 +80,16 @@ def make_release(
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method, promise, table = job.method, job.promise, _as_begun(job.table, session)
+    method, promise, table = job.method, job.promise, job.table
     skips = table.skips_bad_rows
     own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
     file = session.folder.release_file(method.name)
     if resume:
-        require_begun(session)
+        if not session.begun:
+            raise ConfigError(
+                "No run began in this output folder, so there is nothing to continue.",
+                "Name the folder of the run with --output, or leave --continue out.",
+            )
         if file.exists():
             require_no_less(method, load_release(file, max_bytes=sys.maxsize))
     elif RELEASED in session.store.stages() and file.exists():
@@ -130,7 +132,9 @@ def make_release(
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
         found = None
         if ledger is not None:
-            found = read_whole_table(corpus, ledger.fingerprint_key, engine, begun=session.begun)
+            found = contents(corpus, ledger.fingerprint_key, engine)
+            if not session.begun:  # one that was charged resumes, whatever share of the rows is bad
+                corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             finder = table.finder(corpus)
@@ -216,18 +220,8 @@ def _tell(verdict: Verdict | None, listener: Listener, *, spent: bool = False) -
         warnings.warn(sentence, UnderstudyWarning, stacklevel=3)
 
 
-def _as_begun(table: Table, session: Session) -> Table:
-    """The table, without its bad rows where a run of an earlier version began so, which had another option for it."""
-    if table.skips_bad_rows or session.store.settings.get("on_bad_row") != "skip":
-        return table
-    return table.part(Table, max_bad_rows=MAX_BAD_ROWS)
-
-
 def _require_own(session: Session, made: Release) -> None:
-    """That the Release which stands in the folder is of the run's stored values.
-
-    Raises PrivacyError if it is not, and so is another run's.
-    """
+    """That the Release which stands in the folder is of the run's stored values."""
     if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",
@@ -315,7 +309,7 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
 
 
 def _check_columns(table: Table, corpus: Corpus) -> None:
-    """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
+    """That the corpus was read with the columns that say what is protected."""
     schema = corpus.schema
     if table.owner and schema.owner != table.owner:
         raise ConfigError(f"The corpus has no owner column {table.owner!r}.", "Read the corpus with this owner column.")
@@ -334,7 +328,7 @@ def _check_columns(table: Table, corpus: Corpus) -> None:
 def _without_folders(method: Method) -> dict[str, Any]:
     """The method's parameters. A Release names a public file, not where it lay on the machine that made it, and no
     private one."""
-    files, private = method.parameters.public_files(), method.parameters.private_files()
+    files, private = method.parameters.files(), method.parameters.files(private=True)
     return {
         name: Path(value).name if name in files and isinstance(value, str) else value
         for name, value in method.dump().items()
@@ -343,10 +337,7 @@ def _without_folders(method: Method) -> dict[str, Any]:
 
 
 def require_continuable(method: Method, *, fresh: bool) -> None:
-    """That a run of these settings can be continued, before its folder is touched.
-
-    Raises ConfigError if the method's releases do not stop before their charges are used up, or with --fresh.
-    """
+    """That a run of these settings can be continued, before its folder is touched."""
     if not method.stopping_parameters:
         raise ConfigError(
             f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
@@ -356,15 +347,6 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
         raise ConfigError(
             "A release cannot both continue and start over.",
             "Give one of --continue and --fresh (which charges again).",
-        )
-
-
-def require_begun(session: Session) -> None:
-    """That there is something to go on with. Raises ConfigError if no run began here."""
-    if not session.begun:
-        raise ConfigError(
-            "No run began in this output folder, so there is nothing to continue.",
-            "Name the folder of the run with --output, or leave --continue out.",
         )
 
 
@@ -389,9 +371,6 @@ def require_same_model(session: Session, model: CausalModel | Embedder, *, what:
 
     Args:
         what: the model is in this run.
-
-    Raises:
-        ResumeError: if its weights or tokenizer are others.
     """
     sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
     if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):

@@ -142,9 +142,6 @@ def open_session(
     Args:
         noise: of all that is kept in the folder.
         free: nothing will be charged, so that no run that was charged can be resumed.
-
-    Raises:
-        ResumeError: another run began in the folder.
     """
     with ExitStack() as stack:
         if place.output is None:

@@ -132,7 +132,7 @@ class TableParameters(Parameters):
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
-        """The declared columns. Raises ConfigError if one has no finite domain."""
+        """The declared columns."""
         return () if self.columns is None else declared_columns(self.columns)
 
     @property
@@ -153,7 +153,7 @@ class TableParameters(Parameters):
 
     @property
     def form(self) -> TextForm:
-        """The parts that a text has. Raises ConfigError if these cannot be told apart."""
+        """The parts that a text has."""
         texts = text_columns(self.text)
         return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
 
@@ -210,11 +210,7 @@ class ProtectionParameters(Parameters):
 
     @property
     def budget(self) -> Budget | SecretBudget:
-        """The run's budget.
-
-        Raises:
-            ConfigError: if a number is missing or out of range, or there are two budgets.
-        """
+        """The run's budget."""
         if self.epsilon is None and self.delta is None and not self._protects_secrets:
             raise ConfigError(
                 "No privacy budget given.",
@@ -231,11 +227,7 @@ class ProtectionParameters(Parameters):
 
     @property
     def unit(self) -> Unit:
-        """The privacy unit.
-
-        Raises:
-            ConfigError: if secrets are described and not protected, or protected together with owners or without a cap.
-        """
+        """The privacy unit."""
         if self._protects_secrets:
             if self.owner:
                 raise ConfigError(
@@ -454,11 +446,7 @@ class RunConfig(
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with the first, however they were given.
-
-        Raises:
-            ConfigError: if the budget or a label set is none.
-        """
+        """The settings that a resumed run must share with the first, however they were given."""
         method = make_method(self.method, self.method_parameters)
         unused = {name for name, field in type(self).model_fields.items() if _OPERATIONAL in field.metadata}
         unused.add("method_parameters")
@@ -491,22 +479,18 @@ WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
 
 
 def release_groups(method: type[Any]) -> Groups:
-    """The groups of ``release``: also what the method's release needs of prompts and models."""
+    """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters),
         *(EmbedderParameters, GuideParameters, TablesParameters, EngineParameters, OutputParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)
-    return groups + (WRITING_GROUPS if method.needs.candidates else ())
+    return (*groups, *(WRITING_GROUPS if method.needs.candidates else ()), method.parameters)
 
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:
-    """Sort a flat mapping into a run's configuration and the method's parameters, and check both.
-
-    Raises:
-        ConfigError: if a name is unknown or a value out of range.
-    """
+    """Sort a flat mapping into a run's configuration and the method's parameters, and check both."""
     method = configured_method(values)
     method_class(method).parameters.require_no_gone(values)
     own = set(method_class(method).parameters.model_fields)
@@ -541,11 +525,7 @@ def configured_method(values: Mapping[str, Any]) -> str:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """A YAML configuration file as a flat mapping.
-
-    Raises:
-        ConfigError: if it cannot be read or is not a mapping.
-    """
+    """A YAML configuration file as a flat mapping."""
     from understudy.base.yaml_text import load_yaml
 
     try:

@@ -190,13 +190,7 @@ class TableRows:
         where: str | Mapping[str, Any] | None = None,
         prompt_columns: str | Sequence[str] = ALL,
     ) -> TableRows | None:
-        """None where the Release has no typed columns.
-
-        Raises:
-            ConfigError: if the condition or ``prompt_columns`` name what is not there, or no row is probable under the
-                condition.
-            ReleaseError: if the Release's columns do not fit together.
-        """
+        """None where the Release has no typed columns."""
         if not has_columns(made):
             return None
         variables = variables_of(made)
@@ -230,7 +224,7 @@ class TableRows:
         if not ready:
             generator = self._generator(label)
             sampled = self.distribution.sample(_AHEAD, self._allowed(label), generator)
-            ready.extend(self._row(label, cells, generator) for cells in self._own(sampled))
+            ready.extend(self._row(label, cells, generator) for cells in sampled[:, self._first :].tolist())
         return ready.popleft()
 
     def completed(self, record: SyntheticRecord) -> SyntheticRecord | None:
@@ -256,23 +250,22 @@ class TableRows:
             allowed[place] = allowed[place] * (np.arange(len(allowed[place])) == self._told[name].column.cell(value))
         if self.distribution.shares(allowed).sum() < _IMPOSSIBLE:
             return self.take(label)
-        (cells,) = self._own(self.distribution.sample(1, allowed, generator))
+        (cells,) = self.distribution.sample(1, allowed, generator)[:, self._first :].tolist()
         return self._row(label, cells, generator)
 
     @cached_property
     def _told(self) -> dict[str, _Told]:
         """By name the columns that are told from a text."""
-        first = int(self.variables.labelled)
         return {
-            column.name: _Told(column, first + place, self.allowed[first + place], self.spans.get(column.name, ()))
-            for place, column in enumerate(self.variables.columns)
+            column.name: _Told(column, place, self.allowed[place], self.spans.get(column.name, ()))
+            for place, column in enumerate(self.variables.columns, self._first)
             if column.name in self.form.told
         }
 
-    def _own(self, sampled: NDArray[np.int64]) -> list[list[int]]:
-        """The cells of the typed columns alone."""
-        found: list[list[int]] = sampled[:, int(self.variables.labelled) :].tolist()
-        return found
+    @property
+    def _first(self) -> int:
+        """The place of the first typed column among the variables."""
+        return int(self.variables.labelled)
 
     def of_part(self, part: tuple[int, ...]) -> TableRows:
         """Others, for a part of a release: the same ones at every call."""

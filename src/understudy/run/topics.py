@@ -119,11 +119,7 @@ def _span(topic: Topic) -> str:
 
 
 def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> FoundTopics:
-    """Release the topics of a private table. The same configuration and output folder resume.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
-    """
+    """Release the topics of a private table. The same configuration and output folder resume."""
     if config.method != NAME:
         raise ConfigError(f"The method {config.method} finds no topics.", "Leave the method out: topics is one.")
     if config.label is not None or config.labels is not None or config.labels_from_data:

@@ -32,10 +32,6 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
     Args:
         scratch: private: of the run, where none is named.
-
-    Raises:
-        ConfigError: an option is not one of this engine.
-        EngineError: there is no such engine, or its workers are not alike, or do not see ``scratch``.
     """
     if config.engine == "in-process":
         if config.workers or config.scratch:

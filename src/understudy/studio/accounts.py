@@ -56,7 +56,7 @@ def _account(ledger: Ledger, dataset: Dataset, location: str | None) -> dict[str
         "remaining": what_remains(dataset, ledger.remaining(dataset.name)),
         "share": min(1.0, _amount(spent) / (_amount(dataset.cap) or 1.0)),
         "chart": _chart(dataset, balances),
-        "rows": tuple(_row(balance) for balance in reversed(balances)),
+        "rows": tuple((*(own := each.entry.cells)[:3], both(each.spent), *own[3:]) for each in reversed(balances)),
         "opened": f"{dataset.opened_at:%Y-%m-%d %H:%M}",
         "command": shlex.join(["understudy", "ledger", "history", dataset.name, *place]),
     }
@@ -121,16 +121,3 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> list[tuple[flo
             found.append((left, found[-1][1]))
         found.append((left, value))
     return [*found, (end, found[-1][1])] if found else []
-
-
-def _row(balance: Balance) -> tuple[str, ...]:
-    entry = balance.entry
-    return (
-        f"{entry.at:%Y-%m-%d %H:%M:%S}",
-        entry.method or "cap raised",
-        both(entry.cost or entry.cap),
-        both(balance.spent),
-        ", ".join(str(charge["name"]) for charge in entry.charges),
-        entry.run_id or "",
-        entry.note,
-    )

@@ -19,16 +19,14 @@ from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
-from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget, SecretBudget
+from understudy.privacy.guarantee import Budget
 from understudy.release.statement import Statement
 from understudy.report.charts import charts_of
 from understudy.report.comparison import compare as epsilon_comparisons
 from understudy.report.comparison import read_runs
 from understudy.report.contents import read_statement
 from understudy.report.grids import KEY, Grid, Row, by_table, by_training, first_values, remarks, setting_words
-from understudy.report.numbers import power_of_ten
-from understudy.report.views import as_record
+from understudy.report.views import as_record, promised
 from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.progress import Progress, read_progress
 
@@ -40,6 +38,7 @@ _FAMILIES = {
     "fidelity": "How near they come to the real texts",
     "leakage": "What leaks",
 }
+_SIGNS = {"epsilon": "ε", "delta": "δ", "prior": "p", "posterior": "r"}
 _NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "document_type", "made_for"}
 """What is shown otherwise, or is a hash or a number that says nothing here."""
 
@@ -94,10 +93,7 @@ class FoundRun:
             return "–"
         if not self.statement.private:
             return "NOT PRIVATE"
-        budget = self.statement.budget
-        if isinstance(budget, SecretBudget):
-            return f"p = {as_typed(budget.prior)}, r = {as_typed(budget.posterior)}"
-        return f"ε = {as_typed(budget.epsilon)}, δ = {power_of_ten(as_typed(budget.delta))}"
+        return ", ".join(f"{_SIGNS[name]} = {number}" for name, number in promised(self.statement.budget))
 
     @property
     def measured(self) -> bool:

@@ -14,7 +14,7 @@ from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Pro
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation, result_json
 from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
 
-METRIC = Metric("m", "M", "utility", "What it is.", "somebody", "higher")
+METRIC = Metric("utility", "m", "M", "What it is.", "somebody", "higher")
 OVERVIEW = Overview(
     {"real": Profile(2, Histogram((0.0, 5.0, 9.0), (1, 1)), {"a": 2})},
     (Topic(("heart",), {"real": 1.0}),),

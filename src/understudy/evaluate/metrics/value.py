@@ -52,9 +52,9 @@ class Metric:
         source: paper or standard.
     """
 
+    family: Family
     name: str
     title: str
-    family: Family
     definition: str
     source: str
     better: Better

@@ -97,7 +97,11 @@ class RunStore:
         self.noise = noise
         self.answers = AnswerStore(database)
         self.jobs = JobStore(database)
-        self._require_own_values()
+        with database.reading() as connection:
+            origins = [each for (each,) in connection.execute("SELECT DISTINCT noise FROM value")]
+        for origin in origins:
+            if (origin == SYSTEM) != (noise == SYSTEM):
+                raise self._foreign(origin)
         self.run_id = self._setting_once("run_id", uuid.uuid4().hex)
 
     @classmethod
@@ -243,10 +247,7 @@ class RunStore:
             return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
 
     def digest(self, name: str, *, key: bytes) -> str | None:
-        """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal, None if there is none of this name.
-
-        Raises PrivacyError: as of :meth:`value`.
-        """
+        """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal; None if there is no such value."""
         encoded, seal = self._row(name) or (b"", None)
         if seal is None:
             return None
@@ -315,13 +316,6 @@ class RunStore:
             raise self._foreign(noise)
         return bytes(encoded), seal
 
-    def _require_own_values(self) -> None:
-        with self._database.reading() as connection:
-            found = [noise for (noise,) in connection.execute("SELECT DISTINCT noise FROM value")]
-        for noise in found:
-            if (noise == SYSTEM) != (self.noise == SYSTEM):
-                raise self._foreign(noise)
-
     def _foreign(self, noise: str) -> PrivacyError:
         return moved_store(
             f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise})."
@@ -340,15 +334,11 @@ def _file(noise: NoiseOrigin) -> str:
 
 
 def _require_no_promise(folder: Path) -> None:
-    """That results without a promise do not take the place of some with one. Raises ResumeError if they would."""
+    """That results without a promise do not take the place of some with one."""
     if not (folder / FILE).exists():
         return
-    database = Database(folder / FILE)
-    try:
-        with database.reading() as connection:
-            begun = connection.execute("SELECT 1 FROM setting WHERE name = ?", (_RUN,)).fetchone()
-    finally:
-        database.close()
+    with closing(Database(folder / FILE)) as database, database.reading() as connection:
+        begun = connection.execute("SELECT 1 FROM setting WHERE name = ?", (_RUN,)).fetchone()
     if begun:
         raise ResumeError(
             "The output folder holds a run with a promise, and results that are NOT PRIVATE must not replace its own.",

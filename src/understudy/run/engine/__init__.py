@@ -21,7 +21,7 @@ import cloudpickle
 from loky import ProcessPoolExecutor, cpu_count
 
 from understudy.base.errors import EngineError, UnderstudyError
-from understudy.base.quiet import quiet_libraries
+from understudy.base.lazy import quiet_libraries
 
 THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """The environment of a worker, which has one core."""
@@ -221,9 +221,6 @@ class Processes:
                 if waiting[0].tries == TRIES:
                     raise worker_died() from None
                 for task in waiting:
-                    if task.future is not None and not _is_done(task.future):
+                    future = task.future
+                    if future and not (future.done() and not future.cancelled() and future.exception() is None):
                         task.future = None
-
-
-def _is_done(future: Any) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None

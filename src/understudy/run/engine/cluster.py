@@ -29,9 +29,6 @@ class RayCluster:
     Args:
         workers: cores to use; None for all that the cluster has.
         scratch: private: where a local cluster puts what does not fit into its shared memory.
-
-    Raises:
-        EngineError: Ray is not installed, or the cluster cannot be reached.
     """
 
     def __init__(self, *, workers: int | None = None, scratch: Path) -> None:

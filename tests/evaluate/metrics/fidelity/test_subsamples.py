@@ -8,7 +8,7 @@ import pytest
 from understudy.evaluate.metrics.intervals import over_subsamples, value_of_subsamples, whole_and_subsamples
 from understudy.evaluate.metrics.value import Metric
 
-METRIC = Metric("m", "M", "fidelity", "A number.", "none", "lower")
+METRIC = Metric("fidelity", "m", "M", "A number.", "none", "lower")
 
 
 def test_the_first_choice_is_all_texts_and_the_others_different_subsamples() -> None:

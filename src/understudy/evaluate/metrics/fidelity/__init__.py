@@ -26,6 +26,8 @@ from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHET
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.text.vocabulary.words import split_words
 
+_metric = partial(Metric, "fidelity")
+
 __all__ = ["measure_fidelity"]
 
 Measure = Callable[..., Iterable[MetricValue]]
@@ -76,15 +78,13 @@ def measure_fidelity(
     clusters = [embeddings.MAUVE, embeddings.FRONTIER]
     valid = [texts.JSON_PARSED, texts.JSON_VALID]
 
-    def on_rows(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
-        return (replace(each, sample_size=len(rows[REAL])) for each in values)
-
     def on_equal_sizes(
         cut_tables: Tables, metrics: Sequence[Metric], measure: Measure, least: int = 2
     ) -> Iterator[MetricValue]:
         values = _against_real(cut_tables, metrics, measure, sampling, least)
         return (replace(each, sample_size=fewest) if uneven else each for each in values)
 
+    of_columns = _against_real(rows, [texts.PAIRS_MEAN, texts.PAIRS_LARGEST], texts.column_values, sampling)
     # Hundreds of small products: BLAS threads gain nothing, wait for each other on a busy machine, and round otherwise.
     with threadpool_limits(1, user_api="blas"):
         return (
@@ -98,7 +98,7 @@ def measure_fidelity(
             *_each(whole, [texts.SELF_BLEU], texts.self_bleu_values, sampling),
             *on_equal_sizes(labels_cut, [texts.LABEL_DISTANCE], texts.label_distance_values),
             *_each(labels, [], texts.label_share_values, {"names": names}, least=1),
-            *on_rows(_against_real(rows, [texts.PAIRS_MEAN, texts.PAIRS_LARGEST], texts.column_values, sampling)),
+            *(replace(each, sample_size=len(rows[REAL])) for each in of_columns),
             *_against_real(shapes, [], shape_values, sampling),
             *_each(parted, [BELONGING], belonging_values, sampling),
             *_each(whole if schema is not None else {}, valid, texts.validity_values, {"schema": schema}, least=1),
@@ -153,51 +153,45 @@ def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[MetricV
     return (MetricValue(metric, None, of, note=note) for metric in metrics)
 
 
-PART_LENGTH = Metric(
+PART_LENGTH = _metric(
     "part_length_ks",
     "Length of a part, Kolmogorov-Smirnov",
-    "fidelity",
     "Largest difference of the distribution functions of the number of words in a field, or in a turn of a role, in "
     "[0, 1].",
     "Smirnov 1948 (two-sample statistic)",
     "lower",
 )
-TURNS = Metric(
+TURNS = _metric(
     "turns_ks",
     "Turns of a dialogue, Kolmogorov-Smirnov",
-    "fidelity",
     "Largest difference of the distribution functions of the number of turns in a dialogue, in [0, 1].",
     PART_LENGTH.source,
     "lower",
 )
-BEGINS = Metric(
+BEGINS = _metric(
     "begins_distance",
     "Who begins, distance",
-    "fidelity",
     "Total variation distance of the shares of dialogues that each role begins, in [0, 1].",
     "Levin, Peres and Wilmer 2009, proposition 4.2",
     "lower",
 )
-ACTS = Metric(
+ACTS = _metric(
     "acts_distance",
     "Acts of turns, distance",
-    "fidelity",
     "Total variation distance of the shares of turns that have each act, or none, in [0, 1].",
     BEGINS.source,
     "lower",
 )
-CALLS = Metric(
+CALLS = _metric(
     "calls_distance",
     "Tools that are called, distance",
-    "fidelity",
     "Total variation distance of the shares of calls that are of each tool, in [0, 1].",
     BEGINS.source,
     "lower",
 )
-BELONGING = Metric(
+BELONGING = _metric(
     "parts_belonging",
     "Parts that belong together",
-    "fidelity",
     "How much more alike a part and the next one of its record are than a part and the next one of another record, at "
     "random: difference of the mean cosines of their TF-IDF vectors, in [-1, 1]. TF-IDF is that of the table "
     "itself. 0: parts have no more to do with each other than those of strangers.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +22,26 @@ from understudy.evaluate.metrics.intervals import (
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Metric, MetricValue
 
+_metric = partial(Metric, "fidelity")
+
 K = 5
 _BALL = f"A text's ball reaches to the {K}th nearest text of its own table, by embedding."
 _SIZES = (
-    "It depends on the number of texts, so all tables are cut to one size. Not told below "
+    "It depends on the number of texts, so all tables are cut to one size. Not reported below "
     f"{LEAST_TO_TELL} texts of each table: the balls then hold almost anything."
 )
 
-FRECHET = Metric(
+FRECHET = _metric(
     "frechet_distance",
     "Fréchet distance",
-    "fidelity",
     "Squared Fréchet (2-Wasserstein) distance of the Gaussians with the means and covariances of the two tables' "
     "embeddings, at least 0. Larger for fewer texts, so all tables are cut to one size.",
     "Heusel et al. 2017, equation 6 (FID); Dowson and Landau 1982",
     "lower",
 )
-KERNEL = Metric(
+KERNEL = _metric(
     "kernel_distance",
     "Kernel distance",
-    "fidelity",
     "Unbiased squared maximum mean discrepancy of the embeddings x, y with the kernel ((1 + x.y) / 2)^3. About 0 for "
     "two tables of one source, below 0 by chance, at most 2. It does not depend on how many texts there are.",
     "Bińkowski et al. 2018 (KID), with the dot product of unit vectors not divided by d; Gretton et al. 2012",
@@ -48,36 +49,32 @@ KERNEL = Metric(
 )
 # KID's kernel is (1 + x.y / d)^3 for features of length about sqrt(d). On unit vectors that is 1 + 3 x.y / d and a
 # rest of 1 / d^2: it would see the means only.
-PRECISION = Metric(
+PRECISION = _metric(
     "precision",
     "Precision",
-    "fidelity",
     f"Share of texts that lie in the ball of a real text, in [0, 1]: do they look real? {_BALL} {_SIZES}",
     "Kynkäänniemi et al. 2019, equation 2",
     "same",
 )
-RECALL = Metric(
+RECALL = _metric(
     "recall",
     "Recall",
-    "fidelity",
     "Share of real texts that lie in the ball of a text of the table, in [0, 1]: could it have been written? "
     f"{_BALL} {_SIZES}",
     "Kynkäänniemi et al. 2019, equation 2",
     "same",
 )
-DENSITY = Metric(
+DENSITY = _metric(
     "density",
     "Density",
-    "fidelity",
     f"Mean number of real balls that hold a text, over {K}: at least 0, about 1 for texts of the same source, "
     f"above it for texts that crowd where real ones do. {_BALL} {_SIZES}",
     "Naeem et al. 2020, section 3",
     "same",
 )
-COVERAGE = Metric(
+COVERAGE = _metric(
     "coverage",
     "Coverage",
-    "fidelity",
     f"Share of real texts whose ball holds a text of the table, in [0, 1]. {_BALL} {_SIZES}",
     "Naeem et al. 2020, section 3",
     "same",
@@ -307,22 +304,20 @@ _CLUSTERED = (
     "Both tables' embeddings together, reduced by PCA to 90 % of their variance, are put into k-means clusters, one "
     f"for every {TEXTS_PER_CLUSTER} texts of the smaller table, at most {MOST_CLUSTERS}; half a text is added to every "
     f"cluster of either table (Krichevsky-Trofimov); mean over {SEEDS} clusterings. It depends on the number of texts, "
-    f"so all tables are cut to one size. Not told below {LEAST_TO_TELL} texts of each table: its clusters then say "
+    f"so all tables are cut to one size. Not reported below {LEAST_TO_TELL} texts of each table: its clusters then say "
     "nothing."
 )
-MAUVE = Metric(
+MAUVE = _metric(
     "mauve",
     "MAUVE",
-    "fidelity",
     f"Area under the divergence curve (exp(-{SCALE:g} KL(Q, R)), exp(-{SCALE:g} KL(P, R))), R any mixture of P and "
     f"Q; 1 for equal histograms, 0.004 for disjoint ones. {_CLUSTERED}",
     "Pillutla et al. 2021, section 2; Pillutla et al. 2023 (smoothing)",
     "higher",
 )
-FRONTIER = Metric(
+FRONTIER = _metric(
     "frontier_integral",
     "Frontier integral",
-    "fidelity",
     "Twice the mean over t in [0, 1] of t KL(P, R) + (1 - t) KL(Q, R), R = t P + (1 - t) Q; 0 for equal "
     f"histograms, 1 for disjoint ones. {_CLUSTERED}",
     "Liu et al. 2021 (frontier integral); Pillutla et al. 2023",

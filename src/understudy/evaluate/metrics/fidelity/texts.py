@@ -27,83 +27,76 @@ from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, read_json
 
+_metric = partial(Metric, "fidelity")
+
 LENGTH_BINS = 20
 ORDERS = (1, 2, 3)
 SELF_BLEU_TEXTS = 200
 
-LENGTH_JS = Metric(
+LENGTH_JS = _metric(
     "length_divergence",
     "Length divergence",
-    "fidelity",
     f"Jensen-Shannon divergence, in bits, of the numbers of words in a text, in at most {LENGTH_BINS} bins with "
     "equally many texts of both tables together; in [0, 1].",
     "Lin 1991, equation 4.1",
     "lower",
 )
-LENGTH_KS = Metric(
+LENGTH_KS = _metric(
     "length_ks",
     "Length, Kolmogorov-Smirnov",
-    "fidelity",
     "Largest difference of the distribution functions of the number of words in a text, in [0, 1].",
     "Smirnov 1948 (two-sample statistic)",
     "lower",
 )
-VOCABULARY = Metric(
+VOCABULARY = _metric(
     "vocabulary_divergence",
     "Vocabulary divergence",
-    "fidelity",
     "Jensen-Shannon divergence, in bits, of how often each word is used; in [0, 1]. Larger for fewer texts, so all "
     "tables are cut to one size.",
     "Lin 1991, equation 4.1",
     "lower",
 )
-LABEL_DISTANCE = Metric(
+LABEL_DISTANCE = _metric(
     "label_distance",
     "Label distance",
-    "fidelity",
     "Total variation distance of the label proportions: half the sum of their differences, in [0, 1].",
     "Levin, Peres and Wilmer 2009, proposition 4.2",
     "lower",
 )
-LABEL_SHARE = Metric(
+LABEL_SHARE = _metric(
     "label_share",
     "Label share",
-    "fidelity",
     "Share of the table's texts with this label, in [0, 1].",
     "Wilson 1927 (interval)",
     "same",
 )
-DISTINCT = Metric(
+DISTINCT = _metric(
     "distinct_n",
     "Distinct n-grams",
-    "fidelity",
     "Number of different n-grams of words over the number of n-grams, none across texts; in [0, 1], the higher the "
     "more diverse. Lower for more text, so every table is cut to the same number of words, its texts in random order.",
     "Li et al. 2016 (distinct-1, distinct-2)",
     "same",
 )
-SELF_BLEU = Metric(
+SELF_BLEU = _metric(
     "self_bleu",
     "Self-BLEU",
-    "fidelity",
     f"Mean sentence BLEU-4 of each of {SELF_BLEU_TEXTS} texts of a table, sampled at random, against all the others of "
     "them; in [0, 1], the higher the less diverse. Tables of fewer texts have lower values.",
     "Zhu et al. 2018 (Texygen); sacrebleu's sentence BLEU (tokenizer 13a, exp smoothing, effective order)",
     "same",
 )
-JSON_PARSED = Metric(
+JSON_PARSED = _metric(
     "json_parsed",
     "Texts that are JSON",
-    "fidelity",
     "Share of texts that are one JSON value, in [0, 1]. Keys that occur twice, NaN, infinities, halves of surrogate "
     "pairs and more than 64 levels do not count.",
     "RFC 8259, with the limits of I-JSON (RFC 7493)",
     "higher",
 )
-JSON_VALID = Metric(
+JSON_VALID = _metric(
     "json_valid",
     "Texts that keep to the schema",
-    "fidelity",
     "Share of texts that are JSON and keep to the schema, in [0, 1].",
     "JSON Schema, draft 2020-12 unless the schema names another",
     "higher",
@@ -299,34 +292,30 @@ _OF_CELLS = (
     "column. Larger for fewer rows, so all tables are cut to one size."
 )
 
-COLUMN_DISTANCE = Metric(
+COLUMN_DISTANCE = _metric(
     "column_distance",
     "Column distance",
-    "fidelity",
     f"Total variation distance of one column: {_OF_CELLS}",
     LABEL_DISTANCE.source,
     "lower",
 )
-PAIR_DISTANCE = Metric(
+PAIR_DISTANCE = _metric(
     "column_pair_distance",
     "Distance of a pair of columns",
-    "fidelity",
     f"Total variation distance of two columns together: {_OF_CELLS}",
     LABEL_DISTANCE.source,
     "lower",
 )
-PAIRS_MEAN = Metric(
+PAIRS_MEAN = _metric(
     "column_pairs_mean",
     "Pairs of columns, mean distance",
-    "fidelity",
     f"Mean over all pairs of columns of their total variation distance: {_OF_CELLS}",
     LABEL_DISTANCE.source,
     "lower",
 )
-PAIRS_LARGEST = Metric(
+PAIRS_LARGEST = _metric(
     "column_pairs_largest",
     "Pairs of columns, largest distance",
-    "fidelity",
     f"Largest total variation distance of any pair of columns: {_OF_CELLS}",
     LABEL_DISTANCE.source,
     "lower",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
@@ -30,6 +30,8 @@ from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, me
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue, Setting
 
+_metric = partial(Metric, "leakage")
+
 __all__ = ["measure_leakage"]
 
 COPIED = 8
@@ -40,43 +42,38 @@ NGRAMS = (5, 13)
 
 _WORDS = "Words are compared without case and punctuation; of scripts that write no blanks, characters."
 
-LONGEST = Metric(
+LONGEST = _metric(
     "longest_copied_span",
     "Longest copied span (words)",
-    "leakage",
     "The most words in a row that one text shares with any real text. Where the tables differ in size, also its "
     f"expectation in as many texts as the smaller one has. {_WORDS}",
     "Lee et al. 2022, arXiv:2107.06499 (exact substrings)",
     "lower",
 )
-TYPICAL = Metric(
+TYPICAL = _metric(
     "copied_span",
     "Copied span of a text (words)",
-    "leakage",
     f"A quantile over texts of the most words in a row that a text shares with any real text. {_WORDS}",
     "Lee et al. 2022, arXiv:2107.06499 (exact substrings)",
     "lower",
 )
-COVERED = Metric(
+COVERED = _metric(
     "copied_words",
     f"Words in copied spans of {COPIED} or more",
-    "leakage",
     f"The share of all words, in [0, 1], that lie in spans of {COPIED} or more words which stand in one real text.",
     "Lee et al. 2022, arXiv:2107.06499; span length of Chowdhery et al. 2022, arXiv:2204.02311",
     "lower",
 )
-CONTAINED = Metric(
+CONTAINED = _metric(
     "ngram_containment",
     "n-grams found in real texts",
-    "leakage",
     f"The share of n-grams, in [0, 1], that stand in any real text; each occurrence counts. {_WORDS}",
     "Broder 1997 (containment); n of 13 from Brown et al. 2020, arXiv:2005.14165",
     "lower",
 )
-UNIQUE = Metric(
+UNIQUE = _metric(
     "unique_ngram_containment",
     "n-grams found in exactly one real text",
-    "leakage",
     "The share of n-grams, in [0, 1], that stand in one real text and in no other: phrases that are not common "
     "property but one record's own.",
     "Carlini et al. 2021, arXiv:2012.07805, definition 2 (eidetic memorisation with k = 1)",
@@ -122,10 +119,9 @@ def _maximum(longest: Ints, size: int, of: str) -> MetricValue:
     return MetricValue(LONGEST, mean, of, settings=settings, note=mean_of_choices(size, len(lengths)))
 
 
-COPIED_ROWS = Metric(
+COPIED_ROWS = _metric(
     "copied_rows",
     "Copied rows",
-    "leakage",
     "Share of rows whose text, label and cells of all typed columns together are those of a real row, in [0, 1]. A "
     "number or a date is its bin.",
     "",
@@ -152,28 +148,25 @@ def _rows(table: Sample) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 _STRINGS = "Strings are compared in the detector's canonical spelling."
 
-COUNT = Metric(
+COUNT = _metric(
     "pii_replayed",
     "Personal strings of the real texts in the output",
-    "leakage",
     "How many distinct strings that a detector finds in the real texts, and that stand in no public input, stand in a "
     f"table. Where the tables differ in size, also the expectation in as many texts as the smaller one has. {_STRINGS}",
     "Lukas et al. 2023, arXiv:2302.00539 (PII extraction)",
     "lower",
 )
-SHARE = Metric(
+SHARE = _metric(
     "pii_replayed_share",
     "Share of the real texts' personal strings in the output",
-    "leakage",
     "The count of replayed strings, over all distinct strings that the detector finds in the real texts and that stand "
     f"in no public input; in [0, 1]. {_STRINGS}",
     "Lukas et al. 2023, arXiv:2302.00539 (PII extraction, recall)",
     "lower",
 )
-PUBLIC = Metric(
+PUBLIC = _metric(
     "pii_replayed_public",
     "The same, of strings that public inputs hold as well",
-    "leakage",
     "How many distinct strings that a detector finds in the real texts stand in a table, and in a public input too: "
     "the output may have them from there.",
     "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from understudy.evaluate.metrics.intervals import NO_TEXTS, quantile, ratio, share_of_texts
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue
+
+_metric = partial(Metric, "leakage")
 
 SIMILAR = (0.8, 0.9)
 """Edit similarities from which on two texts are near duplicates."""
@@ -26,10 +29,9 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _AT_ONCE = 512
 """Texts whose candidates are looked for together."""
 
-NEAR = Metric(
+NEAR = _metric(
     "near_duplicates",
     "Texts with a near duplicate among the real ones",
-    "leakage",
     "The share of texts, in [0, 1], that have a real text of at least the given similarity: 1 minus the insertions "
     "and deletions of characters that turn one into the other, over both lengths. Case and punctuation do not count. "
     f"Compared are the {_CONFIRMED} real texts at most that share most words by MinHash: a text with typing errors in "
@@ -128,27 +130,24 @@ _BLOCK = 8192  # texts at a time that are read in float64
 
 NO_EMBEDDINGS = "The texts have no embeddings."
 
-DISTANCE = Metric(
+DISTANCE = _metric(
     "distance_to_closest_record",
     "Distance to closest record (DCR)",
-    "leakage",
     "A quantile over texts of the Euclidean distance, in [0, 2], from a text's embedding to the nearest real one.",
     "Zhao et al. 2021, arXiv:2102.08369 (CTAB-GAN)",
     "higher",
 )
-RATIO = Metric(
+RATIO = _metric(
     "nearest_neighbour_distance_ratio",
     "Nearest-neighbour distance ratio (NNDR)",
-    "leakage",
     "A quantile over texts of the distance to the nearest real text over that to the second nearest, in [0, 1]. Near 0 "
     "a text belongs to one real text and to no other; 1 where both distances are 0.",
     "Zhao et al. 2021, arXiv:2102.08369 (CTAB-GAN); Lowe 2004",
     "higher",
 )
-NEARER = Metric(
+NEARER = _metric(
     "nearer_to_real_than_holdout",
     "Texts nearer to the real texts than to held out ones",
-    "leakage",
     "The share of texts, in [0, 1], whose nearest text among as many real as held out ones is a real one; ties count "
     "half. About one half where the real texts left no mark of their own.",
     "Platzer and Reutterer 2021, arXiv:2104.00635",

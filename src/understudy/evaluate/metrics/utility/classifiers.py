@@ -20,24 +20,24 @@ from understudy.evaluate.metrics.utility.linear import Predict, fit_embedding, f
 from understudy.evaluate.metrics.utility.neural import fit_encoder, fit_network
 from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, Interval, Metric, MetricValue
 
+_metric = partial(Metric, "utility")
+
 _HOW = (
     "A classifier is trained on the texts of one table and tested on real texts. Compare synthetic training texts with "
     "as many real ones."
 )
 _SOURCE = "train on synthetic, test on real: Esteban, Hyland and Rätsch 2017"
 
-ACCURACY = Metric(
+ACCURACY = _metric(
     "accuracy",
     "Accuracy on real texts",
-    "utility",
     f"Share of the test texts whose label is predicted right, in [0, 1]. {_HOW}",
     _SOURCE,
     "higher",
 )
-MACRO_F1 = Metric(
+MACRO_F1 = _metric(
     "macro_f1",
     "Macro F1 on real texts",
-    "utility",
     "Mean over the labels of the test texts of the harmonic mean of precision and recall, in [0, 1]; every label "
     f"weighs the same. {_HOW}",
     _SOURCE,
@@ -309,18 +309,16 @@ _OF_COLUMN = (
     "better than the most frequent value."
 )
 
-COLUMN_ACCURACY = Metric(
+COLUMN_ACCURACY = _metric(
     "column_accuracy",
     "Columns told from the text: accuracy",
-    "utility",
     f"Share of the test rows whose cell is predicted right, in [0, 1]. {_OF_COLUMN}",
     ACCURACY.source,
     "higher",
 )
-COLUMN_MACRO_F1 = Metric(
+COLUMN_MACRO_F1 = _metric(
     "column_macro_f1",
     "Columns told from the text: macro F1",
-    "utility",
     f"Mean over the cells of the test rows of the harmonic mean of precision and recall, in [0, 1]. {_OF_COLUMN}",
     MACRO_F1.source,
     "higher",

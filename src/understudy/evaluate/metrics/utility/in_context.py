@@ -22,9 +22,9 @@ from understudy.models.machine import single_threaded_inference, worker_pool
 NO_SHOTS = "no shots"
 
 IN_CONTEXT_ACCURACY = Metric(
+    "utility",
     "in_context_accuracy",
     "In-context accuracy",
-    "utility",
     "The share of real test texts to which a language model gives their label after n labelled texts of the table, "
     "sampled evenly over the labels; 0 to 1. A label's score is the probability of all its tokens, divided by the one "
     "it has after texts without content (contextual calibration); the mean over several samples of shots.",

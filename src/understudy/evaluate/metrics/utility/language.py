@@ -30,6 +30,8 @@ from understudy.models.training import (
     token_losses,
 )
 
+_metric = partial(Metric, "utility")
+
 UNTUNED = "untuned"
 _BATCH = 8
 _WEIGHT_DECAY = 0.01
@@ -42,27 +44,24 @@ _HOW = (
 )
 _SOURCE = "Xie et al. 2024 (Aug-PE), section 4; Radford et al. 2019 for the untuned model's"
 
-PERPLEXITY = Metric(
+PERPLEXITY = _metric(
     "language_model_perplexity",
     "Perplexity of a tuned language model",
-    "utility",
     f"{_HOW} exp of the mean negative log-likelihood per token over all test texts; from 1 (certain) on, the size of "
     "the vocabulary for a model that knows nothing.",
     _SOURCE,
     "lower",
 )
-ACCURACY = Metric(
+ACCURACY = _metric(
     "language_model_accuracy",
     "Next-token accuracy of a tuned language model",
-    "utility",
     f"{_HOW} The share of tokens to which it gives the highest probability of all; 0 to 1.",
     _SOURCE,
     "higher",
 )
-BITS = Metric(
+BITS = _metric(
     "language_model_bits",
     "Bits per character of a tuned language model",
-    "utility",
     f"{_HOW} The negative log-likelihood in bits of all test texts by their characters; from 0 on, comparable between "
     "models of different vocabularies.",
     _SOURCE,
@@ -234,10 +233,9 @@ def _values(
     return found
 
 
-RELEASED_PERPLEXITY = Metric(
+RELEASED_PERPLEXITY = _metric(
     "released_model_perplexity",
     "Perplexity of the released language model",
-    "utility",
     "The language model that the Release holds predicts real test texts, each token from the instruction that asks for "
     "a text of its label and from the tokens before it; texts are cut, and instructions and the token that ends a text "
     "are not predicted. exp of the mean negative log-likelihood per token over all test texts; from 1 (certain) on.",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.base.quiet import quiet_libraries
+from understudy.base.lazy import quiet_libraries
 from understudy.methods.shared.tables.distribution import Distribution, Factor, numbers_of
 from understudy.methods.shared.tables.variables import Pair
 
