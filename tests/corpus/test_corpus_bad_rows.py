@@ -76,7 +76,7 @@ def test_a_bad_row_is_one_clear_error_whose_number_is_private_or_is_skipped_alon
         texts_of(corpus)
     assert SECRET not in everything_in(caught.value)
     assert caught.value.__context__ is None
-    assert not re.search(r"\d", str(caught.value).replace(str(private), ""))
+    assert not re.search(r"\d", str(caught.value).replace(str(private), "").replace("cp1252", ""))
     assert ("max_bad_rows" in str(caught.value)) == (kind in OF_ONE_ROW)
     (line,) = (private / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(line) == {"file": str(path), "row": 2, "kind": kind.value}

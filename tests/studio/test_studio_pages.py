@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from made_runs import PLANTED, made_statement, make_run, measure
 from studio_fixtures import SCRIPT, Studio, book_charges, make_world
@@ -24,6 +25,7 @@ from understudy.release import PublicSchema
 from understudy.run.outputs import PROGRESS
 from understudy.run.progress import recorded
 from understudy.run.session import SILENT
+from understudy.run.settings import run_config
 from understudy.studio import plans
 from understudy.studio.accounts import read_ledger
 from understudy.studio.plans import Forecasts
@@ -83,6 +85,14 @@ def test_the_command_on_the_screen_says_the_same_numbers(studio: Studio) -> None
     noise = next(fact["value"] for fact in forecast["forecast"]["entries"] if fact["name"] == "vote_noise")
     assert f"{calls:,}</td>" in page
     assert f"{noise:.3f}" in page
+
+
+def test_the_configuration_on_the_screen_is_one_for_all_verbs(studio: Studio) -> None:
+    page = settled(studio, method=["dp-kps"], epsilon="6", delta="1e-6", label="ward", labels="a,b")
+    (written,) = re.findall(r'<pre id="dp-kps-command-3"[^>]*><code>(.*?)</code>', page, re.DOTALL)
+    config = run_config(yaml.safe_load(unescape(written)))
+    assert (config.data, config.text, config.label, config.output) == (("TABLE.csv",), "COLUMN", "ward", "out")
+    assert (str(config.budget.to_json()["epsilon"]), config.label_set.names) == ("6", ("a", "b"))
 
 
 def test_a_form_that_cannot_be_planned_says_why_and_what_to_do(studio: Studio) -> None:
@@ -207,6 +217,13 @@ def test_runs_are_listed_with_their_promises(studio: Studio) -> None:
     assert "ε = 6, δ = 10⁻⁶" in page
     assert "team/release-only" in page
     assert "not-a-run" not in page
+
+
+def test_a_run_leads_to_its_dataset_and_says_what_is_left_of_the_cap(studio: Studio) -> None:
+    page = studio.read(studio.link("run-6"))
+    assert '<a href="/ledger#clinic">clinic</a>' in page
+    assert "<dt>left of its cap now</dt><dd>15, 8e-06</dd>" in page
+    assert '<a href="/ledger#clinic">clinic</a>' in studio.read("/runs")
 
 
 def test_a_run_shows_what_the_internal_report_shows_of_its_metrics_and_no_private_text(studio: Studio) -> None:

@@ -103,7 +103,8 @@ _ELSE = {
     BadRow.UNKNOWN_TOOL: "; declare every tool with --tools A,B",
     BadRow.TOOL_CALL: "; a call has a function with a name and its arguments as JSON, and all calls of a turn are "
     "answered right behind it by turns of the role tool, unless the dialogue ends",
-    BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
+    BadRow.ENCODING: "; if the whole file is encoded otherwise, as spreadsheets on Windows do (cp1252), name it with "
+    "--encoding",
     BadRow.LONG_CELL: "; cells have at most a mebibyte, unless read_corpus (in Python) is given other max_cell_bytes",
     BadRow.UNKNOWN_LABEL: "; declare every label that the column has, as it is spelled there (--labels A,B; with "
     "commas in them --labels @FILE, one per line)",

@@ -380,7 +380,7 @@ def proposed_name(path: str | os.PathLike[str]) -> str | None:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name.split(".")[0]).strip("-.") or None
 
 
-_MARKS = frozenset(";\t|")
+_MARKS = ";\t|"
 """What separates cells in many files that are called CSV."""
 _LONGEST_NAME = 60
 _IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
@@ -419,10 +419,13 @@ def read_header(
     names = list(cast("Iterable[object]", names))
     if error := readers.undecoded(names, file.shown, encoding):
         raise error
-    if file.format == "csv" and delimiter is None and len(names) == 1 and _MARKS.intersection(str(names[0])):
+    mark = next((each for each in _MARKS if each in str(names[0])), "") if len(names) == 1 else ""
+    if file.format == "csv" and delimiter is None and mark:
         raise CorpusError(
             f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",
-            "Name it with --delimiter.",
+            f"Name it: --delimiter {mark!r}."
+            if mark != "\t"
+            else "Name it with --delimiter (a tab), or say --format tsv.",
         )
     return [(str(name), None) for name in names]
 

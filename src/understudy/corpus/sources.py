@@ -45,7 +45,7 @@ _CONVERTED = {
     **dict.fromkeys(("xlsx", "xls", "xlsm", "xlsb", "ods", "numbers"), _WORKBOOK),
     **dict.fromkeys(("zip", "7z", "tar", "rar"), "Unpack it, and name the file or folder that was in it."),
     **dict.fromkeys(("sqlite", "db", "mdb", "accdb", "sav", "dta", "sas7bdat"), "Export the table as CSV or Parquet."),
-    **dict.fromkeys(("yaml", "yml"), "A configuration belongs behind --config: `understudy check --config FILE`."),
+    **dict.fromkeys(("yaml", "yml"), "It is a configuration, for the command: `understudy check --config FILE`."),
     "json": "Where each of its lines is one object, say --format jsonl. Write a list in brackets as JSON lines first: "
     "jq -c '.[]' FILE > FILE.jsonl.",
 }

@@ -72,7 +72,10 @@ class _Pages:
         return _part("runs_list.html", folder=self._folder, runs=runs_of.find_runs(self._folder))
 
     def run(self, request: Request) -> Response:
-        return _page("run.html", "runs", page=runs_of.run_page(self._run(request)))
+        run = self._run(request)
+        accounts_now = accounts.read_ledger(self._ledger).accounts
+        left = next((each["remaining"] for each in accounts_now if each["name"] == run.dataset), "")
+        return _page("run.html", "runs", page=runs_of.run_page(run), left=left)
 
     def run_progress(self, request: Request) -> Response:
         return _part("progress.html", run=self._run(request))

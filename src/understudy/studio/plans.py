@@ -15,6 +15,7 @@ from itertools import groupby, takewhile
 from types import UnionType
 from typing import Any
 
+import yaml
 from markupsafe import Markup
 from pydantic.fields import FieldInfo
 from starlette.datastructures import QueryParams
@@ -335,9 +336,14 @@ def _commands(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     planned = [word for name, value in settings.items() for word in _flag(name, value)]
     running = [word for name, value in settings.items() if name not in _FORECAST_ONLY for word in _flag(name, value)]
     data = ["--data", "TABLE.csv", "--text", "COLUMN"]
+    file = {"data": "TABLE.csv", "text": "COLUMN", **settings, "output": "out"}
     return (
         ("This forecast", shlex.join(["understudy", "plan", *planned])),
         ("The run", shlex.join(["understudy", "run", *data, *running, "--output", "out/"])),
+        (
+            "A configuration file, for all verbs (--config FILE)",
+            yaml.safe_dump(file, sort_keys=False, allow_unicode=True),
+        ),
     )
 
 

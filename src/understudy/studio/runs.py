@@ -96,6 +96,11 @@ class FoundRun:
         return ", ".join(f"{_SIGNS[name]} = {number}" for name, number in promised(self.statement.budget))
 
     @property
+    def day(self) -> str:
+        """When its last run last said something; empty where none did."""
+        return self.progress.at[:10] if self.progress else ""
+
+    @property
     def measured(self) -> bool:
         return self.folder.evaluation_file.is_file()
 
