@@ -114,7 +114,8 @@ _PUBLIC_INCIDENCE = (
 
 # What no promise covers, whatever is protected.
 _POPULATION = (
-    "Facts about the population that hold with or without any one unit: the synthetic texts are meant to show them."
+    "Facts about the table as a whole, such as the share of its records with a property: they hold with or without any "
+    "one unit, and the synthetic texts are meant to show them."
 )
 _SELECTION = (
     "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too."
