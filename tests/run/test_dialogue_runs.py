@@ -193,10 +193,10 @@ def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
 
 def test_columns_that_cannot_be_told_are_refused() -> None:
     for columns, said in {
-        "turns=few|many": "no whole number",
+        "turns=few|many": "not declared as a whole number",
         "calls.search=0..2": "tools does not declare 'search'",
         "turns.ask=0..2": "acts does not declare 'ask'",
-        "turns=0.5..9.5": "no whole number",
+        "turns=0.5..9.5": "not declared as a whole number",
         "begins=customer|bot": "not the roles",
         "begins": "not the roles",
         "transcript=1..6": "transcript",
@@ -345,7 +345,7 @@ BAD_USES = [
     ({"roles": (), "text": "product"}, "no roles"),
     ({"acts": ["ask", 1]}, "string"),
     ({"columns": "ends=ask|offer"}, "not the acts"),
-    ({"columns": "turns.offer"}, "no whole number"),
+    ({"columns": "turns.offer"}, "not declared as a whole number"),
     ({"columns": "turns.shout=0..3"}, "turns.shout"),
     ({"columns": "calls.fly=0..3"}, "calls.fly"),
 ]
