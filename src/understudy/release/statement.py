@@ -471,7 +471,7 @@ def require_consistent(statement: Statement) -> None:
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
-        _require_consistent_secrets(statement, statement.budget, composition)
+        _require_consistent_secrets(statement, composition)
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
         raise ValueError("a charge is about secrets, and none are protected")
@@ -508,7 +508,7 @@ def _pure_at(epsilon: float, delta: float) -> float:
     return max(0.0, math.log(rest)) if rest > 0 else 0.0
 
 
-def _require_consistent_secrets(statement: Statement, budget: SecretBudget, composition: Composition) -> None:
+def _require_consistent_secrets(statement: Statement, composition: Composition) -> None:
     for prior, posterior in statement.posterior_at.items():
         if not 0 < prior <= posterior <= 1:
             raise ValueError("a posterior is not a probability, or below its prior")
@@ -516,10 +516,15 @@ def _require_consistent_secrets(statement: Statement, budget: SecretBudget, comp
         raise ValueError("a charge promises nothing for secrets")
     if composition.mu is None:
         return
-    for prior, posterior in [*statement.posterior_at.items(), (float(budget.prior), float(budget.posterior))]:
+    for prior, posterior in [*statement.posterior_at.items(), _stated(statement.budget)]:
         least = phi_bar(-normal_quantile(prior) - composition.mu)
         if least > posterior * (1 + _ROUNDING):
             raise ValueError("the charges compose to more than the statement says")
+
+
+def _stated(budget: Budget | SecretBudget) -> tuple[float, float]:
+    assert isinstance(budget, SecretBudget)
+    return float(budget.prior), float(budget.posterior)
 
 
 def load_statement(path: Path) -> Statement:

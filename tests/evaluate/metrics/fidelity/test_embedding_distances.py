@@ -20,9 +20,11 @@ from understudy.evaluate.metrics.fidelity.embeddings import (
     frontier_integral,
     kernel_distance,
     mauve,
+    neighbour_values,
     neighbourhoods,
     reduced,
 )
+from understudy.evaluate.metrics.sample import Sample
 
 
 def normal(rows: int, columns: int, seed: int = 0) -> NDArray[np.float64]:
@@ -206,3 +208,16 @@ def test_copies_are_at_no_distance_whatever_rounding_says(monkeypatch: pytest.Mo
     real, other = (generator.permutation(np.repeat(points, copies, axis=0)) for copies in (7, 14))
     monkeypatch.setattr(embeddings, "_BLOCK", 3 * len(real))  # products of other shapes, which round otherwise
     assert of_choice(neighbourhoods(real, other)) == [1, 1, 7 / 5, 1]
+
+
+def test_a_label_that_no_text_is_near_to_is_the_one_forgotten() -> None:
+    near, far = unit(60, 4, 0), unit(30, 4, 1)
+    near[:, 0], far[:, 0] = 10, -10
+    lengths = [3] * 60 + [9] * 30
+    few = ["few"] * 5 + ["skin"] * 55 + ["heart"] * 30
+    real = Sample(tuple("w " * n for n in lengths), tuple(few), np.concatenate([near, far]))
+    other = Sample(("w",) * 90, None, near[np.arange(90) % 60])
+    found = neighbour_values(real, other, of="synthetic", seed=0, resamples=20)
+    groups = {tuple(each.settings.values()): each.value for each in found if each.metric.name == "group_coverage"}
+    assert groups == {("3 words or fewer",): 1.0, ("9 words or more",): 0.0, ("skin",): 1.0, ("heart",): 0.0}
+    assert all(each.reads_private and each.interval for each in found)

@@ -20,8 +20,8 @@ from understudy.methods.shared.decoding.structured import JSONSchema
 
 WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
 OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
-OF_EMBEDDINGS |= {"density", "coverage"}
-OF_MANY = OF_EMBEDDINGS - {"frechet_distance", "kernel_distance"}
+OF_EMBEDDINGS |= {"density", "coverage", "group_coverage"}
+OF_MANY = OF_EMBEDDINGS - {"frechet_distance", "kernel_distance", "group_coverage"}
 OF_TEXTS = {"length_divergence", "length_ks", "vocabulary_divergence", "distinct_n", "self_bleu"}
 OF_LABELS = {"label_distance", "label_share"}
 OF_JSON = {"json_parsed", "json_valid"}

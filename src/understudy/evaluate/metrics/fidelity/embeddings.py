@@ -20,7 +20,7 @@ from understudy.evaluate.metrics.intervals import (
     whole_and_subsamples,
 )
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.value import Metric, MetricValue
+from understudy.evaluate.metrics.value import Metric, MetricValue, Setting
 
 _metric = partial(Metric, "fidelity")
 
@@ -80,6 +80,16 @@ COVERAGE = _metric(
     "same",
 )
 
+GROUP_COVERAGE = _metric(
+    "group_coverage",
+    "Coverage of a group",
+    "Share of a group's real texts whose ball holds a text of the table, in [0, 1]: whose texts does it forget? Groups "
+    f"are labels and thirds by length, of at least 20 real texts. {_BALL} {_SIZES}",
+    "Naeem et al. 2020, section 3, by group",
+    "same",
+)
+
+_FEWEST_OF_GROUP = 20
 _BLOCK = 2**22  # kernel values or distances at a time, 32 MiB
 _COLUMNS = 2**14  # texts of the other table at a time, beside which kernel values are computed
 _ROWS = 2**13  # texts at a time that are read in float64: no table is copied whole
@@ -194,12 +204,21 @@ class Neighbourhoods:
         recall: share of the real texts in some ball of the other table.
         density: mean number of real balls that a text of the other table is in, over k.
         coverage: share of the real balls with a text of the other table in them.
+        covered: which real balls these are, ``Bool[choices, n]``.
+        chosen: the real texts, likewise.
     """
 
     precision: Rows
     recall: Rows
     density: Rows
     coverage: Rows
+    covered: Chosen
+    chosen: Chosen
+
+    def coverage_of(self, group: Chosen) -> Rows:
+        """The coverage of some real texts, ``Bool[n]``."""
+        found: Rows = (self.covered & group).sum(axis=1) / np.maximum((self.chosen & group).sum(axis=1), 1)
+        return found
 
 
 def neighbourhoods(
@@ -238,18 +257,38 @@ def neighbourhoods(
         recall=reached.sum(axis=1) / sizes,
         density=balls.sum(axis=1) / sizes_other / k,
         coverage=covered.sum(axis=1) / sizes,
+        covered=covered,
+        chosen=ours,
     )
 
 
 def neighbour_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Precision, recall, density and coverage, with intervals from subsamples of both tables."""
+    """Precision, recall, density and coverage, as a whole and by group, with intervals from subsamples of both."""
     chosen = whole_and_subsamples((len(real), len(other)), seed=seed, resamples=resamples, share=_HALF)
     found = neighbourhoods(*_both(real, other), *chosen)
     ends = ((PRECISION, found.precision, 1.0), (RECALL, found.recall, 1.0), (DENSITY, found.density, np.inf))
     return [
         value_of_subsamples(metric, values, of, share=_HALF, low=0.0, high=high)
         for metric, values, high in (*ends, (COVERAGE, found.coverage, 1.0))
+    ] + [
+        value_of_subsamples(
+            GROUP_COVERAGE, found.coverage_of(group), of, share=_HALF, low=0.0, high=1.0, settings=settings
+        )
+        for settings, group in _groups(real)
     ]
+
+
+def _groups(real: Sample) -> Iterator[tuple[dict[str, Setting], Chosen]]:
+    lengths = np.array([len(text.split()) for text in real.texts])
+    short, long = np.quantile(lengths, 1 / 3, method="lower"), np.quantile(lengths, 2 / 3, method="higher")
+    groups: list[tuple[dict[str, Setting], Chosen]] = [
+        ({"length": f"{short} words or fewer"}, lengths <= short),
+        ({"length": f"{long} words or more"}, lengths >= long),
+    ]
+    if real.labels is not None:
+        labels = np.array(real.labels)
+        groups += [({"label": str(label)}, labels == label) for label in np.unique(labels)]
+    return (each for each in groups if _FEWEST_OF_GROUP <= each[1].sum() < len(real))
 
 
 def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Rows:
