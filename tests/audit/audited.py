@@ -14,6 +14,6 @@ SURE = 1 - 1e-6
 """A false alarm once in a million audits."""
 
 
-def audited(attack: Any, *, runs: int = 2_500, confidence: float = SURE) -> MechanismAudit:
+def audited(attack: Any, *, runs: int = 1_500, confidence: float = SURE) -> MechanismAudit:
     it = Auditable("it", "it", "neighbours", lambda _: attack)
     return audit_mechanism(it, BUDGET, runs=runs, confidence=confidence)

@@ -28,7 +28,8 @@ def test_every_attack_comes_near_to_an_ideal_one_and_stays_below_the_promise(nam
     """With noise that is the same each time, so that a lower confidence gives no false alarm, and sees with fewer runs
     how good an attack is."""
     attack: Any = MECHANISMS[name].attack(BUDGET)
-    runs = 6_000 if name.startswith("guide-sampled") else 2_000  # half of the runs tell nothing
+    close = name.startswith(("private-tokens", "columns")) or name == "discovered-terms"  # to half of an ideal one
+    runs = 4_000 if name.startswith("guide-sampled") else 2_000 if close else 1_200  # half of the first tell nothing
     done = audited(replace(attack, source=InsecureSeededNoise(1)), runs=runs, confidence=0.999)
     # no test of a sparse vector comes to what is charged for it; sampled steps are compared with a few points of delta
     nearly = 0.2 if name in ("token-test", "dp-sgd-steps") else 0.5
