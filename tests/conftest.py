@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from shutil import disk_usage
+from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,7 +23,7 @@ import pytest
 from hypothesis import settings
 from pyarrow.fs import FileSystem
 
-from understudy.privacy import events, guarantee
+from understudy.privacy import accountant, events, gradients, guarantee, subsampled
 
 for folder in ("models", "methods/private_prediction", "methods", "run"):  # what several rooms share
     sys.path.insert(0, str(Path(__file__).parent / folder))
@@ -123,16 +124,42 @@ def privacy_losses_once() -> Iterator[None]:
     once = lru_cache(128)  # by the numbers, and a distribution by its identity
 
     @once
-    def pure(epsilon: float, delta: float) -> PrivacyLossDistribution:
-        return from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta))
+    def pure(epsilon: float, delta: float, interval: float) -> PrivacyLossDistribution:
+        return from_privacy_parameters(
+            common.DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=interval
+        )
+
+    def on_the_grid(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda event, *, interval=None: original(event, interval=interval or GRID[0])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "gaussian_loss", once(events.gaussian_loss))
-        patch.setattr(privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta))
+        patch.setattr(
+            privacy_loss_distribution,
+            "from_privacy_parameters",
+            lambda each: pure(each.epsilon, each.delta, GRID[0]),
+        )
+        for kind in (events.GaussianEvent, events.SubsampledGaussianEvent):
+            patch.setattr(kind, "to_pld", on_the_grid(kind.to_pld))
         for name in ("compose", "self_compose"):
             patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))
         patch.setattr(guarantee, "_zcdp_delta", lru_cache(10_000)(guarantee._zcdp_delta))
         yield
+
+
+FINE, COARSE = 1e-4, 1e-3
+GRID = [FINE]
+"""Of privacy losses: the accountant's own; where whole runs are tested one that is faster, and says a little more."""
+WHOLE_RUNS = {"audit", "engine", "run"}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    grid = COARSE if item.path.parent.name in WHOLE_RUNS else FINE
+    if grid != GRID[0]:
+        GRID[0] = grid
+        searched = (subsampled.subsampled_multiplier, subsampled.votes_epsilon, gradients.noise_within)
+        for known in (accountant._numerical_epsilon, accountant._losses, *searched):
+            known.cache_clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

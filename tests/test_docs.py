@@ -186,7 +186,7 @@ def few_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     words = terms.built_in_terms()
     used = set(re.findall(r"\w+", " ".join(table.read_text("utf-8") for table in folder.glob("*.csv")).lower()))
     monkeypatch.setattr(
-        terms, "built_in_terms", lambda: [*words[:4000], *(each for each in words[4000:] if each in used)]
+        terms, "built_in_terms", lambda: [*words[:1500], *(each for each in words[1500:] if each in used)]
     )
     terms._load.cache_clear()
     yield

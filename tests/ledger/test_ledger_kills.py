@@ -18,7 +18,7 @@ from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9")
 
-KILLS = 20
+KILLS = 10
 PARTS = ["sums/0", "sums/1"]
 
 
@@ -39,7 +39,7 @@ def recorded(ledger: Ledger, prefix: str) -> list[list[str]]:
     return found
 
 
-def test_what_twenty_killed_processes_had_done_is_there_and_what_was_torn_is_whole_or_absent(location: str) -> None:
+def test_what_ten_killed_processes_had_done_is_there_and_what_was_torn_is_whole_or_absent(location: str) -> None:
     runs = 0
     with new_ledger(location) as ledger:
         ledger.open_dataset("d", cap=Budget(1, 0), unit=RECORD)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 _TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(_TESTS / "run"), str(_TESTS / "models"), str(_TESTS / "methods" / "private_prediction")]
@@ -17,3 +20,13 @@ from run_fixtures import (  # noqa: E402, F401
     understudy,
     use_chat,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks() -> Iterator[None]:
+    """Whether gradients stay apart is tried in blocks of two texts; the trial's own tests have more."""
+    from understudy.methods.dp_finetune import release
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release, "_ROWS", {"cpu": 2})
+        yield

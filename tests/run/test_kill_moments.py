@@ -187,7 +187,7 @@ class Chain:
 AT_ONCE = 2
 
 
-def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
+def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
     lives: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     def reply(number: int, seen: Seen) -> Reply:
@@ -210,7 +210,7 @@ def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
             return lambda: line in killed.said()
 
         kills = [
-            *map(says, ("Protecting", "The ledger holds", "Reading the private records")),
+            *map(says, ("The ledger holds", "Reading the private records")),
             asked_for(3),
             asked_for(6),
         ]
@@ -291,7 +291,7 @@ def answer_moments(seed: int) -> list[tuple[str, int]]:
         ("a batch is answered", lot.randint(1, 2)),
         ("answers are being stored", 1),
         ("answers are stored", 1),
-        (RANDOM, 0),
+        *([(RANDOM, 0)] if ALL else []),
     ]
     lot.shuffle(aimed)
     return [*aimed, ("the records are written", 1), ("the records stand there", 1)]
