@@ -1,5 +1,5 @@
-"""What every test shares: hypothesis measures no time, for a busy machine is no fault; ledgers begin by themselves;
-privacy losses of the same events are computed once."""
+"""What every test shares: hypothesis measures no time, for a busy machine is no fault, and tries fifty examples where
+no number is named; ledgers begin by themselves; privacy losses of the same events are computed once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if os.access(IN_MEMORY, os.W_OK) and disk_usage(IN_MEMORY).free > 4 * 1024**3:
         "PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY)
     )  # no test cuts the power, so none need wait for a disk
 
-settings.register_profile("understudy", deadline=None)
+settings.register_profile("understudy", deadline=None, max_examples=50)
 settings.load_profile("understudy")
 
 
@@ -150,11 +150,12 @@ def privacy_losses_once() -> Iterator[None]:
 FINE, COARSE = 1e-4, 1e-3
 GRID = [FINE]
 """Of privacy losses: the accountant's own; where whole runs are tested one that is faster, and says a little more."""
-WHOLE_RUNS = {"audit", "engine", "run"}
+WHOLE_RUNS = {"audit", "engine", "run", "test_the_examples_of_a_page_run"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    grid = COARSE if item.path.parent.name in WHOLE_RUNS else FINE
+    names = {item.path.parent.name, item.name.partition("[")[0]}
+    grid = COARSE if names & WHOLE_RUNS else FINE
     if grid != GRID[0]:
         GRID[0] = grid
         searched = (subsampled.subsampled_multiplier, subsampled.votes_epsilon, gradients.noise_within)

@@ -26,7 +26,7 @@ import yaml
 from click.testing import CliRunner
 from local_fixtures import make_llama
 from numpy.typing import NDArray
-from run_fixtures import simple_fit
+from run_fixtures import little_work_of_seq_pate, simple_fit
 from script_model import ScriptModel
 
 import understudy.models.catalog
@@ -38,6 +38,7 @@ from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
 from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters, ResultParameters
 from understudy.methods.aug_pe.plan import AugPEParameters
+from understudy.methods.dp_finetune import release as dp_finetune
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
@@ -182,13 +183,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
 
 @pytest.fixture
 def few_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The built-in vocabulary with its most frequent words, and those of the tables: noise on 82,000 takes long."""
+    """The built-in vocabulary with its most frequent words, and those of the tables: noise on 82,000 takes long. And
+    models that train for a moment only."""
     words = terms.built_in_terms()
     used = set(re.findall(r"\w+", " ".join(table.read_text("utf-8") for table in folder.glob("*.csv")).lower()))
     monkeypatch.setattr(
-        terms, "built_in_terms", lambda: [*words[:1500], *(each for each in words[1500:] if each in used)]
+        terms, "built_in_terms", lambda: [*words[:4000], *(each for each in words[4000:] if each in used)]
     )
     terms._load.cache_clear()
+    little_work_of_seq_pate(monkeypatch)
+    monkeypatch.setattr(dp_finetune, "_ROWS", {"cpu": 2})
     yield
     terms._load.cache_clear()
 
