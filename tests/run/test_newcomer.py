@@ -167,6 +167,7 @@ def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
         (["check", "k.yaml"], "Write --config k.yaml."),
         (["generate", "k.yaml"], "Write --config k.yaml."),
         (["evaluate", "k.yaml", "out"], "Write --config k.yaml."),
+        (["report", "k.yaml"], "Write --config k.yaml."),
         (["check", "notes.csv"], "A private table is --data notes.csv."),
         (["check", "--data", "k.yaml", "--text", "note"], "`understudy check --config FILE`"),
         (["baseline", "notes.csv"], "unexpected extra argument (notes.csv)"),

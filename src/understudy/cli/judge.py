@@ -20,6 +20,7 @@ from understudy.cli.options import (
     json_option,
     read_file,
     release_size_option,
+    require_no_configuration,
 )
 from understudy.cli.output import listener, say, show_json, show_table
 
@@ -285,6 +286,7 @@ def report(
     """
     from understudy import api
 
+    require_no_configuration(runs)
     if not runs and not (file := read_file(config)).get("output"):
         raise ConfigError("No run given.", "Name its output folder, or --config with the file of the run.")
     runs = runs or (str(file["output"]),)

@@ -105,6 +105,13 @@ def require_output(output: object, kind: str = "FOLDER") -> None:
         raise ConfigError(f"No output {kind.lower()} given.", f"Name it with --output {kind}.")
 
 
+def require_no_configuration(words: Iterable[str]) -> None:
+    """See that none of the words, where a table, a Release or a folder is expected, is a configuration file."""
+    for word in words:
+        if word.lower().endswith((".yaml", ".yml")):
+            raise ConfigError(f"{word!r:.80} is a configuration.", f"Write --config {word:.80}.")
+
+
 class ParametersCommand(click.Command):
     """A command whose flags come from parameter groups.
 
@@ -154,13 +161,11 @@ class ParametersCommand(click.Command):
         ctx.allow_extra_args = True  # refused here, with the flag that was forgotten
         rest = super().parse_args(ctx, args)
         places = [str(param.name) for param in self.params if isinstance(param, click.Argument)]
-        for word in (*ctx.args, *(ctx.params[name] or "" for name in places if name != "config")):
-            if word.lower().endswith((".yaml", ".yml")):
-                raise ConfigError(f"{word!r:.80} is a configuration.", f"Write --config {word:.80}.")
-            if word in ctx.args and "data" in self.taken:
+        require_no_configuration((*ctx.args, *(ctx.params[name] or "" for name in places if name != "config")))
+        for word in ctx.args:
+            if "data" in self.taken:
                 raise ConfigError(f"{word!r:.80} has no flag before it.", f"A private table is --data {word:.80}.")
-            if word in ctx.args:
-                ctx.fail(f"Got unexpected extra argument ({word})")
+            ctx.fail(f"Got unexpected extra argument ({word})")
         return rest
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
