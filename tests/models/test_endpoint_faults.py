@@ -304,16 +304,6 @@ def test_a_resumed_run_may_ask_the_model_at_another_address(endpoint: FakeEndpoi
         assert len(elsewhere.seen) == 2, "another model's answers are its own"
 
 
-def test_answers_that_were_stored_with_their_address_are_found(endpoint: FakeEndpoint) -> None:
-    store, model = MemoryStore(), chat(endpoint)
-    collect(CachedChat(model, store), questions(2))
-    kept = dict(zip([ask.key(model.model_id, address=True) for ask in questions(2)], store.items.values(), strict=True))
-    assert not kept.keys() & store.items.keys()
-    store.items = kept
-    assert all(completion.text for completion in collect(CachedChat(model, store), questions(2)))
-    assert len(endpoint.seen) == 2
-
-
 @pytest.mark.parametrize("kind", ["text/html", "text/plain; charset=hex", "application/octet-stream", ""])
 def test_json_under_another_content_type_is_an_answer(endpoint: FakeEndpoint, kind: str) -> None:
     endpoint.plan = lambda number, seen: Reply(echo(number, seen).body, headers={"Content-Type": kind})

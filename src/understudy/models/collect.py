@@ -151,8 +151,6 @@ class CachedChat:
         for start in range(0, len(keys), LOOK_UP):
             some = keys[start : start + LOOK_UP]
             stored = self._answers.get_many(some)
-            older = {requests[places[key][0]].key(self.model_id, address=True): key for key in some}
-            stored = {older[key]: text for key, text in self._answers.get_many(list(older)).items()} | stored
             missing += [key for key in some if key not in stored]
             for key, text in stored.items():
                 completion = Completion.from_json(text)

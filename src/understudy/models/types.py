@@ -40,11 +40,11 @@ class ChatRequest:
     schema: str | None = None
     phrases: tuple[str, ...] = ()
 
-    def key(self, model_id: str, *, address: bool = False) -> str:
+    def key(self, model_id: str) -> str:
         """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under.
 
-        An endpoint's address is left out, as a resumed run may change it; with ``address`` not, as in older stores."""
-        model_id = model_id if address else model_id.partition("@http")[0]
+        An endpoint's address is left out, as a resumed run may change it."""
+        model_id = model_id.partition("@http")[0]
         fields = {**vars(self), "messages": [vars(message) for message in self.messages]}
         for name in ("schema", "phrases"):  # so that older stores' keys last
             if not fields[name]:

@@ -140,7 +140,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
         """A population with the name of who wrote it: a run that resumes may have another language model."""
         found = tools.keep(name, lambda: {**make(), "model": np.frombuffer(model.encode(), dtype=np.uint8)})
-        models.append(bytes(found.get("model", b"one that was not noted")).decode())
+        models.append(bytes(found["model"]).decode())
         return found
 
     sizes = population_sizes(parameters, shares)
