@@ -170,22 +170,22 @@ def topics(
     corpus: Corpus | TableSource,
     budget: Budget | SecretBudget,
     *,
-    topics: int = 20,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
 ) -> FoundTopics:
     """Find what a private corpus is about: topics with names, terms and noisy sizes, and no text of any record.
 
     Args:
-        corpus, options: as for :func:`run`; with ``output`` the page ``release/topics.html`` is written too.
+        corpus, options: as for :func:`run`; with ``output`` the page ``release/topics.html`` is written too. ``topics``
+            is how many to look for (default: 20; near twins are merged), or ``auto``.
         budget: what it may spend; charged in the ledger.
-        topics: how many to look for. Near twins are merged.
     """
     from understudy.methods.topics.method import Topics
     from understudy.report.topics import PAGE, write_topics
     from understudy.run.topics import find_topics
 
-    config, opened = _opened(corpus, Topics(topics=topics), budget, options)
+    number = options.pop("topics", None)
+    config, opened = _opened(corpus, Topics() if number is None else Topics(topics=number), budget, options)
     with _resumable(listener, config.output, charged=True) as told:
         found = find_topics(config, corpus=opened, listener=told)
         if found.folder is not None:

@@ -39,6 +39,7 @@ class PlanOptions(WritingOptions, total=False):
     column_pairs: str
     guide_candidates: int | None
     guide: bool | None
+    topics: int | Literal["auto"] | None
     private_model: str | PathLike[str] | None
     embedder: str
     trust_endpoint: bool

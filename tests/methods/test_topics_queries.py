@@ -16,9 +16,10 @@ from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.shared.labelling import ROUNDS, SIZES, VOTES
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import nearest_centres, on_grid
-from understudy.methods.topics.plan import ROUNDS, SIZES, VOTES, TopicsParameters, make_plan, mechanisms
+from understudy.methods.topics.plan import TopicsParameters, make_plan, mechanisms
 from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
@@ -109,7 +110,7 @@ def test_the_charges_spend_the_budget_and_no_more(epsilon: str, unit: Unit) -> N
 
 def test_every_query_is_the_one_that_was_planned() -> None:
     for unit in OURS.values():
-        planned = mechanisms(TopicsParameters(topics=len(CENTRES)), Budget(3, "1e-6"), PublicFacts(unit), candidates=12)
+        planned = mechanisms(len(CENTRES), Budget(3, "1e-6"), unit, candidates=12)
         votes = VoteHistogram(CANDIDATES, np.zeros(12, dtype=np.int32), unit, distance="centred")
         queries = {VOTES: votes, SIZES: TopicSizes(CENTRES)}
         for name, mechanism in planned.items():

@@ -19,7 +19,8 @@ from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.embeddings import private_vectors
-from understudy.methods.topics.centres import TERMS_OF_TOPIC, nearest_centres
+from understudy.methods.shared.labelling import TERMS_OF_TOPIC
+from understudy.methods.topics.centres import nearest_centres
 from understudy.methods.topics.plan import CANDIDATES, TopicsParameters, make_plan
 from understudy.methods.topics.release import candidate_vectors, release
 from understudy.privacy.guarantee import Budget

@@ -33,6 +33,7 @@ from understudy.run import measuring, releasing, tabling
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 TALKS = {"text": "messages", "roles": "customer,agent", "columns": f"{COLUMNS}; turns=1..6; begins=customer|agent"}
+TOPICS = {"label": None, "labels": None, "topics": 3, "records_per_label": None, "records": 9, "llm": "fake"}
 FIELDS = {"text": "title,note", "columns": COLUMNS}
 
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -42,6 +43,8 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "dialogues": lambda folder: settings(folder, **TALKS, llm="fake"),
     "several texts": lambda folder: settings(folder, **FIELDS, llm="fake"),
     "records": lambda folder: settings(folder, text=None, record_columns="title,note,beds", llm="fake"),
+    "topics": lambda folder: settings(folder, **TOPICS),
+    "topics of owners, and columns": lambda folder: settings(folder, **TOPICS, columns=COLUMNS, owner="clinician"),
     "aug-pe": lambda folder: evolving(folder, columns=COLUMNS, owner="clinician", max_records_per_owner=2),
 }
 

@@ -35,6 +35,7 @@ from understudy.cli.output import listener, say, show_json
 from understudy.corpus.read import Kind, read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
+from understudy.methods.shared.labelling import LabellingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
@@ -274,7 +275,8 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 
 def _topics_groups(_args: Sequence[str]) -> Groups:
     *shared, own = release_groups(method_class(TOPICS))
-    return (*shared, PlanParameters, own)
+    groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
+    return (*groups, PlanParameters, own)
 
 
 @click.command(

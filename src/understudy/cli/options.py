@@ -18,13 +18,12 @@ from understudy.cli.completion import TEXT
 from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
-TABLE = ("text", "roles", "label", "labels", "columns", "owner")
+TABLE = ("text", "roles", "label", "labels", "topics", "columns", "owner")
 WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
     *("declared_records", "steps", "unfinished", "teachers", "queries"),
-    "topics",
 )
 _RECORDS = ("records", "records_per_label")
 _FREE_MARK = "[free]"

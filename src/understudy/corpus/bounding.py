@@ -119,6 +119,8 @@ class BoundedCorpus:
         scratch: a private folder, which all workers of the engine see, for owners' records brought together.
         part: the name of the part of the table that it is; "" for the whole.
         form: the parts that a text has, if any.
+        label: the labels of texts, ``Int32[n]``, where they follow from each text alone and from public values; None:
+            as the table has them. Which records of an owner are used does not depend on it.
     """
 
     corpus: _Table
@@ -129,6 +131,7 @@ class BoundedCorpus:
     scratch: Path = Path()
     part: str = ""
     form: TextForm = PLAIN
+    label: Callable[[Sequence[str]], NDArray[np.int32]] | None = None
 
     def map(self, function: Callable[[BoundedCorpus], R]) -> Iterator[R]:
         """``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together they are all
@@ -163,6 +166,10 @@ class BoundedCorpus:
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
+        for batch in self._used():
+            yield batch if self.label is None else replace(batch, labels=self.label(batch.texts))
+
+    def _used(self) -> Iterator[BoundedBatch]:
         if self.unit.kind != "owner":
             before, met = 0, Counter[bytes]()
             for batch in self.corpus.batches():

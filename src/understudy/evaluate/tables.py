@@ -293,7 +293,7 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
     if schema is None or config.text is not None or config.record_columns:
         return config
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
-    if schema.label is not None and config.label is None:
+    if schema.label is not None and config.label is None and not schema.topics:
         told |= {"label": schema.label}
         if config.labels is None and schema.labels:
             told |= {"labels": schema.labels}

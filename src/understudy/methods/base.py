@@ -189,10 +189,11 @@ class Released:
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __or__(self, beside: Released) -> Released:
-        """With arrays, public inputs and a noise check that were released beside."""
+        """With arrays, strings, public inputs and a noise check that were released beside."""
         return replace(
             self,
             arrays={**self.arrays, **beside.arrays},
+            strings={**self.strings, **beside.strings},
             public_inputs={**self.public_inputs, **beside.public_inputs},
             noise_check=self.noise_check + beside.noise_check,
         )

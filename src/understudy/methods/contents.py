@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.methods.shared.evolution.embeddings import LARGEST_NORM
 from understudy.methods.shared.guide.plan import GUIDE
+from understudy.methods.shared.labelling import (
+    CHARGED_BESIDE,
+    TERMS_OF_TOPIC,
+    TOPIC_CENTRES,
+    TOPIC_SIZES,
+    TOPIC_TERMS,
+)
 from understudy.methods.shared.tables.plan import parts
 from understudy.methods.shared.tables.variables import (
     CHOSEN,
@@ -24,7 +32,7 @@ from understudy.methods.shared.tables.variables import (
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.release import Release
 
-BESIDE = frozenset({GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
+BESIDE = frozenset({TOPIC_CENTRES, TOPIC_SIZES, GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
 """Arrays that the Release of any method may hold besides its own."""
 LARGEST = 1e30
 """No released number is larger; sums and products of those that are smaller do not overflow."""
@@ -68,6 +76,21 @@ class Contents:
             self,
             charges={**self.charges, GUIDE: (SubsampledGaussianEvent if sampled else GaussianEvent).kind},
             arrays={**self.arrays, GUIDE: sums},
+            public_inputs=tuple({*self.public_inputs, "embedder"}),
+        )
+
+    def with_topics(self, release: Release) -> Contents:
+        """Of a Release whose labels are topics."""
+        topics = release.schema.label_set.size
+        arrays = {
+            TOPIC_CENTRES: Held("int16", (topics, "dimension of topics"), -LARGEST_NORM, LARGEST_NORM),
+            TOPIC_SIZES: Held("float64", (topics,), -1e15, 1e15),
+        }
+        return replace(
+            self,
+            charges={**self.charges, **CHARGED_BESIDE},
+            arrays={**self.arrays, **arrays},
+            strings={**self.strings, TOPIC_TERMS: topics * TERMS_OF_TOPIC},
             public_inputs=tuple({*self.public_inputs, "embedder"}),
         )
 

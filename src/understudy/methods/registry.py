@@ -103,6 +103,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     contents = method.contents(release)
     if contents is not None and release.parameters.get("guide"):
         contents = contents.with_guide(release)
+    if contents is not None and release.schema.topics:
+        contents = contents.with_topics(release)
     if contents is not None and has_columns(release):
         contents = contents.with_columns(release)
     if contents is not None and (problem := mismatch(release, contents)):

@@ -55,6 +55,8 @@ class PublicSchema:
     columns: Annotated[tuple[Annotated[Column, PlainValidator(Column.from_json)], ...], Field(max_length=64)] = ()
     form: Annotated[TextForm, PlainValidator(_read_text_form)] = PLAIN
     """The parts that a text has, if any: several columns, or a dialogue's turns."""
+    topics: bool = False
+    """Whether the labels are topics that the run found: the private table has no such column."""
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -87,6 +89,7 @@ class PublicSchema:
             "record_columns": list(self.record_columns),
             **({"columns": [column.to_json() for column in self.columns]} if self.columns else {}),
             **({"form": self.form.to_json()} if self.form else {}),
+            **({"topics": True} if self.topics else {}),
         }
 
     @classmethod
@@ -99,7 +102,8 @@ class PublicSchema:
             raise ValueError("a field is missing")
         found = read_form(cls, fields)
         distinct = {(isinstance(label, bool), label) for label in found.labels}
-        if len(distinct) != len(found.labels) or (found.labels and not found.label):
+        named = found.label is not None and bool(found.labels)
+        if len(distinct) != len(found.labels) or (found.labels and not found.label) or (found.topics and not named):
             raise ValueError("the labels are not a label set")
         if len({column.name for column in found.columns}) != len(found.columns):
             raise ValueError("two columns have one name")

@@ -113,6 +113,7 @@ _PUBLIC_INCIDENCE = (
 )
 
 # What no promise covers, whatever is protected.
+_UNPROTECTED = "**read from the data: not protected**"
 _POPULATION = (
     "Facts about the table as a whole, such as the share of its records with a property: they hold with or without any "
     "one unit, and the synthetic texts are meant to show them."
@@ -261,6 +262,7 @@ class Statement:
         charges: every release made, with its event.
         public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
         labels_declared: False if the label set was read from the data.
+        labels_found: whether the labels are topics that the run found, with noise.
         sealed: what the values that this stands on have in common; None before there are any.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
@@ -288,6 +290,7 @@ class Statement:
     posterior_at: Annotated[Mapping[float, float], _pairs("prior", "posterior")] = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    labels_found: bool = False
 
     @classmethod
     def of(
@@ -299,6 +302,7 @@ class Statement:
         dataset: str,
         notes: tuple[str, ...] = (),
         trusted: tuple[str, ...] = (),
+        labels_found: bool = False,
     ) -> Statement:
         secret = isinstance(plan.budget, SecretBudget)
         return cls(
@@ -315,6 +319,7 @@ class Statement:
             (*plan.notes, *notes),
             posterior_at(plan) if secret else {},
             trusted,
+            labels_found=labels_found,
         )
 
     def with_seals(self, seals: Sequence[Seal]) -> Statement:
@@ -359,6 +364,12 @@ class Statement:
         """The verdict in a sentence; empty where there is none."""
         return self.verdict.sentence(spent=True) if self.verdict else ""
 
+    @property
+    def _label_set(self) -> str:
+        if self.labels_found:
+            return "topics that the run found, with noise and of its budget; which record has which is not released"
+        return "declared, public" if self.labels_declared else "read from the data, not protected"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "private": self.private,
@@ -375,8 +386,9 @@ class Statement:
             "power_at_1_percent_false_alarms": self.power,
             "charges": [charge.to_json() for charge in self.charges],
             "public_inputs": {name: dict(entry) for name, entry in self.public_inputs.items()},
-            "label_set": "declared, public" if self.labels_declared else "read from the data, not protected",
+            "label_set": self._label_set,
             "labels_declared": self.labels_declared,
+            **({"labels_found": True} if self.labels_found else {}),
             "notes": list(self.notes),
             "trusted": list(self.trusted),
             "not_covered": list(self.promise.not_covered),
@@ -429,8 +441,9 @@ class Statement:
                 + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
                 for name, entry in self.public_inputs.items()
             ),
-            f"- label set: {'declared' if self.labels_declared else '**read from the data: not protected**'}",
+            *([] if self.labels_found else [f"- label set: {'declared' if self.labels_declared else _UNPROTECTED}"]),
             "",
+            *([f"The labels are {self._label_set}.", ""] if self.labels_found else []),
             *(["## Notes", "", *(f"- {_line(note)}" for note in self.notes), ""] if self.notes else []),
             *(["## Who is trusted", "", *(f"- {_line(each)}" for each in self.trusted), ""] if self.trusted else []),
             "## What is not covered",

@@ -463,6 +463,8 @@ def _columns_of(schema: PublicSchema, *, declared: bool) -> dict[str, Any]:
     columns = {"columns": {fields.pop("name"): fields for fields in typed}} if typed else {}
     if schema.label is None:
         return {**texts, **columns}
+    if schema.topics:
+        return {**texts, "topics": len(schema.labels), **columns}
     labels = {"labels": list(schema.labels)} if declared else {"labels_from_data": True}
     return {**texts, "label": schema.label, **({} if schema.crossed else labels), **columns}
 

@@ -97,11 +97,13 @@ def forecast(config: RunConfig) -> Forecast:
     """The forecast of a configured run; it reads no private data, and loads no model."""
     job = Job(config)
     plan = job.plan()
-    labels = job.table.label_set
+    labels = job.label_set
     decided = job.guide_decision
     entries: list[Fact] = []
     if decided.why:
         entries = [Fact("guide", "on" if decided.on else "off", "guide"), Fact("guide_why", decided.why, "why")]
+    if job.topics_decision.why:
+        entries.append(Fact("topics_why", job.topics_decision.line, "decided"))
     warned = (*plan.forecast.warnings, *job.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)

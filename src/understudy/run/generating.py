@@ -24,6 +24,7 @@ from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
 from understudy.methods.shared.guide.guide import guide_counts
+from understudy.methods.topics.found import topic_counts
 from understudy.models import catalog
 from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
@@ -441,8 +442,8 @@ def _counts(
     asked, total = wanted.counts(labels), wanted.records
     if total is not None and rows is not None and available is None:
         asked = rows.counts(total)
-    elif total is not None and wanted.like_private and labels > 1:
-        if (found := guide_counts(made) or method.label_counts(made)) is None:
+    elif total is not None and (wanted.like_private or made.schema.topics) and labels > 1:
+        if (found := topic_counts(made) or guide_counts(made) or method.label_counts(made)) is None:
             raise no_label_counts(method)
         asked = like_counts(total, *found)
     elif total is not None and (weights := method.label_weights(made)) is not None:

@@ -38,8 +38,11 @@ from understudy.methods.shared.guide.plan import (
     sample_words,
     why_no_guide,
 )
+from understudy.methods.shared.labelling import COLUMN
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, RowsParameters, TablesParameters, Variables
+from understudy.methods.topics.plan import LABELS_SHARE, SPARE, plan_with_topics, topics_that_pay
+from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.models import catalog
 from understudy.models.catalog import embedder_here
 from understudy.models.causal import CausalModel
@@ -67,6 +70,7 @@ class FreeJob:
         config: as flags, YAML or Python give it; nobody sees it after this.
         form: the parts that texts have.
         guide, columns: whether the Release has, or is to have, a guide and typed columns.
+        topics: whether its labels are topics.
         labels: how many it has; None: as the configuration declares.
         releases, generates: whether a Release is made, and texts of it.
     """
@@ -78,6 +82,7 @@ class FreeJob:
         form: TextForm = PLAIN,
         guide: bool = False,
         columns: bool = False,
+        topics: bool = False,
         labels: int | None = None,
         releases: bool = False,
         generates: bool = True,
@@ -87,9 +92,10 @@ class FreeJob:
         self.method = make_method(config.method, config.method_parameters)
         self.decided: tuple[str, ...] = ()
         if generates:
-            config, self.decided = _decided(config, self.method, labels=labels, columns=columns, form=form)
+            shares = columns or topics  # the Release knows which
+            config, self.decided = _decided(config, self.method, labels=labels, shares=shares, form=form)
         self.wanted = config.part(Wanted)
-        labelled = (config.label is not None or labels > 1) and not (guide or columns)
+        labelled = (config.label is not None or labels > 1) and not (guide or columns or topics)
         if generates and self.wanted.like_private and labelled and not self.method.counts_labels:
             raise no_label_counts(self.method)
         if generates:
@@ -114,6 +120,9 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        self.topics_decision = TopicsDecision.of(config)
+        config = self.topics_decision.applied(config)
+        self.topics, self.label_set = config.topics is not None, config.label_set
         self.guide_decision = GuideDecision.of(config)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
@@ -121,11 +130,15 @@ class Job(FreeJob):
             form=config.form,
             guide=self.guide_decision.on,
             columns=config.columns is not None,
+            topics=self.topics,
             releases=True,
             generates=config.part(Wanted).said if generates is None else generates,
         )
         self.promise = Promise.of(config, self.method, charges=charges)
         self.table = Table.of(config)
+        if self.topics:
+            self.method.require_guidable()
+            self.table.require_no(COLUMN)
         if self.promise.guide or self.table.columns:
             self.method.require_guidable()
         self.engine = config.part(settings.EngineParameters)
@@ -141,7 +154,7 @@ class Job(FreeJob):
         """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
         method, promise, table = self.method, self.promise, self.table
         beside = () if table.record_columns else table.typed_columns
-        facts = PublicFacts(promise.unit, labels or table.label_set, promise.expected_records, beside)
+        facts = PublicFacts(promise.unit, labels or self.label_set, promise.expected_records, beside)
 
         def plan_text(rest: Budget | SecretBudget) -> Plan:
             """The method, and its guide if there is to be one."""
@@ -156,18 +169,24 @@ class Job(FreeJob):
                 unit=facts.unit,
             )
 
-        variables = table.variables(facts.labels)
-        if variables is None:
-            plan = plan_text(promise.budget)
-        else:
-            plan = plan_with_columns(
+        def plan_table(rest: Budget | SecretBudget) -> Plan:
+            """The same, with the typed columns if there are any."""
+            variables = table.variables(facts.labels)
+            if variables is None:
+                return plan_text(rest)
+            return plan_with_columns(
                 plan_text,
-                promise.budget,
+                rest,
                 variables=variables,
                 parameters=promise.part(TablesParameters),
                 share=COLUMNS_SHARE,
                 expected_records=facts.expected_records,
             )
+
+        if self.topics:
+            plan = plan_with_topics(plan_table, promise.budget, topics=facts.labels.size, unit=facts.unit)
+        else:
+            plan = plan_table(promise.budget)
         require_readable_charges(plan.charges)
         return plan
 
@@ -178,7 +197,59 @@ class Job(FreeJob):
 
     @property
     def embeds_private_texts(self) -> bool:
-        return self.promise.guide or self.method.needs.embedder == "private"
+        return self.promise.guide or self.topics or self.method.needs.embedder == "private"
+
+
+@dataclass(frozen=True)
+class TopicsDecision:
+    """How many topics a run looks for, from public facts; and why, where nobody said so."""
+
+    count: int | None
+    why: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> TopicsDecision:
+        """As it was said, as the run in the output folder began, or as the records carry.
+
+        Raises ConfigError if there are labels too, or the topics are too few to tell anything apart.
+        """
+        own = config.method == TOPICS
+        asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
+        if asked is None:
+            return cls(None)
+        if not own and (config.label is not None or config.labels is not None or config.labels_from_data):
+            raise ConfigError(
+                "Topics take the place of labels, and there are labels.",
+                "Leave out --topics; or leave out --label, --labels and --labels-from-data.",
+            )
+        if not isinstance(asked, str):
+            if not own and asked == 1:
+                raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
+            return cls(asked)
+        if begun := settings_begun(config):
+            return cls(begun.get("topics"))
+        budget, expected = config.budget, config.expected_records
+        if isinstance(budget, SecretBudget) or not budget.delta:
+            return cls(2)  # refused, with its own message, when it is planned
+        records = expected or TYPICAL_RECORDS
+        share, spare = (1.0, 1.0) if own else (LABELS_SHARE, SPARE)
+        count = topics_that_pay(budget, share=share, records=records / spare)
+        told = f"what about {records} {config.unit.kind}s carry" + ("" if expected else " (--expected-records)")
+        if count or own:
+            return cls(max(count, 2), told)
+        return cls(None, f"fewer than two are {told}")
+
+    def applied(self, config: RunConfig) -> RunConfig:
+        """The configuration with as many."""
+        if config.method != TOPICS:
+            return config.model_copy(update={"topics": self.count})
+        own = {} if self.count is None else {"topics": self.count}
+        return config.model_copy(update={"method_parameters": {**config.method_parameters, **own}})
+
+    @property
+    def line(self) -> str:
+        """What was decided, for people; empty where nothing was."""
+        return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
 
 
 @dataclass(frozen=True)
@@ -226,7 +297,7 @@ def settings_begun(config: RunConfig) -> dict[str, Any]:
 
 
 def _decided(
-    config: RunConfig, method: Method, *, labels: int, columns: bool, form: TextForm
+    config: RunConfig, method: Method, *, labels: int, shares: bool, form: TextForm
 ) -> tuple[RunConfig, tuple[str, ...]]:
     """What writing takes where nobody says it: how many texts, and no language model where none can be loaded.
 
@@ -255,7 +326,7 @@ def _decided(
         changes |= {name: begun.get(name) for name in ("records", "records_per_label")}
     elif not (said or needs.holds_texts):
         number = str(_TEXTS_IN_ALL)
-        if columns or config.like_private:  # labels have the shares of the released distribution
+        if shares or config.like_private:  # labels have the shares of the released distribution
             changes["records"] = _TEXTS_IN_ALL
         else:
             changes["records_per_label"] = each = max(_TEXTS_IN_ALL // labels, _TEXTS_OF_LABEL)
@@ -591,7 +662,14 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""
-        return Variables(self.label, labels, self.all_columns, self.crossed) if self.columns else None
+        label = self.label or (COLUMN if labels.names else None)
+        return Variables(label, labels, self.all_columns, self.crossed) if self.columns else None
+
+    def require_no(self, column: str) -> None:
+        """Raises ConfigError if a column that is written has this name."""
+        typed = (each.name for each in self.all_columns)
+        if column in (*text_columns(self.text), *self.record_columns, *typed):
+            raise ConfigError(f"A column is called {column!r}, as the one of topics is.", "Rename it in the table.")
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""

@@ -102,6 +102,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         form=made.schema.form,
         guide=has_guide(made),
         columns=has_columns(made),
+        topics=made.schema.topics,
         labels=made.schema.label_set.size,
     )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be

@@ -28,8 +28,10 @@ from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
 from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
+from understudy.methods.shared.labelling import COLUMN
 from understudy.methods.shared.tables.fitting import require_fitting
 from understudy.methods.shared.tables.variables import TablesParameters
+from understudy.methods.topics.release import embed_candidates
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
@@ -50,6 +52,7 @@ from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
 from understudy.run.guiding import with_guide
 from understudy.run.job import Job, Table
+from understudy.run.labelling import label_by_topics
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, longest_details, with_columns
@@ -109,7 +112,7 @@ def make_release(
         if corpus is None:
             corpus = stack.enter_context(table.open(session.folder.private))
         _check_columns(table, corpus)
-        labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
+        labels = job.label_set if job.topics else LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = session.as_begun(job.plan(labels))
         variables = table.variables(labels)
         if variables is not None:
@@ -122,6 +125,8 @@ def make_release(
         )
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
+        if job.topics_decision.why:
+            listener.say(job.topics_decision.line)
         if job.guide_decision.why:
             listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
         noisy, expected = session.noise.origin != "none", plan.forecast.verdict
@@ -151,7 +156,9 @@ def make_release(
         no_key = b""  # it comes with the charge
         unkeyed = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
         scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
-        prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
+        preparation = replace(preparation, resuming=session.begun)
+        candidates = embed_candidates(labels.size, preparation) if job.topics else None
+        prepared = _prepared(method, unkeyed, plan, preparation)
         paid = pay(ledger, promise.dataset, plan, corpus, found, session, listener)
         for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
             if model is not None:
@@ -159,7 +166,7 @@ def make_release(
         tools = ReleaseTools(
             **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
             door=paid.door,
-            writer=writing.writer(corpus.labels, listener) if writing and method.needs.candidates else None,
+            writer=writing.writer(labels.names, listener) if writing and method.needs.candidates else None,
             prepared=prepared,
             scratch=scratch,
             note=session.folder.note_privately,
@@ -171,6 +178,18 @@ def make_release(
         listener.say("Reading the private records.")
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
         beside, parameters = Released({}), promise.part(TablesParameters)
+        if job.topics:
+            topics = label_by_topics(bounded, plan, tools, candidates=candidates)
+            bounded, labels, beside = topics.corpus, topics.labels, topics.released
+            planned = replace(planned, schema=replace(planned.schema, labels=labels.names))
+            variables = table.variables(labels)
+            named = replace(preparation, labels=labels, say=lambda _line: None)  # it was said
+            tools = replace(
+                tools,
+                labels=labels,
+                writer=None if tools.writer is None else needed(writing).writer(labels.names, listener),
+                prepared=_prepared(method, unkeyed, plan, named),
+            )
         if variables is not None and method.needs.rows:
             beside = with_columns(beside, bounded, plan, tools, variables=variables, parameters=parameters)
             rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=job.wanted.seed)
@@ -238,7 +257,7 @@ def _load_models(
     """
     embedder = model = None
     dimension = 0
-    if job.method.needs_embedder or job.promise.guide:
+    if job.method.needs_embedder or job.promise.guide or job.topics:
         own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
@@ -291,11 +310,12 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
         parameters={**_without_folders(job.method), **guided, **rows, "seed": job.wanted.seed},
         schema=PublicSchema(
             schema.text or "record",
-            schema.label,
-            tuple(schema.labels),
+            COLUMN if job.topics else schema.label,
+            job.label_set.names if job.topics else tuple(schema.labels),
             tuple(schema.record_columns),
             columns,
             schema.form,
+            topics=job.topics,
         ),
         statement=Statement.of(
             plan,
@@ -303,6 +323,7 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
             labels_declared=schema.labels_declared,
             dataset=promise.dataset,
             trusted=(*trusted_with_texts(read), *statement_of(job.engine)),
+            labels_found=job.topics,
         ),
         arrays={},
     )

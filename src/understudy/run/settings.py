@@ -22,6 +22,7 @@ from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.storage import parse_address
 from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.shared.labelling import LabellingParameters
 from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
@@ -414,6 +415,7 @@ class RunConfig(
     PrivateModelParameters,
     WritingParameters,
     ModelParameters,
+    LabellingParameters,
     GuideParameters,
     ChoosingParameters,
     TablesParameters,
@@ -425,6 +427,14 @@ class RunConfig(
 
     method: str = DEFAULT_METHOD
     method_parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def label_set(self) -> LabelSet:
+        """The declared labels; in place of topics, which the run finds, as many names that are longer."""
+        if not isinstance(self.topics, int):
+            return super().label_set
+        name = "the three public words by which this run will name a topic that it finds in the private texts"
+        return LabelSet(tuple(f"{name}: topic {number + 1}" for number in range(self.topics)))
 
     @property
     def changeable(self) -> frozenset[str]:
@@ -456,6 +466,8 @@ class RunConfig(
             unused.add("llm_extra_body")
         if not self.like_private:  # likewise
             unused.add("like_private")
+        if self.topics is None:  # likewise
+            unused.add("topics")
         if self.columns is None:  # likewise
             unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
         fields = self.model_dump(mode="json", exclude=unused)
@@ -482,7 +494,8 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters),
-        *(EmbedderParameters, GuideParameters, TablesParameters, EngineParameters, OutputParameters),
+        *(EmbedderParameters, LabellingParameters, GuideParameters, TablesParameters),
+        *(EngineParameters, OutputParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)

@@ -29,6 +29,7 @@ from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.guide.plan import guide_sensitivity, rate_of
+from understudy.methods.shared.labelling import SIZES, VOTES
 from understudy.methods.shared.queries.counts import (
     ColumnTermHistogram,
     LabelCounts,
@@ -44,7 +45,6 @@ from understudy.methods.shared.tables.plan import column_charges
 from understudy.methods.shared.tables.variables import TablesParameters, Variables
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics import plan as topics_plan
-from understudy.methods.topics.plan import TopicsParameters
 from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -288,10 +288,10 @@ def topics(unit: Unit, budget: Budget) -> SumAttack:
     """
     centres = integer_vectors(np.eye(2, dtype=np.float32))
     queries: dict[str, Query[Block]] = {
-        topics_plan.VOTES: VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred"),
-        topics_plan.SIZES: TopicSizes(centres),
+        VOTES: VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred"),
+        SIZES: TopicSizes(centres),
     }
-    planned = topics_plan.mechanisms(TopicsParameters(topics=2), budget, PublicFacts(unit), candidates=2)
+    planned = topics_plan.mechanisms(2, budget, unit, candidates=2)
     sums = [Measured(mechanism, queries.get(name) or TopicSums(centres)) for name, mechanism in planned.items()]
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)

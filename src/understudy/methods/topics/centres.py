@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from understudy.methods.shared.evolution.embeddings import STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.methods.shared.labelling import TERMS_OF_TOPIC
 from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
 
 Floats = NDArray[np.float64]
 Grid = NDArray[np.int16]
-TERMS_OF_TOPIC = 10
 _WEIGHED = 1500
 """Candidates of most votes that first centres are made of."""
 _AWAY = 0.4
@@ -117,14 +117,20 @@ def _k_median(points: Floats, weights: Floats, count: int) -> NDArray[np.int64]:
 
 
 def next_centres(
-    sums: Floats, noise_std: float, directions: Directions, generator: np.random.Generator, *, last: bool
+    sums: Floats,
+    noise_std: float,
+    directions: Directions,
+    generator: np.random.Generator,
+    *,
+    last: bool,
+    twins: bool = True,
 ) -> Grid:
     """``Int16[K, d]``: the means of the sums, shrunk towards the mean of all as far as they are noise.
 
     A mean's distance from that of all is taken to be normal with the covariance of public terms times a factor that is
     estimated from all of them (empirical Bayes), so that it is shrunk most along directions in which texts hardly
     differ. Where a topic's count is no more than noise, it begins again beside the largest, in the last round as its
-    twin.
+    twin (``twins``), or else with half of it.
 
     Args:
         sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.topics.release.TopicSums` has them.
@@ -142,7 +148,7 @@ def next_centres(
     found = centre + (away * (prior / (prior + noise[:, None]))) @ directions.vectors.T
     for dead in np.flatnonzero(counts < max(1.0, (_LOST if last else _DEAD) * std)).tolist():
         largest, size = int(counts.argmax()), found.shape[1]
-        step = 0.0 if last else generator.normal(0, _SPLIT / np.sqrt(size), size)
+        step = 0.0 if last and twins else generator.normal(0, _SPLIT / np.sqrt(size), size)
         found[dead], found[largest] = found[largest] + step, found[largest] - step
         counts[[dead, largest]] = counts[largest] / 2
     return on_grid(found)

@@ -10,8 +10,16 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
 from understudy.methods.shared.evolution.embeddings import private_vectors
-from understudy.methods.topics.centres import TERMS_OF_TOPIC, first_ones, nearest_centres
-from understudy.methods.topics.plan import NAME, SIZES
+from understudy.methods.shared.labelling import (
+    BESIDE,
+    SIZES,
+    TERMS_OF_TOPIC,
+    TOPIC_CENTRES,
+    TOPIC_SIZES,
+    TOPIC_TERMS,
+)
+from understudy.methods.topics.centres import first_ones, nearest_centres
+from understudy.methods.topics.plan import NAME
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release
@@ -54,26 +62,65 @@ class Topic:
 
 
 def topics_of(release: Release) -> tuple[Topic, ...]:
-    """The topics of a Release, the largest first. Raises ReleaseError if it is of another method, or a topic has no
-    centre."""
-    require_topics(release)
-    sizes, terms = release.arrays["sizes"], release.strings["terms"]
-    counted = first_ones(release.arrays["centres"])
-    parts = np.bincount(release.arrays["topic"][counted], minlength=len(sizes))
-    if not len(sizes) or len(parts) > len(sizes) or parts.min() == 0:
+    """The topics of a Release, the largest first. Raises ReleaseError if it has none, or a topic has no centre."""
+    held = _Held.of(release)
+    counted = first_ones(held.centres) | release.schema.topics  # labels have a centre each, and a size
+    parts = np.bincount(held.topic[counted], minlength=len(held.sizes))
+    if not len(held.sizes) or len(parts) > len(held.sizes) or parts.min() == 0:
         raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
-    stds = (release.statement.noise_multiplier(SIZES) or 0.0) * np.sqrt(parts)
+    stds = held.noise * np.sqrt(parts)
     return tuple(
         Topic(
             number,
-            tuple(filter(None, terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
+            tuple(filter(None, held.terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
             float(size),
             max(0.0, float(size - _NORMAL * std)),
             max(0.0, float(size + _NORMAL * std)),
             bool(size >= max(1.0, _CLEAR * std)),
         )
-        for number, (size, std) in enumerate(zip(sizes, stds, strict=True))
+        for number, (size, std) in enumerate(zip(held.sizes, stds, strict=True))
     )
+
+
+def names_of(terms: Sequence[str]) -> tuple[str, ...]:
+    """Names of topics, no two alike: the first of each one's terms, TERMS_OF_TOPIC of which are behind the other's."""
+    found: list[str] = []
+    for first in range(0, len(terms), TERMS_OF_TOPIC):
+        name = ", ".join(filter(None, terms[first : first + _NAMED]))
+        found.append(name if name not in found else f"{name} ({len(found) + 1})")
+    return tuple(found)
+
+
+def topic_counts(release: Release) -> tuple[list[float], float] | None:
+    """Noisy numbers of records of each label, and the standard deviation of their noise; None where labels are none
+    that were found."""
+    if not release.schema.topics:
+        return None
+    held = _Held.of(release)
+    return held.sizes.tolist(), held.noise
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a Release of topics holds, or one whose labels are topics."""
+
+    centres: NDArray[np.int16]
+    topic: NDArray[np.int32]
+    sizes: NDArray[np.float64]
+    terms: Sequence[str]
+    noise: float  # on the number of records at a centre
+
+    @classmethod
+    def of(cls, release: Release) -> _Held:
+        """Raises ReleaseError if the Release holds no topics."""
+        require_topics(release)
+        arrays, strings, own = release.arrays, release.strings, release.method == NAME
+        noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
+        if own:
+            return cls(arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"], noise)
+        centres = arrays[TOPIC_CENTRES]
+        topic = np.arange(len(centres), dtype=np.int32)
+        return cls(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], noise)
 
 
 def assign(
@@ -97,13 +144,14 @@ def assign(
     if not texts:
         return np.zeros(0, dtype=np.int64)
     vectors = private_vectors(embedder.embed(texts))
-    if vectors.shape[1] != release.arrays["centres"].shape[1]:
+    held = _Held.of(release)
+    if vectors.shape[1] != held.centres.shape[1]:
         raise ReleaseError("The Release's centres have another dimension than the embedder.", "It was changed.")
-    centres = nearest_centres(release.arrays["centres"], vectors)
-    return np.where(centres >= 0, release.arrays["topic"][centres], -1)
+    centres = nearest_centres(held.centres, vectors)
+    return np.where(centres >= 0, held.topic[centres], -1)
 
 
 def require_topics(release: Release) -> None:
     """Raises ReleaseError if the Release holds no topics."""
-    if release.method != NAME:
+    if release.method != NAME and not release.schema.topics:
         raise ReleaseError(f"A Release of {release.method} holds no topics.", "Make one with `understudy topics`.")

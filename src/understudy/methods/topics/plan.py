@@ -8,61 +8,59 @@ sizes        per topic the noisy number of records nearest to it
 from __future__ import annotations
 
 import math
-
-from pydantic import Field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.voting import vote_sensitivity
 from understudy.methods.shared.guide.plan import VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.labelling import BESIDE, ROUNDS, SIZES, VOTES, TopicCount, sums_name
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
 NAME = "topics"
-VOTES, SIZES = "votes", "sizes"
-ROUNDS = 3
 CANDIDATES = 6000
 """Public terms that records vote for: the most frequent of the built-in vocabulary."""
-_VOTES_SHARE, _SIZES_SHARE = 0.3, 0.1
-"""Of mu^2; the rounds share the rest."""
-MOST_TOPICS = 1000
+SHARES = {VOTES: 0.3, **dict.fromkeys((sums_name(number + 1) for number in range(ROUNDS)), 0.2), SIZES: 0.1}
+"""Of mu^2."""
+LABELS_SHARE = 0.2
+"""Of the budget (of mu^2): what topics get that are another method's labels."""
 
 
 class TopicsParameters(Parameters):
     """All parameters of topics."""
 
-    topics: int = Field(20, ge=1, le=MOST_TOPICS)
-    """Topics to look for (K): a public number. Near twins are merged, so that there may be fewer in the end."""
+    topics: TopicCount = 20
+    """Topics to look for (K): a public number, or ``auto``, as many as the records carry, by public facts. Near twins
+    are merged, so that there may be fewer in the end."""
 
 
-def sums_name(number: int) -> str:
-    """The charge of a round, the first being 1."""
-    return f"sums-{number}"
-
-
-def mechanisms(
-    parameters: TopicsParameters, budget: Budget, facts: PublicFacts, *, candidates: int = CANDIDATES
-) -> dict[str, NoisySum]:
+def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CANDIDATES) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
     Raises ConfigError if the noise does not fit its grid.
     """
-    topics = parameters.topics
-    rounds = [sums_name(number + 1) for number in range(ROUNDS)]
-    round_share = (1 - _VOTES_SHARE - _SIZES_SHARE) / ROUNDS
-    shares = {VOTES: _VOTES_SHARE, **dict.fromkeys(rounds, round_share), SIZES: _SIZES_SHARE}
+    return _noisy_sums(topics, gaussian_split(budget, list(SHARES.values())), unit, candidates=candidates)
+
+
+def _noisy_sums(
+    topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int = CANDIDATES
+) -> dict[str, NoisySum]:
+    """With these noise multipliers, in the order of :data:`SHARES`."""
     made = {
-        VOTES: (vote_sensitivity(1, facts.unit), (candidates,)),
-        **dict.fromkeys(rounds, (guide_sensitivity(), (topics, None))),
+        **dict.fromkeys(SHARES, (guide_sensitivity(), (topics, None))),
+        VOTES: (vote_sensitivity(1, unit), (candidates,)),
         SIZES: (Sensitivity.of_counts(1), (topics,)),
     }
-    split = gaussian_split(budget, list(shares.values()))
-    return {name: NoisySum("gaussian", multiplier, *made[name]) for name, multiplier in zip(shares, split, strict=True)}
+    return {name: NoisySum("gaussian", each, *made[name]) for name, each in zip(SHARES, multipliers, strict=True)}
 
 
 def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -74,19 +72,56 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         raise ConfigError("The noise of topics is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if facts.labels.names:
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
-    topics, sums = parameters.topics, mechanisms(parameters, budget, facts)
+    topics = parameters.topics
+    assert isinstance(topics, int), "it is decided before a run is planned"
+    sums = mechanisms(topics, budget, facts.unit)
+    found = verdict(sums[sums_name(1)].noise_multiplier, topics, facts.expected_records)
+    return Plan(
+        NAME, facts.unit, budget, _charges(topics, sums), replace(_forecast(topics, sums, facts.unit), verdict=found)
+    )
+
+
+def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topics: int, unit: Unit) -> Plan:
+    """The plan of a method whose labels are topics: these are found first, with their share of the budget.
+
+    Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
+    """
+
+    def plan_topics(multipliers: Sequence[float]) -> Addition:
+        sums = _noisy_sums(topics, multipliers, unit)
+        return Addition(_charges(topics, sums, BESIDE), _forecast(topics, sums, unit))
+
+    shares = [LABELS_SHARE * each for each in SHARES.values()]
+    plan = plan_beside(plan_method, budget, plan_topics, shares=shares, what="topics")
+    rest = len(plan.charges) - len(SHARES)
+    return replace(plan, charges=(*plan.charges[rest:], *plan.charges[:rest]))
+
+
+def topics_that_pay(budget: Budget, *, share: float, records: float) -> int:
+    """As many topics as so many records carry clear of the noise, where ``share`` of mu^2 is for them; 0 if not two."""
+    each = share * SHARES[sums_name(1)]
+    multiplier = gaussian_split(budget, (each, 1 - each))[0]
+    return max((count for count in _COUNTS if verdict(multiplier, count, records).level == "good"), default=0)
+
+
+SPARE = 2.0
+"""Records of a topic that is a label, over those with which it would be found: a method's own sums need some too."""
+_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
+"""So that a Release hardly tells the number of records that was declared, should it have been counted."""
+
+
+def _charges(topics: int, sums: Mapping[str, NoisySum], beside: str = "") -> tuple[Charge, ...]:
     why = {
         VOTES: f"noisy histogram of the records' votes for the nearest of {CANDIDATES} public terms",
         SIZES: f"noisy numbers of records of {topics} topic(s)",
     }
     around = f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
-    charges = tuple(Charge(name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
-    entries = [
-        Fact("topics", topics, "topics"),
-        Fact("size_noise", sums[SIZES].noise_std, f"noise on the size of a topic (std, {facts.unit.kind}s)"),
-    ]
-    found = verdict(sums[sums_name(1)].noise_multiplier, topics, facts.expected_records)
-    return Plan(NAME, facts.unit, budget, charges, Facts(tuple(entries), verdict=found))
+    return tuple(Charge(beside + name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
+
+
+def _forecast(topics: int, sums: Mapping[str, NoisySum], unit: Unit) -> Facts:
+    noise = Fact("size_noise", sums[SIZES].noise_std, f"noise on the size of a topic (std, {unit.kind}s)")
+    return Facts((Fact("topics", topics, "topics"), noise))
 
 
 def verdict(multiplier: float, topics: int, records: float | None) -> Verdict:

@@ -22,6 +22,7 @@ Guarantee:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,12 +32,18 @@ from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
-from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, Block, PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.evolution.embeddings import (
+    LARGEST_NORM,
+    Block,
+    PrivateEmbeddings,
+    integer_vectors,
+    private_vectors,
+)
 from understudy.methods.shared.guide.plan import guide_sensitivity
+from understudy.methods.shared.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
 from understudy.methods.shared.queries.guide import sums_of
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import (
-    TERMS_OF_TOPIC,
     Candidates,
     Directions,
     first_centres,
@@ -45,25 +52,17 @@ from understudy.methods.topics.centres import (
     next_centres,
     terms_of,
 )
-from understudy.methods.topics.plan import (
-    CANDIDATES,
-    NAME,
-    ROUNDS,
-    SIZES,
-    VOTES,
-    TopicsParameters,
-    sums_name,
-    verdict,
-)
+from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, verdict
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity, require_releasable
 from understudy.privacy.plan import Plan
+from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
-from understudy.text.vocabulary.terms import Vocabulary, load_vocabulary
+from understudy.text.vocabulary.terms import load_vocabulary
 
 
 def prepare(
@@ -78,7 +77,13 @@ def prepare(
         ConfigError: if the sums are too large.
         ModelError: if the embedder does not answer with one unit vector per term.
     """
-    require_releasable((parameters.topics, 1 + preparation.dimension), cure="Lower --topics.")
+    assert isinstance(parameters.topics, int), "it is decided before a run is planned"
+    return embed_candidates(parameters.topics, preparation)
+
+
+def embed_candidates(topics: int, preparation: Preparation) -> NDArray[np.int16] | None:
+    """As :func:`prepare`; None where a run resumes."""
+    require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
     vectors = candidate_vectors(needed(preparation.embedder))
@@ -100,9 +105,8 @@ def candidate_vectors(embedder: Embedder) -> NDArray[np.int16]:
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
     """The centres, which topic each is of, and the topics' noisy sizes and terms."""
     topics = len(release.arrays.get("sizes", ()))
-    charges = [VOTES, *(sums_name(number + 1) for number in range(ROUNDS)), SIZES]
     return Contents(
-        dict.fromkeys(charges, GaussianEvent.kind),
+        dict.fromkeys(CHARGES, GaussianEvent.kind),
         {
             "centres": Held("int16", (parameters.topics, "dimension"), -LARGEST_NORM, LARGEST_NORM),
             "topic": Held("int32", (parameters.topics,), 0, topics - 1),
@@ -115,6 +119,44 @@ def contents(parameters: TopicsParameters, release: Release) -> Contents:
 
 def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Find the topics of the private records."""
+    assert isinstance(parameters.topics, int), "it is decided before a run is planned"
+    found = find(parameters.topics, corpus, plan, tools)
+    return Released(
+        {"centres": found.centres, "topic": found.topic, "sizes": found.sizes},
+        public_inputs={"vocabulary": found.vocabulary, "embedder": found.embedder},
+        noise_check=found.check,
+        strings={"terms": found.terms},
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """The topics, the largest first: made of released values and public terms.
+
+    Args:
+        centres: ``Int16[K, d]``.
+        topic: which topic each centre is of, ``Int32[K]``.
+        sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of each topic, one topic behind the other.
+        vocabulary, embedder: for the statement.
+    """
+
+    centres: NDArray[np.int16]
+    topic: NDArray[np.int32]
+    sizes: NDArray[np.float64]
+    terms: Sequence[str]
+    vocabulary: Mapping[str, str]
+    embedder: Mapping[str, str]
+    check: Facts
+
+
+def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *, beside: str = "") -> Found:
+    """Find the topics of the private records.
+
+    Args:
+        tools: ``prepared`` are the embeddings of the public candidates, or None.
+        beside: what names of charges begin with where topics are for another method's labels: then each centre is a
+            topic, none is merged, and their number is K.
+    """
     embedder, vocabulary = needed(tools.embedder), load_vocabulary()
 
     def embedded() -> dict[str, NDArray[np.int16]]:
@@ -122,56 +164,77 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
 
     def kept(name: str, made: NDArray[np.int16]) -> NDArray[np.int16]:
         """Centres that a resumed run finds as they were."""
-        return tools.keep(name, lambda: {"values": made})["values"]
+        return tools.keep(beside + name, lambda: {"values": made})["values"]
 
-    vectors = tools.keep("candidates", embedded)["values"]
+    vectors = tools.keep(f"{beside}candidates", embedded)["values"]
     directions = Directions.of(vectors)
-    voters = PrivateEmbeddings(corpus, embedder, tools.scratch, tools.scratch.name, say=tools.say)
+    folder = tools.scratch / "topics" if beside else tools.scratch  # labels are in the file, and others later
+    voters = PrivateEmbeddings(corpus, embedder, folder, tools.scratch.name, say=tools.say)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
-    measured = tools.measure(VOTES, voting, voters)
+    measured = tools.measure(beside + VOTES, voting, voters)
     bare = measured.seal.noise == "none"
 
     def noise(name: str) -> float:
-        return 0.0 if bare else float(plan.mechanism(name).noise_std)
+        return 0.0 if bare else float(plan.mechanism(beside + name).noise_std)
 
     candidates = Candidates.of(vectors, measured.value, noise(VOTES))
     generator = np.random.default_rng([tools.seed, 0x70])
-    centres = kept("centres-0", first_centres(candidates, parameters.topics))
+    centres = kept("centres-0", first_centres(candidates, topics))
     for number in range(1, ROUNDS + 1):
         name = sums_name(number)
-        sums = tools.measure(name, TopicSums(centres), voters).value
-        last = number == ROUNDS
-        made = next_centres(sums, noise(name), directions, generator, last=last)
+        sums = tools.measure(beside + name, TopicSums(centres), voters).value
+        made = next_centres(sums, noise(name), directions, generator, last=number == ROUNDS, twins=not beside)
         centres = kept(f"centres-{number}", made)
         tools.progress("rounds", number, ROUNDS)
-    counts = tools.measure(SIZES, TopicSizes(centres), voters).value
-    topic, sizes = merged(centres, counts, candidates)
-    terms = terms_of(centres, counts, topic, candidates, vocabulary.terms)
-    return Released(
-        {"centres": centres, "topic": topic, "sizes": sizes},
-        public_inputs=_public_inputs(vocabulary, embedder),
-        noise_check=_noise_check(sizes, counts, noise(SIZES), plan),
-        strings={"terms": terms},
+    counts = tools.measure(beside + SIZES, TopicSizes(centres), voters).value
+    if beside:
+        order = np.argsort(-counts, kind="stable")
+        centres, counts = centres[order], counts[order]
+        topic, sizes = np.arange(topics, dtype=np.int32), counts
+    else:
+        topic, sizes = merged(centres, counts, candidates)
+    return Found(
+        centres,
+        topic,
+        sizes,
+        terms_of(centres, counts, topic, candidates, vocabulary.terms),
+        {"source": vocabulary.source, "sha256": vocabulary.sha256},
+        {"source": embedder.model_id, "sha256": embedder.fingerprint},
+        _noise_check(sizes, counts, noise(SIZES), plan.mechanism(beside + sums_name(1)).noise_multiplier, plan.unit),
     )
 
 
-def _public_inputs(vocabulary: Vocabulary, embedder: Embedder) -> dict[str, dict[str, str]]:
-    return {
-        "vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256},
-        "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-    }
-
-
-def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, plan: Plan) -> Facts:
+def _noise_check(
+    sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, multiplier: float, unit: Unit
+) -> Facts:
     """How many topics stand above the noise: noisy values and public numbers only."""
     records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
-    multiplier = plan.mechanism(sums_name(1)).noise_multiplier
     entries = (
         Fact("topics", len(sizes), f"{NAME} found"),
         Fact("topics_above_3_std", int((sizes > 3 * noise).sum()), "topics whose size is 3 std above the noise"),
-        Fact("size_noise", round(noise, 2), f"noise on the size of a topic (std, {plan.unit.kind}s)"),
+        Fact("size_noise", round(noise, 2), f"noise on the size of a topic (std, {unit.kind}s)"),
     )
     return Facts(entries, verdict=verdict(multiplier, len(counts), records))
+
+
+@dataclass(frozen=True)
+class TopicLabels:
+    """The label of each text: the number of the released topic that it is nearest to, and 0, the largest, where it has
+    no vector of length 1. A function of the text alone, and of public values.
+
+    Args:
+        centres: ``Int16[K, d]``, released.
+    """
+
+    embedder: Embedder
+    centres: NDArray[np.int16]
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """``Int32[n]``."""
+        if not texts:
+            return np.zeros(0, dtype=np.int32)
+        found = nearest_centres(self.centres, private_vectors(self.embedder.embed(texts)))
+        return np.maximum(found, 0).astype(np.int32)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""Topics as the labels of another method: the option, and what such a Release holds besides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from understudy.base.parameters import Parameters
+from understudy.privacy.events import GaussianEvent
+
+MOST_TOPICS = 1000
+TERMS_OF_TOPIC = 10
+COLUMN = "topic"
+"""Of the synthetic table: the label."""
+BESIDE = "topics-"
+"""What names of charges, and of what a run keeps, begin with where topics are found for another method."""
+VOTES, SIZES = "votes", "sizes"
+ROUNDS = 3
+TOPIC_CENTRES, TOPIC_SIZES, TOPIC_TERMS = "topic-centres", "topic-sizes", "topic-terms"
+"""Arrays and strings of a Release whose labels are topics; all in the labels' order."""
+
+
+def sums_name(number: int) -> str:
+    """The charge of a round, the first being 1."""
+    return f"sums-{number}"
+
+
+CHARGES = (VOTES, *(sums_name(number + 1) for number in range(ROUNDS)), SIZES)
+CHARGED_BESIDE = {BESIDE + name: GaussianEvent.kind for name in CHARGES}
+
+
+def _count(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")
+    return value
+
+
+TopicCount = Annotated[int, BeforeValidator(_count), Field(ge=1, le=MOST_TOPICS)] | Literal["auto"]
+"""K, or that it is decided from public facts."""
+
+
+class LabellingParameters(Parameters):
+    """Topics in place of labels."""
+
+    topics: TopicCount | None = None
+    """Find so many topics, which take the place of labels; ``auto``: as many as the records carry, by public facts.
+    They take 20 % of the budget (of mu^2), and the embedder reads the private texts (docs/topics.md)."""

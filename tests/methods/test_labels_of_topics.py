@@ -1,0 +1,164 @@
+"""Records whose label is the nearest released topic move no sum by more than those with a label of a column.
+
+Labels that follow from other records are caught by the same measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from test_sensitivity import PAIRS, QUERIES, largest_movement, worst_neighbours
+from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded, movement, random_neighbours
+
+from understudy.audit.mechanisms.sums import InMemory
+from understudy.base.labels import LabelSet
+from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.public import PublicFacts
+from understudy.methods.registry import make_method
+from understudy.methods.shared.labelling import BESIDE, CHARGES
+from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.topics.centres import nearest_centres, on_grid
+from understudy.methods.topics.plan import LABELS_SHARE, plan_with_topics
+from understudy.methods.topics.release import TopicLabels
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+CENTRES = on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))
+BY_LABEL = [name for name in QUERIES if name.startswith(("label", "histogram", "density", "sequences"))]
+units = pytest.mark.parametrize("unit", [RECORD, OWNER, Unit("owner", 1)], ids=["record", "owner", "owner of one"])
+
+
+@cache
+def vector(text: str) -> NDArray[np.float32]:
+    return HashEmbedder().embed([text])[0]
+
+
+@dataclass(frozen=True)
+class Remembering(HashEmbedder):
+    """The same vectors, made once."""
+
+    dimension: int = 8
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([vector(text) for text in texts], dtype=np.float32).reshape(-1, 8)
+
+
+LABEL = TopicLabels(Remembering(), CENTRES)
+
+
+@cache
+def _labelled(rows: tuple[Row, ...], unit: Unit) -> InMemory:
+    return InMemory(list(replace(bounded([row._replace(label=0) for row in rows], unit), label=LABEL).batches()))
+
+
+def labelled(rows: Sequence[Row], unit: Unit) -> InMemory:
+    return _labelled(tuple(rows), unit)
+
+
+@pytest.mark.parametrize("name", BY_LABEL)
+@units
+def test_no_neighbour_moves_a_query_by_topic_by_more_than_it_declares(name: str, unit: Unit) -> None:
+    query, norms = QUERIES[name]
+    for pair in [*worst_neighbours(unit), *random_neighbours(unit, pairs=PAIRS, seed=1)]:
+        moved = movement(query, pair, unit, bound=labelled)
+        assert all(moved.of(norm) <= 1 for norm in norms)
+
+
+@units
+def test_a_guide_by_topic_moves_no_further_either(unit: Unit) -> None:
+    guide = GuideSums(Remembering(), LABELS, 8)
+    assert 0.999 < largest_movement(guide, "gaussian", unit, bound=labelled) <= 1
+
+
+@units
+def test_the_same_records_count_as_without_labels_and_each_has_the_topic_that_it_is_nearest_to(unit: Unit) -> None:
+    for pair in random_neighbours(unit, pairs=20, seed=2):
+        rows = [row._replace(label=0) for row in pair.larger]
+        plain, found = bounded(rows, unit), replace(bounded(rows, unit), label=LABEL)
+        for before, after in zip(plain.batches(), found.batches(), strict=True):
+            assert after.texts == before.texts
+            assert np.array_equal(after.shares, before.shares)
+            assert np.array_equal(after.units, before.units)
+            assert tuple(after.hashes()) == tuple(before.hashes())
+            vectors = np.round(4000 * Remembering().embed(after.texts)).astype(np.int16)
+            assert np.array_equal(after.labels, nearest_centres(CENTRES, vectors))
+
+
+# -- broken twins -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """Centres are the means of all records' vectors, without noise: who is in the table moves others' topics."""
+
+    rows: Sequence[Row]
+    unit: Unit
+
+    def batches(self) -> Iterator[BoundedBatch]:
+        every = [row.text for row in self.rows]
+        vectors = Remembering().embed(every).astype(np.float64)
+        places = nearest_centres(CENTRES, np.round(4000 * vectors).astype(np.int16))
+        means = [vectors[places == place].mean(axis=0) if (places == place).any() else [0] * 8 for place in range(3)]
+        yield from replace(
+            bounded(self.rows, self.unit), label=TopicLabels(Remembering(), on_grid(np.array(means)))
+        ).batches()
+
+
+def in_the_batch(texts: Sequence[str]) -> NDArray[np.int32]:
+    """Topics of vectors about the mean of their batch."""
+    vectors = Remembering().embed(texts)
+    away = (vectors - vectors.mean(axis=0)) if len(texts) else vectors
+    return nearest_centres(CENTRES, np.round(2000 * away).astype(np.int16)).clip(0).astype(np.int32)
+
+
+def by_size(texts: Sequence[str]) -> NDArray[np.int32]:
+    """Topics numbered by how many records of the batch have each."""
+    found = LABEL(texts)
+    order = np.argsort(-np.bincount(found, minlength=LABELS), kind="stable")
+    return np.argsort(order)[found].astype(np.int32)
+
+
+def labelled_by(label: Callable[[Sequence[str]], NDArray[np.int32]], rows: Sequence[Row], unit: Unit) -> Any:
+    return replace(bounded([row._replace(label=0) for row in rows], unit), label=label)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [Recomputed, partial(labelled_by, in_the_batch), partial(labelled_by, by_size)],
+    ids=["centres without noise", "about the mean of the batch", "numbered by exact sizes"],
+)
+@pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
+def test_labels_that_hang_on_other_records_are_caught(bound: Any, unit: Unit) -> None:
+    query, (norm, *_) = QUERIES["histogram, gaussian"]
+    assert largest_movement(query, norm, unit, bound=bound, pairs=40) > 1.05
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+METHODS = [("dp-kps", {}), ("dp-kps", {"noise": "laplace"}), ("aug-pe", {"rounds": 3})]
+
+
+@pytest.mark.parametrize(("name", "parameters"), METHODS)
+@pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
+def test_topics_and_method_spend_the_budget_together_and_no_more(
+    name: str, parameters: dict[str, Any], unit: Unit
+) -> None:
+    made, facts = make_method(name, parameters), PublicFacts(unit, LabelSet(tuple("abcde")))
+    budget = Budget("3", "1e-6")
+    plan = plan_with_topics(lambda rest: made.plan(rest, facts), budget, topics=5, unit=unit)
+    assert 0.97 * 3 < plan.total <= 3
+    first = [charge.name for charge in plan.charges[: len(CHARGES)]]
+    assert first == [BESIDE + name for name in CHARGES]
+    alone = made.plan(budget, facts)
+    assert [charge.name for charge in plan.charges[len(CHARGES) :]] == [charge.name for charge in alone.charges]
+    if not parameters and name == "dp-kps":  # mu^2 adds up
+        spent = sum(charge.mechanism.noise_multiplier**-2 for charge in plan.charges[: len(CHARGES)])
+        whole = sum(charge.mechanism.noise_multiplier**-2 for charge in plan.charges)
+        assert spent / whole == pytest.approx(LABELS_SHARE, rel=1e-3)

@@ -1,0 +1,345 @@
+"""Topics in place of labels: a run finds them first, and its method reads each record with the nearest for a label."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from clinic import FakeChat, flags, settings, write_csv
+from numpy.typing import NDArray
+from subjects import SUBJECTS, Places, table, texts
+
+import understudy as us
+from understudy.base.errors import ConfigError, ReleaseError, ResumeError
+from understudy.base.labels import LabelSet
+from understudy.ledger import Ledger
+from understudy.methods.topics.plan import topics_that_pay
+from understudy.methods.topics.release import TopicLabels
+from understudy.privacy.guarantee import Budget
+from understudy.run import job, measuring
+from understudy.run.forecast import forecast
+from understudy.run.job import Job
+from understudy.run.session import Listener
+from understudy.run.settings import run_config
+
+BUDGET = us.Budget(epsilon=6, delta="1e-6")
+SECRETS = {"secret_prior": "0.01", "secret_posterior": "0.1", "secrets_file": "names.txt", "max_records_per_secret": 3}
+AUG_PE = {
+    "method": "aug-pe",
+    "llm": "fake:chat",
+    **dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length")),
+}
+
+
+@pytest.fixture(autouse=True)
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
+    made = Places()
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: made)
+    monkeypatch.setattr(job, "embedder_here", lambda _spec: True)
+    return made
+
+
+def ran(folder: Path, lines: Sequence[str], method: Any = None, **options: Any) -> Any:
+    named = table(folder, lines, options.pop("owners", str))
+    named |= {"llm": "none", "records": 40, "topics": 3, "guide": False} | options
+    budget = named.pop("budget", BUDGET)
+    return us.run(folder / "notes.csv", method or us.DPKPS(), budget, **named)
+
+
+def subject_of(text: str) -> str | None:
+    return next((subject for subject in SUBJECTS if set(subject.split()) & set(text.replace(",", " ").split())), None)
+
+
+# -- what comes out ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guide", [False, True])
+def test_texts_are_about_the_topic_that_is_their_label_in_the_shares_of_the_table(tmp_path: Path, guide: bool) -> None:
+    made = ran(tmp_path, texts(), guide=guide, output=str(tmp_path / "out"))
+    release = us.load_release(tmp_path / "out")
+    names = release.schema.labels
+    assert len(set(names)) == 3
+    for record in made.records:
+        assert subject_of(record.text) == subject_of(names[record.label])
+    assert made.columns["topic"] == [names[record.label] for record in made.records]
+    counts = [sum(record.label == label for record in made.records) for label in range(3)]
+    assert counts == pytest.approx([20, 10, 10], abs=2)  # as half and two quarters of the texts are
+    assert 5.9 < release.statement.epsilon_at[1e-6] <= 6
+    assert release.statement.private
+    assert release.noise_check["topics"] == 3
+
+
+def test_what_is_written_holds_the_topics_and_no_record(tmp_path: Path) -> None:
+    lines = [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3]
+    made = ran(tmp_path, lines, output=str(tmp_path / "out"))
+    for file in (tmp_path / "out" / "release").iterdir():
+        for planted in (b"ebulon", b"uagmire"):
+            assert planted not in file.read_bytes()
+    assert not {"labels", "label"} & made.release.arrays.keys()
+    largest = max(array.shape[0] for array in made.release.arrays.values() if array.dtype != np.float64)
+    assert largest == 3  # nothing by record
+    statement = json.loads((tmp_path / "out" / "release" / "statement.json").read_text())
+    assert statement["labels_found"]
+    assert "topics that the run found" in statement["label_set"]
+    words = (tmp_path / "out" / "release" / "statement.md").read_text()
+    assert "The labels are topics that the run found" in words
+    assert "label set: declared" not in words
+
+
+def test_the_topics_of_a_release_can_be_asked_for_the_topic_of_any_text(tmp_path: Path) -> None:
+    made = ran(tmp_path, texts())
+    found = us.FoundTopics(made.release)
+    assert [topic.name for topic in found.topics] == list(made.release.schema.labels)
+    assert [topic.clear for topic in found.topics] == [True] * 3
+    for place, subject in enumerate(map(subject_of, made.release.schema.labels)):
+        assert found.assign([f"about {subject}"]) == [place]
+
+
+def test_more_texts_of_the_release_have_the_same_labels(tmp_path: Path) -> None:
+    made = ran(tmp_path, texts(), output=str(tmp_path / "out"))
+    more = us.generate(tmp_path / "out", llm="none", records=20)
+    assert {record.label for record in more.records} <= set(range(3))
+    assert more.columns["topic"][0] in made.release.schema.labels
+    each = us.generate(tmp_path / "out", llm="none", records_per_label=2)
+    assert [record.label for record in each.records] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_language_model_is_told_the_names_of_topics(tmp_path: Path, use_chat: Any) -> None:
+    chat = use_chat(FakeChat())
+    made = ran(tmp_path, texts(), us.AugPE(population=6, rounds=1, variations=1), llm="fake:chat", records=None)
+    asked = "\n".join(message.content for request in chat.asked for message in request.messages)
+    assert all(name in asked for name in made.release.schema.labels)
+    assert "public words by which" not in asked
+
+
+def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
+    lines = texts(800)
+    table(tmp_path, lines)
+    rows = [{"note": line, "paid": "yes" if subject_of(line) == SUBJECTS[0] else "no"} for line in lines]
+    write_csv(tmp_path / "paid.csv", rows, ("note", "paid"))
+    made = us.run(
+        tmp_path / "paid.csv",
+        us.DPKPS(),
+        BUDGET,
+        text="note",
+        topics=3,
+        columns="paid=yes|no",
+        llm="none",
+        records=60,
+        ledger=str(tmp_path / "ledger.sqlite"),
+        output=str(tmp_path / "out"),
+    )
+    agree = [
+        (subject_of(name) == SUBJECTS[0]) == (paid == "yes")
+        for name, paid in zip(made.columns["topic"], made.columns["paid"], strict=True)
+    ]
+    assert np.mean(agree) > 0.85
+    us.load_release(tmp_path / "out")
+
+
+@pytest.mark.parametrize("engine", ["processes"])
+def test_an_engine_gives_records_the_same_topics(tmp_path: Path, engine: str) -> None:
+    alone, divided = tmp_path / "alone", tmp_path / "divided"
+    made = []
+    for folder, named in ((alone, {}), (divided, {"engine": engine, "workers": 2})):
+        folder.mkdir()
+        made.append(ran(folder, texts(400), insecure_no_noise=True, **named).release)
+    assert made[0].schema.labels == made[1].schema.labels
+    for name, array in made[0].arrays.items():
+        assert np.array_equal(array, made[1].arrays[name])
+
+
+# -- one budget, charged once -----------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The machine goes down."""
+
+
+@pytest.mark.parametrize("sealed", range(7))
+def test_a_run_that_is_killed_after_any_value_resumes_with_the_same_topics_and_one_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: int
+) -> None:
+    real, drawn = measuring.measure, []
+
+    def dies(mechanism: Any, *arguments: Any, **named: Any) -> NDArray[np.float64]:
+        if len(drawn) == sealed:
+            raise Crash
+        drawn.append(mechanism)
+        return real(mechanism, *arguments, **named)
+
+    monkeypatch.setattr(measuring, "measure", dies)
+    with pytest.raises(Crash):
+        ran(tmp_path, texts(400), output=str(tmp_path / "out"))
+    before = len(drawn)
+
+    def counted(*arguments: Any, **named: Any) -> NDArray[np.float64]:
+        drawn.append(arguments[0])
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(measuring, "measure", counted)
+    made = ran(tmp_path, texts(400), output=str(tmp_path / "out"))
+    assert (before, len(drawn)) == (sealed, 7)  # each noisy value once
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger.history("notes")) == 1
+    assert made.statement.private
+    again = ran(tmp_path, texts(400), output=str(tmp_path / "out"))
+    assert again.release.digest == made.release.digest
+
+
+def test_a_run_goes_on_with_as_many_topics_as_it_began_with(tmp_path: Path) -> None:
+    output = str(tmp_path / "out")
+    made = ran(tmp_path, texts(400), topics="auto", expected_records=2000, output=output)
+    count = len(made.release.schema.labels)
+    again = ran(tmp_path, texts(400), topics="auto", expected_records=90_000, output=output)
+    assert len(again.release.schema.labels) == count
+    with pytest.raises(ResumeError):
+        ran(tmp_path, texts(400), topics=count + 1, output=output)
+
+
+# -- how many ---------------------------------------------------------------------------------------------------------
+
+
+def decided(folder: Path, **changes: Any) -> Job:
+    named = {"label": None, "labels": None, "topics": "auto", "epsilon": "6", "expected_records": 3000}
+    return Job(run_config(settings(folder, **named | changes)))
+
+
+def test_as_many_topics_are_looked_for_as_the_records_carry_and_it_is_said(tmp_path: Path) -> None:
+    made = decided(tmp_path)
+    assert made.topics_decision.line == "Topics: 8, what about 3000 records carry."
+    assert made.label_set.size == 8
+    assert decided(tmp_path, expected_records=None).topics_decision.line.endswith("carry (--expected-records).")
+    assert decided(tmp_path, epsilon="1").label_set.size < 8
+    assert decided(tmp_path, expected_records=10**6).label_set.size == 50
+    planned = forecast(run_config(settings(tmp_path, label=None, labels=None, topics="auto", epsilon="6")))
+    assert "topics-sums-3" in [charge.name for charge in planned.plan.charges]
+    assert planned.plan.charges[0].name == "topics-votes"
+    assert "Topics: " in planned.words
+    said: list[str] = []
+    named = table(tmp_path, texts(400)) | {"llm": "none", "records": 10, "topics": "auto", "guide": False}
+    us.run(tmp_path / "notes.csv", us.DPKPS(), BUDGET, listener=Listener(say=said.append), **named)
+    assert any(line.startswith("Topics: ") for line in said)
+
+
+def test_where_not_two_pay_there_are_none(tmp_path: Path) -> None:
+    made = decided(tmp_path, expected_records=60, epsilon="0.5")
+    assert made.topics_decision.line == "Topics: none, fewer than two are what about 60 records carry."
+    assert made.label_set == LabelSet()
+    assert not made.topics
+
+
+def test_the_method_topics_decides_too_and_looks_for_two_at_least(tmp_path: Path) -> None:
+    few = Job(run_config(settings(tmp_path, **_own(expected_records=60, epsilon="0.5"))))
+    many = Job(run_config(settings(tmp_path, **_own(expected_records=3000, epsilon="6"))))
+    assert few.method.dump()["topics"] == 2
+    assert many.method.dump()["topics"] == topics_that_pay(Budget(6, "1e-6"), share=1, records=3000) > 15
+    assert not many.topics
+
+
+def _own(**changes: Any) -> dict[str, Any]:
+    others = dict.fromkeys(("label", "labels", "vocabulary", "vocabulary_is_public", "top_terms", "length"))
+    return {**others, "method": "topics", "topics": "auto", **changes}
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"label": "department", "labels": "cardiology,dermatology"}, "take the place of labels"),
+        ({"label": "department", "labels_from_data": True}, "take the place of labels"),
+        ({"topics": 1}, "One topic"),
+        ({"topics": 0}, "topics"),
+        ({"topics": True}, "topics"),
+        ({"topics": "some"}, "topics"),
+        ({"delta": "0", "noise": "laplace"}, "needs a delta"),
+        ({"text": "topic"}, "called 'topic'"),
+        ({"columns": "topic=a|b"}, "called 'topic'"),
+        ({**AUG_PE, "epsilon": None, "delta": None, **SECRETS}, "not secrets"),
+    ],
+)
+def test_what_does_not_go_with_topics_is_refused_before_anything_is_charged(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    named = {"label": None, "labels": None, "topics": 4, **changes}
+    with pytest.raises(ConfigError, match=problem):
+        Job(run_config(settings(tmp_path, **named)), charges=True).plan()
+
+
+def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Path) -> None:
+    made = ran(tmp_path, texts(400)).release
+    changes: list[Callable[[Any], Any]] = [
+        lambda it: replace(it, arrays={**it.arrays, "topic-centres": it.arrays["topic-centres"][:2]}),
+        lambda it: replace(it, arrays={**it.arrays, "topic-sizes": it.arrays["topic-sizes"] * np.nan}),
+        lambda it: replace(it, strings={**it.strings, "topic-terms": it.strings["topic-terms"][:5]}),
+        lambda it: replace(it, schema=replace(it.schema, topics=False)),
+        lambda it: replace(it, schema=replace(it.schema, labels=())),
+        lambda it: replace(it, arrays={n: a for n, a in it.arrays.items() if n != "topic-centres"}),
+    ]
+    for change in changes:
+        change(made).save(tmp_path / "bad.release")
+        with pytest.raises(ReleaseError):
+            us.load_release(tmp_path / "bad.release")
+
+
+def test_other_embedders_assign_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = us.FoundTopics(ran(tmp_path, texts(400)).release)
+    other = Places()
+    other.fingerprint = "f" * 64
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: other)
+    with pytest.raises(ReleaseError, match="were found with the embedder"):
+        found.assign(["a text"])
+
+
+def test_a_release_without_topics_has_none(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="no topics"):
+        us.FoundTopics(ran(tmp_path, texts(400), topics=None).release)
+
+
+# -- the command line, and what reads a run's folder ------------------------------------------------------------------
+
+
+def test_the_command_line_and_an_evaluation_and_a_report_take_topics(tmp_path: Path, understudy: Any) -> None:
+    named = table(tmp_path, texts(400)) | {"data": str(tmp_path / "notes.csv"), "epsilon": "6", "delta": "1e-6"}
+    values = {**named, "topics": 3, "llm": "none", "records": 40, "output": str(tmp_path / "out")}
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    written = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert set(written["topic"].to_pylist()) <= set(us.load_release(tmp_path / "out").schema.labels)
+    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(tmp_path / "out"))
+    assert said.code == 0, said.err
+    said = understudy("show", str(tmp_path / "out"))
+    assert said.code == 0, said.err
+    said = understudy("report", str(tmp_path / "out"))
+    assert said.code == 0, said.err
+    planned = understudy("plan", *flags({"topics": "auto", "epsilon": "6", "delta": "1e-6", "text": "note"}))
+    assert planned.code == 0, planned.err
+    assert "topics-votes" in planned.out
+
+
+# -- a label is a function of the record alone ------------------------------------------------------------------------
+
+
+def test_a_label_is_that_of_the_nearest_centre_in_any_company(places: Places) -> None:
+    lines = texts(50)
+    centres = np.round(4000 * places.embed([f"about {subject}" for subject in SUBJECTS])).astype(np.int16)
+    labels = TopicLabels(places, centres)
+    whole = labels(lines)
+    assert whole.dtype == np.int32
+    assert np.array_equal(whole, [labels([line])[0] for line in lines])
+    assert [SUBJECTS[label] for label in whole] == [subject_of(line) for line in lines]
+    assert labels([]).shape == (0,)
+
+
+def test_a_text_without_a_vector_has_the_largest_topic(monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
+    centres = np.round(4000 * places.embed([f"about {subject}" for subject in SUBJECTS])).astype(np.int16)
+    monkeypatch.setattr(Places, "embed", lambda _self, lines: np.full((len(lines), centres.shape[1]), np.nan))
+    assert TopicLabels(places, centres)(["one", "two"]).tolist() == [0, 0]
