@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from subjects import SUBJECTS, Places, table, texts
 
 import understudy as us
-from understudy.base.errors import ConfigError, ReleaseError, ResumeError
+from understudy.base.errors import ConfigError, ModelError, ReleaseError, ResumeError
 from understudy.base.labels import LabelSet
 from understudy.ledger import Ledger
 from understudy.methods.topics.plan import topics_that_pay
@@ -263,6 +263,8 @@ def _own(**changes: Any) -> dict[str, Any]:
         ({"delta": "0", "noise": "laplace"}, "needs a delta"),
         ({"text": "topic"}, "called 'topic'"),
         ({"columns": "topic=a|b"}, "called 'topic'"),
+        ({**AUG_PE, "method": "few-shot"}, "cannot be the labels of few-shot"),
+        ({**AUG_PE, "method": "private-prediction"}, "cannot be the labels of private-prediction"),
         ({**AUG_PE, "epsilon": None, "delta": None, **SECRETS}, "not secrets"),
     ],
 )
@@ -281,6 +283,8 @@ def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Pat
         lambda it: replace(it, arrays={**it.arrays, "topic-sizes": it.arrays["topic-sizes"] * np.nan}),
         lambda it: replace(it, strings={**it.strings, "topic-terms": it.strings["topic-terms"][:5]}),
         lambda it: replace(it, schema=replace(it.schema, topics=False)),
+        lambda it: replace(it, statement=replace(it.statement, labels_found=False)),
+        lambda it: replace(it, statement=replace(it.statement, labels_declared=False)),
         lambda it: replace(it, schema=replace(it.schema, labels=())),
         lambda it: replace(it, arrays={n: a for n, a in it.arrays.items() if n != "topic-centres"}),
     ]
@@ -288,6 +292,28 @@ def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Pat
         change(made).save(tmp_path / "bad.release")
         with pytest.raises(ReleaseError):
             us.load_release(tmp_path / "bad.release")
+
+
+def test_a_corpus_that_was_read_with_labels_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("note,department\n" + "a text,skin\n" * 30)
+    read = us.read_corpus(tmp_path / "more.csv", text="note", label="department", labels=["skin"])
+    with pytest.raises(ConfigError, match="read with a label column"):
+        us.run(
+            read,
+            us.DPKPS(),
+            BUDGET,
+            **{"topics": 3, "llm": "none", "guide": False, "dataset": "more"},
+            **{"label": None, "labels": None, "labels_from_data": False},
+        )
+
+
+def test_an_embedder_that_drops_a_text_is_told_apart_from_one_that_does_not() -> None:
+    class Short(Places):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return super().embed(texts)[1:]
+
+    with pytest.raises(ModelError, match="one vector per text"):
+        TopicLabels(Short(), np.zeros((2, 384), dtype=np.int16))(["one", "two"])
 
 
 def test_other_embedders_assign_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,6 +224,9 @@ class Method(ABC):
     """Parameters that are so where the budget has no delta and nobody gives them."""
     guided: ClassVar[bool] = False
     """Whether it has a guide without being asked: one that chooses among what is sampled, before a text is written."""
+    labels_in_parallel: ClassVar[bool] = False
+    """Whether one charge pays for all labels, label by label, because a unit lies in one (parallel composition). It
+    must then lie in the same one in every session of the run, which a label that is computed anew need not."""
 
     @property
     def needs_embedder(self) -> bool:

@@ -100,6 +100,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     method = _method_of(path, release)
     if release.statement.private and not method.private:
         raise corrupt(path, "its method protects nobody, and its statement says that it does")
+    if release.schema.topics != release.statement.labels_found:
+        raise corrupt(path, "its labels are topics by half")
     contents = method.contents(release)
     if contents is not None and release.parameters.get("guide"):
         contents = contents.with_guide(release)

@@ -410,6 +410,8 @@ class Statement:
         for entry in found.public_inputs.values():
             if not (isinstance(entry.get("source"), str) and isinstance(entry.get("sha256"), str | None)):
                 raise ValueError("a public input has no source, or a hash that is none")
+        if found.labels_found and not found.labels_declared:
+            raise ValueError("the labels are found with noise, or read from the data")
         if fields["private"] is not found.private:
             raise ValueError("whether it is private is not what its seal says")
         return found

@@ -137,6 +137,7 @@ class Job(FreeJob):
         self.promise = Promise.of(config, self.method, charges=charges)
         self.table = Table.of(config)
         if self.topics:
+            _require_labels_anew(self.method)
             self.method.require_guidable()
             self.table.require_no(COLUMN)
         if self.promise.guide or self.table.columns:
@@ -198,6 +199,20 @@ class Job(FreeJob):
     @property
     def embeds_private_texts(self) -> bool:
         return self.promise.guide or self.topics or self.method.needs.embedder == "private"
+
+
+def _require_labels_anew(method: Method) -> None:
+    """Raises ConfigError for a method whose charges need a record to keep its label.
+
+    A topic is computed in each session, and another machine, or another model behind an endpoint's name, may round
+    otherwise: the record would count for two labels under a charge that pays for one.
+    """
+    if method.labels_in_parallel:
+        raise ConfigError(
+            f"Topics cannot be the labels of {method.name}: one charge pays for all its labels, because a record keeps "
+            "its own, and its topic is computed anew whenever a run is resumed.",
+            "Take another method (dp-kps, aug-pe, dp-finetune), or declare labels (--label, --labels).",
+        )
 
 
 @dataclass(frozen=True)

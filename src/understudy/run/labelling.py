@@ -36,7 +36,9 @@ def label_by_topics(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *, c
         Unit: a record; or an owner, of whom the same records count as without labels. The centres are released
         (:mod:`understudy.methods.topics.release`) before a record gets its label, which is a function of its own text
         and of them: a record has one label, as of a column, and the sensitivity of what is released by label is what
-        it is there. Labels of records stay in memory; no text is read but to embed it.
+        it is there. Across sessions of a run a topic is computed anew, and may round otherwise: so each charge must be
+        one measurement of all labels together, and a method that counts labels one by one under one charge is refused
+        (``labels_in_parallel``). Labels of records never leave ``private/``; no text is read but to embed it.
 
     Args:
         tools: with as many labels as topics are looked for.

@@ -111,7 +111,7 @@ def make_release(
         engine = stack.enter_context(open_engine(job.engine, own_scratch))
         if corpus is None:
             corpus = stack.enter_context(table.open(session.folder.private))
-        _check_columns(table, corpus)
+        _check_columns(table, corpus, topics=job.topics)
         labels = job.label_set if job.topics else LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = session.as_begun(job.plan(labels))
         variables = table.variables(labels)
@@ -329,9 +329,14 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
     )
 
 
-def _check_columns(table: Table, corpus: Corpus) -> None:
+def _check_columns(table: Table, corpus: Corpus, *, topics: bool) -> None:
     """That the corpus was read with the columns that say what is protected."""
     schema = corpus.schema
+    if topics and schema.label:
+        raise ConfigError(
+            "Topics take the place of labels, and the corpus was read with a label column.",
+            "Read it without one: read_corpus(...) without label; or leave topics out.",
+        )
     if table.owner and schema.owner != table.owner:
         raise ConfigError(f"The corpus has no owner column {table.owner!r}.", "Read the corpus with this owner column.")
     if (table.typed_columns, table.crossed) != (schema.typed, schema.crossed):

@@ -26,6 +26,7 @@ class FewShot(Method, FewShotParameters):
     parameters: ClassVar[type[Parameters]] = FewShotParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="always")
+    labels_in_parallel: ClassVar[bool] = True
 
     plan = make_plan
     prepare = releasing.prepare

@@ -34,6 +34,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
     parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never", rows=True)
+    labels_in_parallel: ClassVar[bool] = True
 
     plan = make_plan
     prepare = releasing.prepare

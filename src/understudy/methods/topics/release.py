@@ -36,6 +36,7 @@ from understudy.methods.shared.evolution.embeddings import (
     LARGEST_NORM,
     Block,
     PrivateEmbeddings,
+    embed_texts,
     integer_vectors,
     private_vectors,
 )
@@ -231,9 +232,8 @@ class TopicLabels:
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
         """``Int32[n]``."""
-        if not texts:
-            return np.zeros(0, dtype=np.int32)
-        found = nearest_centres(self.centres, private_vectors(self.embedder.embed(texts)))
+        vectors = private_vectors(embed_texts(self.embedder, texts, self.centres.shape[1]))
+        found = nearest_centres(self.centres, vectors)
         return np.maximum(found, 0).astype(np.int32)
 
 

@@ -186,13 +186,13 @@ class PrivateEmbeddings:
 
     def _written(self, path: Path, digest: bytes) -> _File:
         self.say(_EMBEDDING)
-        dimension = _embed(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
+        dimension = embed_texts(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
         count = 0
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
             stream.write(bytes(_HEADER.size))
             for batch in self.records.batches():
                 rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
-                rows["vector"] = private_vectors(_embed(self.embedder, batch.texts, dimension))
+                rows["vector"] = private_vectors(embed_texts(self.embedder, batch.texts, dimension))
                 rows["label"], rows["unit"] = batch.labels, batch.units
                 stream.write(rows.tobytes())
                 count += len(batch.texts)
@@ -235,7 +235,8 @@ def _row_type(dimension: int) -> np.dtype[np.void]:
     return np.dtype([("vector", "<i2", (dimension,)), ("label", "<i4"), ("unit", "<i8")])
 
 
-def _embed(embedder: Embedder, texts: Sequence[str], dimension: int | None = None) -> NDArray[np.float32]:
+def embed_texts(embedder: Embedder, texts: Sequence[str], dimension: int | None = None) -> NDArray[np.float32]:
+    """A vector per text, ``Float32[n, d]``; ModelError for another shape."""
     if not texts and dimension is not None:
         return np.zeros((0, dimension), dtype=np.float32)
     vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
