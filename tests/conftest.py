@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 from pyarrow.fs import FileSystem
 
-from understudy.privacy import accountant, events, gradients, guarantee, subsampled
+from understudy.privacy import accountant, events, guarantee, subsampled
 
 for folder in ("models", "methods/private_prediction", "methods", "run"):  # what several rooms share
     sys.path.insert(0, str(Path(__file__).parent / folder))
@@ -158,7 +158,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     grid = COARSE if names & WHOLE_RUNS else FINE
     if grid != GRID[0]:
         GRID[0] = grid
-        searched = (subsampled.subsampled_multiplier, subsampled.votes_epsilon, gradients.noise_within)
+        searched = (subsampled.subsampled_multiplier, subsampled.votes_epsilon)
         for known in (accountant._numerical_epsilon, accountant._losses, *searched):
             known.cache_clear()
 

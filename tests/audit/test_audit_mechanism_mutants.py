@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from understudy.audit.mechanisms.sums import (
     Row,
     aug_pe,
     charged_metrics,
-    cluster_sums,
     columns,
     corpus,
     discovered,
@@ -337,22 +335,23 @@ class TwoStatistics(ClusterSums):
         return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
-def test_two_statistics_at_the_noise_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    attack, both = sec_pe(LOUD, rate=1.0, records=1), TwoStatistics(**vars(cluster_sums()))
-    monkeypatch.setattr(sys.modules[sec_pe.__module__], "cluster_sums", lambda: both)
-    assert caught(attack)
+def test_two_statistics_at_the_noise_of_one_are_caught() -> None:
+    attack = sec_pe(LOUD, rate=1.0, records=1)
+    (planned,) = attack.sums
+    assert caught(replace(attack, sums=[replace(planned, query=TwoStatistics(**vars(planned.query)))]))
 
 
 def test_the_noise_for_one_record_where_up_to_three_are_drawn_is_caught() -> None:
     attack = sec_pe(BUDGET, rate=0.5, records=3)
-    one = sec_pe(BUDGET, rate=1.0, records=1).mechanism.noise_multiplier
-    assert caught(replace(attack, mechanism=replace(attack.mechanism, noise_multiplier=one)), runs=5_000)
+    one: Any = sec_pe(BUDGET, rate=1.0, records=1).sums[0].mechanism
+    (planned,) = attack.sums
+    less = replace(planned, mechanism=replace(planned.mechanism, noise_multiplier=one.noise_multiplier))
+    assert caught(replace(attack, sums=[less]), runs=5_000)
 
 
 def test_two_releases_with_the_noise_of_one_are_caught() -> None:
     attack = sec_pe(LOUD, rate=1.0, records=1, releases=2)
-    once = sec_pe(LOUD, rate=1.0, records=1).mechanism
-    assert caught(replace(attack, mechanism=once))
+    assert caught(replace(attack, sums=[*sec_pe(LOUD, rate=1.0, records=1).sums] * 2), runs=2_500)
 
 
 # -- typed columns ----------------------------------------------------------------------------------------------------

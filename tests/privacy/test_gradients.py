@@ -19,12 +19,13 @@ from scipy import stats
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import GaussianEvent
-from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, Steps, noise_within
+from understudy.privacy.gradients import DPSGD, MOST_STEPS, Steps
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
+from understudy.privacy.subsampled import subsampled_multiplier
 
 MECHANISM = DPSGD(noise_multiplier=1.0, rate=0.1, steps=5, clipping_norm=2.0)
 SIZE = 4_000
@@ -384,18 +385,14 @@ BUDGET = Budget(2, "1e-6")
 OTHERS = (GaussianEvent(6.0), GaussianEvent(9.0))
 
 
-def spent(schedule: Schedule, others: tuple[GaussianEvent, ...] = ()) -> float:
-    return Composition((*others, schedule.event())).epsilon(float(BUDGET.delta))
-
-
 @pytest.mark.parametrize("others", [(), OTHERS])
 @pytest.mark.parametrize(("rate", "steps"), [(0.02, 200), (0.5, 10), (1.0, 3)])
 def test_the_least_noise_meets_the_budget_and_a_little_less_breaks_it(
     others: tuple[GaussianEvent, ...], rate: float, steps: int
 ) -> None:
-    found = noise_within(BUDGET, rate=rate, steps=steps, others=others)
-    assert (found.rate, found.steps) == (rate, steps)
-    assert found.epochs == rate * steps
-    assert spent(found, others) <= BUDGET.epsilon
-    less = replace(found, noise_multiplier=found.noise_multiplier / 1.003)
-    assert spent(less, others) > BUDGET.epsilon
+    def spent(noise_multiplier: float) -> float:
+        event = DPSGD(noise_multiplier, rate, steps, 1.0).event
+        return Composition((*others, event)).epsilon(float(BUDGET.delta))
+
+    found = subsampled_multiplier(BUDGET, rate=rate, tokens=steps, others=others)
+    assert spent(found) <= BUDGET.epsilon < spent(found / 1.003)

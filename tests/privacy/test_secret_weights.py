@@ -11,10 +11,10 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_array, csr_array
 
 from understudy.base.errors import ConfigError
+from understudy.methods.sec_pe.plan import grouped_inclusion, inclusion_probabilities, largest_weights
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.secrets.composition import calibrate, posterior
-from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
 
 
 def incidence(seed: int, records: int = 60, secrets: int = 7, share: float = 0.15) -> NDArray[np.float64]:

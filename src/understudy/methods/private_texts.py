@@ -12,6 +12,7 @@ from typing import TypeVar
 from understudy.base.columns import Column, in_words
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.base import Preparation, needed
+from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
 from understudy.models.machine import worker_pool
 
@@ -86,6 +87,27 @@ def sort_into_batches(
     return made
 
 
+@dataclass
+class Decoded:
+    """A text as it grows: its tokens, and which of them noise chose."""
+
+    text: OpenText
+    tokens: list[int] = field(default_factory=list)
+    noisy: list[bool] = field(default_factory=list)
+
+    def take(self, token: int, *, noisy: bool) -> None:
+        """Add a token, unless the text has ended."""
+        if self.text.ended is None:
+            self.tokens.append(token)
+            self.noisy.append(noisy)
+            self.text.take(token)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it ended by itself, and not for want of tokens."""
+        return self.text.ended not in (None, "length")
+
+
 class Stop:
     """Tells the workers of a run to end."""
 
@@ -118,8 +140,7 @@ def run_together(
     Args:
         done: is given each result as it comes, in this thread.
 
-    Raises:
-        BaseException: the first error of a task; the others have ended then.
+    Raises BaseException: the first error of a task; the others have ended then.
     """
     pool = worker_pool(device, most=most)
     try:

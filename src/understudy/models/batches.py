@@ -79,8 +79,7 @@ class BatchChat:
 
         The requests must differ, as those of :class:`~understudy.models.collect.CachedChat` do.
 
-        Raises:
-            ModelError: nothing else would work either, or a cap is reached; what was answered has been yielded.
+        Raises ModelError: nothing else would work either, or a cap is reached; what was answered has been yielded.
         """
         if not requests:
             return

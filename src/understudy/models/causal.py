@@ -43,9 +43,8 @@ class CausalModel:
         head: from hidden states to logits; None where only the whole model can do that.
         window: most tokens of a prompt and its continuation together; no more than its narrowest layer sees.
 
-    Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
-            past than keys and values and so cannot go back to its prompt.
+    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
+    past than keys and values and so cannot go back to its prompt.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None, dtype: str | None = None) -> None:

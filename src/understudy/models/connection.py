@@ -207,8 +207,7 @@ async def attempt(
 async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
     """The reply to one request, or why there is none within ``timeout`` seconds: ``unreadable`` if it makes no sense.
 
-    Raises:
-        ModelError: nothing else that is sent there would work either.
+    Raises ModelError: nothing else that is sent there would work either.
     """
     import openai
 

@@ -51,8 +51,7 @@ class SentenceEmbedder:
         name: the model's name in ``model_id``.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
 
-    Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
+    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:

@@ -109,9 +109,8 @@ class EndpointChat:
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once.
 
-        Raises:
-            ModelError: nothing else would work either; what was in flight was waited for, and what was answered has
-                been yielded. A cancelled task waits likewise, until it is cancelled again.
+        Raises ModelError: nothing else would work either; what was in flight was waited for, and what was answered has
+        been yielded. A cancelled task waits likewise, until it is cancelled again.
         """
         if not requests:
             return
@@ -211,8 +210,7 @@ class _Session:
     async def run(self) -> None:
         """Answer all requests.
 
-        Raises:
-            ModelError: nothing else would work either; what was in flight is waited for first.
+        Raises ModelError: nothing else would work either; what was in flight is waited for first.
         """
         watch = asyncio.create_task(self._watch())
         _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)

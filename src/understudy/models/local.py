@@ -47,8 +47,7 @@ class LocalChat:
     Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling, and ``writer`` adds the
     shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
 
-    Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model.
+    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model.
     """
 
     def __init__(

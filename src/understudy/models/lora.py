@@ -63,8 +63,7 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
             Hu et al. recommend (all where none is known by name); or ``all``.
         layers: how many of the last blocks; None for all.
 
-    Raises:
-        ConfigError: a target is in none of these blocks.
+    Raises ConfigError: a target is in none of these blocks.
     """
     prefix, blocks = transformer_blocks(network)
     first = 0 if layers is None else max(0, len(blocks) - layers)
@@ -170,8 +169,7 @@ class Trunk:
     Both share their weights, and forward hooks on their layers, with the network. Several threads may compute. Without
     ``layers`` all blocks are above the cut.
 
-    Raises:
-        ConfigError: the network has no head of its own or gives other states when it is cut.
+    Raises ConfigError: the network has no head of its own or gives other states when it is cut.
     """
 
     def __init__(self, causal: CausalModel, *, layers: int | None) -> None:

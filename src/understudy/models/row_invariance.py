@@ -32,12 +32,14 @@ def require_separate_rows(model: Any, *, name: str) -> None:
 
     The model is one of transformers or sentence-transformers, ready to infer; ``name`` is for errors.
 
-    Raises:
-        ModelError: there is such a thing in one of its modules.
+    Raises ModelError: there is such a thing in one of its modules.
     """
     settings, modules = _settings(model), list(model.modules())
     routed = any(word in type(module).__name__.lower() for module in modules for word in _EXPERTS)
-    if routed or any(_routes(key, value) for each in settings for key, value in each.items()):
+    counts = [
+        (key, value) for each in settings for key, value in each.items() if "experts" in key and isinstance(value, int)
+    ]
+    if routed or any(value > 1 and not any(word in key for word in _NO_ROUTING) for key, value in counts):
         raise ModelError(
             f"{name} has routed experts, in which the texts of a batch change one another's results.",
             "Use a dense model (Llama, Qwen, Gemma, Mistral and the like).",
@@ -85,12 +87,6 @@ def positions(model: Any) -> int:
     most = "max_position_embeddings"
     found = [each[most] for each in _settings(model) if isinstance(each.get(most), int) and each[most] > 0]
     return min(found, default=2**31)
-
-
-def _routes(key: str, value: Any) -> bool:
-    """Whether the setting ``key`` counts experts among which tokens are shared out."""
-    counts = "experts" in key and not any(word in key for word in _NO_ROUTING)
-    return counts and isinstance(value, int) and value > 1
 
 
 def _mixes_rows(module: Any) -> bool:
@@ -159,8 +155,7 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
     path that texts are decoded on: by the head of as many candidates, after the prompt, step by step until the cache
     has grown, and once gone back; ``in_flight`` blocks at once, as batches will be.
 
-    Raises:
-        PrivacyError: they do not.
+    Raises PrivacyError: they do not.
     """
     rows_at_once = shape.rows_at_once
     if rows_at_once == 1:

@@ -157,8 +157,7 @@ class LoRA:
     B alone learns, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on, the
     adapter is linear in them, and noise on A is not multiplied by noise on B.
 
-    Raises:
-        ConfigError: the model has no such layers.
+    Raises ConfigError: the model has no such layers.
     """
 
     def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:
@@ -446,8 +445,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     exchange for others, and empty ones at its end; and of those that stay, every one in small blocks and four in others
     fill a block with their copies, which tries them at every place.
 
-    Raises:
-        PrivacyError: a gradient changes with the rows beside it, or with its place.
+    Raises PrivacyError: a gradient changes with the rows beside it, or with its place.
     """
     if shapes.rows == 1:
         return

@@ -65,9 +65,8 @@ def trusted_with_texts(embedder: Embedder | None) -> tuple[str, ...]:
 def require_embeds_all(embedder: Embedder) -> int:
     """The dimension of an embedder that answers whatever it is given.
 
-    Raises:
-        ModelError: it fails on an odd text or on none, or does not give one vector per text, all of one dimension, that
-            of a plain text of length 1.
+    Raises ModelError: it fails on an odd text or on none, or does not give one vector per text, all of one dimension,
+    that of a plain text of length 1.
     """
     embedder, texts = uncached(embedder), [_PLAIN, *ODD_TEXTS]
     vectors, none = _tried(lambda: (np.asarray(embedder.embed(texts)), np.asarray(embedder.embed([]))), embedder)

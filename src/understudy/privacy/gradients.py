@@ -8,20 +8,18 @@ exact whatever the order and the micro-batches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.events import SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
-from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
-from understudy.privacy.subsampled import subsampled_multiplier
 
 MOST_STEPS = 1_000_000
 _LEAST_CLIP = 1e-6
@@ -175,25 +173,3 @@ class Steps:
         noise = self._source.normal(exact.size).reshape(exact.shape)
         noise *= self._mechanism.noise_multiplier * self._mechanism.grid
         return np.asarray((exact + np.rint(noise).astype(np.int64)) / paid.grid, dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How often which share of the units is sampled, with how much noise."""
-
-    noise_multiplier: float
-    rate: float
-    steps: int
-
-    @property
-    def epochs(self) -> float:
-        return self.rate * self.steps
-
-    def event(self) -> SubsampledGaussianEvent:
-        return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.steps)
-
-
-@lru_cache(maxsize=16)
-def noise_within(budget: Budget, *, rate: float, steps: int, others: tuple[GaussianEvent, ...] = ()) -> Schedule:
-    """The schedule with the least noise (to a thousandth) that keeps within ``budget`` beside ``others``."""
-    return Schedule(subsampled_multiplier(budget, rate=rate, tokens=steps, others=others), rate, steps)

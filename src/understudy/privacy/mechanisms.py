@@ -129,8 +129,38 @@ class Sensitivity:
         return self.grid == paid.grid and self.of(noise) <= paid.of(noise)
 
 
+class _Sum:
+    """What noisy sums have in common: the noise is a multiple of the norm that it is calibrated to."""
+
+    noise: NoiseKind
+    noise_multiplier: float
+    sensitivity: Sensitivity
+    shape: Shape
+    cure: ClassVar[str] = NEARER
+    """Of noise that does not fit its grid."""
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0, cure=self.cure)
+        require_releasable(self.shape)
+
+    @property
+    def scale(self) -> float:
+        return math.nextafter(self.noise_multiplier * self.sensitivity.of(self.noise), math.inf)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one released value."""
+        return self.scale / self.sensitivity.grid * (1.0 if self.noise == "gaussian" else math.sqrt(2))
+
+    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        """An exact sum with noise, in units of 1.0. Only what has paid may call it."""
+        sampled = source.draw(self.noise, scale=self.scale, size=exact.size).reshape(exact.shape)
+        return np.asarray((exact + sampled) / self.sensitivity.grid, dtype=np.float64)
+
+
 @dataclass(frozen=True)
-class NoisySum:
+class NoisySum(_Sum):
     """Discrete noise on an integer sum.
 
     Guarantee:
@@ -154,33 +184,15 @@ class NoisySum:
     shape: Shape
     kind: ClassVar[str] = "noisy-sum"
 
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
-        require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0)
-        require_releasable(self.shape)
-
     @cached_property
     def event(self) -> Event:
         return (
             GaussianEvent(self.noise_multiplier) if self.noise == "gaussian" else PureEvent(1 / self.noise_multiplier)
         )
 
-    @property
-    def scale(self) -> float:
-        return math.nextafter(self.noise_multiplier * self.sensitivity.of(self.noise), math.inf)
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on one released value."""
-        return self.scale / self.sensitivity.grid * (1.0 if self.noise == "gaussian" else math.sqrt(2))
-
-    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        """An exact sum with noise, in units of 1.0. Only what has paid may call it."""
-        return _with_noise(exact, self.noise, self.scale, self.sensitivity.grid, source)
-
 
 @dataclass(frozen=True)
-class SampledSum:
+class SampledSum(_Sum):
     """Discrete Gaussian noise on an integer sum over records that are sampled independently.
 
     Guarantee:
@@ -205,27 +217,12 @@ class SampledSum:
     shape: Shape
     incidence: str | None = None
     kind: ClassVar[str] = "sampled-sum"
-    noise: ClassVar[NoiseKind] = "gaussian"
-
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
-        require_scale(
-            self.scale,
-            least=SMALLEST_SIGMA,
-            cure="Choose a prior and a posterior that are nearer to each other, or further apart.",
-        )
-        require_releasable(self.shape)
+    noise: ClassVar[NoiseKind] = "gaussian"  # type: ignore[misc]  # no field
+    cure: ClassVar[str] = "Choose a prior and a posterior that are nearer to each other, or further apart."
 
     @cached_property
     def event(self) -> MixtureEvent:
         return MixtureEvent(self.noise_multiplier, self.inclusion)
-
-    @property
-    def scale(self) -> float:
-        return math.nextafter(self.noise_multiplier * self.sensitivity.l2, math.inf)
-
-    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        return _with_noise(exact, "gaussian", self.scale, self.sensitivity.grid, source)
 
     def require_rates(self, rates: float | NDArray[np.float64]) -> None:
         """See that records are sampled with the rates that the event states.
@@ -250,7 +247,7 @@ class SampledSum:
 
 
 @dataclass(frozen=True)
-class SubsampledSum:
+class SubsampledSum(_Sum):
     """Discrete Gaussian noise on an integer sum over a Poisson sample of the units.
 
     Guarantee:
@@ -277,30 +274,17 @@ class SubsampledSum:
     sensitivity: Sensitivity
     shape: Shape
     kind: ClassVar[str] = "subsampled-sum"
-    noise: ClassVar[NoiseKind] = "gaussian"
+    noise: ClassVar[NoiseKind] = "gaussian"  # type: ignore[misc]  # no field
 
     def __post_init__(self) -> None:
         _ = self.event  # checks multiplier and rate
         if self.noise_multiplier < LEAST_NOISE:
             raise out_of_range("who is sampled would be given away")
-        require_scale(self.scale, least=SMALLEST_SIGMA)
-        require_releasable(self.shape)
+        super().__post_init__()
 
     @cached_property
     def event(self) -> SubsampledGaussianEvent:
         return SubsampledGaussianEvent(self.noise_multiplier, self.rate, 1)
-
-    @property
-    def scale(self) -> float:
-        return math.nextafter(self.noise_multiplier * self.sensitivity.l2, math.inf)
-
-    @property
-    def noise_std(self) -> float:
-        """As :attr:`NoisySum.noise_std`."""
-        return self.scale / self.sensitivity.grid
-
-    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        return _with_noise(exact, "gaussian", self.scale, self.sensitivity.grid, source)
 
 
 @dataclass(frozen=True)
@@ -332,10 +316,3 @@ def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or as
         raise ConfigError(
             f"One noisy value would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.", cure
         )
-
-
-def _with_noise(
-    exact: NDArray[np.int64], noise: NoiseKind, scale: float, grid: float, source: NoiseSource
-) -> NDArray[np.float64]:
-    sampled = source.draw(noise, scale=scale, size=exact.size).reshape(exact.shape)
-    return np.asarray((exact + sampled) / grid, dtype=np.float64)

@@ -486,7 +486,7 @@ def require_consistent(statement: Statement) -> None:
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
-        _require_consistent_secrets(statement, composition)
+        _require_consistent_secrets(statement, statement.budget, composition)
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
         raise ValueError("a charge is about secrets, and none are protected")
@@ -523,7 +523,7 @@ def _pure_at(epsilon: float, delta: float) -> float:
     return max(0.0, math.log(rest)) if rest > 0 else 0.0
 
 
-def _require_consistent_secrets(statement: Statement, composition: Composition) -> None:
+def _require_consistent_secrets(statement: Statement, budget: SecretBudget, composition: Composition) -> None:
     for prior, posterior in statement.posterior_at.items():
         if not 0 < prior <= posterior <= 1:
             raise ValueError("a posterior is not a probability, or below its prior")
@@ -531,15 +531,10 @@ def _require_consistent_secrets(statement: Statement, composition: Composition) 
         raise ValueError("a charge promises nothing for secrets")
     if composition.mu is None:
         return
-    for prior, posterior in [*statement.posterior_at.items(), _stated(statement.budget)]:
+    for prior, posterior in [*statement.posterior_at.items(), (float(budget.prior), float(budget.posterior))]:
         least = phi_bar(-normal_quantile(prior) - composition.mu)
         if least > posterior * (1 + _ROUNDING):
             raise ValueError("the charges compose to more than the statement says")
-
-
-def _stated(budget: Budget | SecretBudget) -> tuple[float, float]:
-    assert isinstance(budget, SecretBudget)
-    return float(budget.prior), float(budget.posterior)
 
 
 def load_statement(path: Path) -> Statement:

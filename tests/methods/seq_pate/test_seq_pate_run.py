@@ -143,9 +143,6 @@ def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) 
     [
         ({"candidates": 1000}, "1000 candidates are asked for, and the model knows 259 tokens"),
         ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
-        ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
-        ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "are empty"),
-        ({"prefixes": "missing.txt", "prefixes_are_public": True}, "cannot be read"),
     ],
 )
 def test_what_public_facts_tell_is_told_before_the_charge(
@@ -156,20 +153,9 @@ def test_what_public_facts_tell_is_told_before_the_charge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "prefixes.txt").write_text("\n \n")
     with pytest.raises(ConfigError, match=problem):
         release(config(**changes))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
-
-
-def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[..., RunConfig], tmp_path: Path) -> None:
-    (tmp_path / "prefixes.txt").write_text("Seen\n\nThe\n")
-    made = release(config(prefixes=str(tmp_path / "prefixes.txt"), prefixes_are_public=True)).release
-    assert set(made.statement.public_inputs["prefixes"]) == {"source", "sha256"}
-    assert made.parameters["prefixes"] == "prefixes.txt"
-    starts = np.cumsum([0, *made.arrays["pseudo_lengths"][:-1]])
-    first = {bytes(made.arrays["pseudo_tokens"][at + 1 : at + 4].astype(np.uint8)) for at in starts.tolist()}
-    assert len(first) <= 3, "of as many texts, few beginnings"
 
 
 def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunConfig], tmp_path: Path) -> None:

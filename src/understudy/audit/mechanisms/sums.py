@@ -7,7 +7,7 @@ import math
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -49,7 +49,7 @@ from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, exact_sum, measure, select
-from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity, SubsampledSum
+from understudy.privacy.mechanisms import NoisySum, SampledSum, SubsampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.sealed import decode_names
 from understudy.privacy.secrets.bounds import poisson_binomial
@@ -109,7 +109,7 @@ _RECORDS = (
 """Of one owner: alike in what counts, so that they add up to the most that they can."""
 
 
-class Remembered(Query[Any]):
+class Remembered:
     """A query that sums each batch once: the same few come again and again, and its sums are exact.
 
     Args:
@@ -117,21 +117,12 @@ class Remembered(Query[Any]):
     """
 
     def __init__(self, query: Query[Any], key: Callable[[Any], Hashable] = id) -> None:
-        self._query = query
-        self._key = key
+        self._query, self._key = query, key
         self._sums: dict[Hashable, NDArray[np.int64]] = {}
 
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        return self._query.sensitivity
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        return self._query.shape
-
-    @cached_property
-    def partial_shape(self) -> tuple[int, ...]:
-        return self._query.partial_shape
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(self._query, name)
+        return value
 
     def of_batch(self, batch: Any) -> NDArray[np.int64]:
         key = self._key(batch)
@@ -139,15 +130,25 @@ class Remembered(Query[Any]):
             self._sums[key] = self._query.of_batch(batch)
         return self._sums[key]
 
-    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._query.finish(sums)
-
 
 @dataclass(frozen=True)
 class Measured:
-    mechanism: NoisySum | SubsampledSum
+    mechanism: NoisySum | SampledSum | SubsampledSum
     query: Query[Any]
     records_per_unit: int = 1
+
+    @property
+    def chances(self) -> Sequence[float]:
+        """Of 0, 1, 2, ... of the unit's records being in the sample."""
+        if isinstance(self.mechanism, SampledSum):
+            return tuple(poisson_binomial(self.mechanism.inclusion[0]))
+        rate = rate_of(self.mechanism)
+        return (1 - rate, rate)
+
+    @property
+    def rate(self) -> float | None:
+        """With which each record is sampled, afresh in every release."""
+        return self.mechanism.inclusion[0][0][0] if isinstance(self.mechanism, SampledSum) else None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class SumAttack:
     """Was the unit in the data of these sums, all of which are released?
 
     The score is the log-likelihood ratio of the answers, for the noise that the mechanisms say they add (Neyman and
-    Pearson 1933: no test is better). Where units are sampled, nobody else is in the data, who would only hide it.
+    Pearson 1933: no test is better). Where units are sampled, nobody else moves the numbers that they move, who would
+    only hide it; and the records of one move them all alike.
 
     Args:
         absent, present: the data without and with the unit.
@@ -173,23 +175,20 @@ class SumAttack:
         return np.asarray(sum(self._scores(each, runs, absent, with_it, present) for each in self.sums))
 
     def _scores(self, each: Measured, runs: int, absent: InMemory, with_it: InMemory, present: bool) -> Floats:
-        mechanism, rate = each.mechanism, rate_of(each.mechanism)
-        query = Remembered(each.query, _texts if rate < 1 else id)  # a sampled batch is another object each time
+        mechanism, chances = each.mechanism, each.chances
+        # a sampled batch is another object each time
+        query: Any = Remembered(each.query, id if isinstance(mechanism, NoisySum) else lambda batch: tuple(batch.texts))
         without, with_unit = exact_sum(query, absent).ravel(), exact_sum(query, with_it).ravel()
         moved = without != with_unit
         data, records = with_it if present else absent, each.records_per_unit
-        one = partial(measure, mechanism, query, data, source=self.source, records_per_unit=records)
+        one = partial(measure, mechanism, query, data, source=self.source, records_per_unit=records, rates=each.rate)
         answers = np.array([one().ravel()[moved] for _ in range(runs)])
         noise = (answers * mechanism.sensitivity.grid - without[moved]) / mechanism.scale
-        shift = (with_unit - without)[moved] / mechanism.scale
+        shift = (with_unit - without)[moved] / mechanism.scale / (len(chances) - 1)
         if mechanism.noise == "laplace":
             return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
-        ratio = noise @ shift - shift @ shift / 2
-        return np.asarray(ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio))
-
-
-def _texts(batch: BoundedBatch) -> tuple[str, ...]:
-    return tuple(batch.texts)
+        length = float(np.linalg.norm(shift))
+        return ratio_of_sampled(noise @ shift / max(length, 1e-300), length, chances)  # 0 where it moves nothing
 
 
 def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
@@ -355,40 +354,6 @@ def cluster_sums() -> ClusterSums:
     return ClusterSums(Clusters(centres, np.ones((2, 1), dtype=np.int64)), Corners(), clip=0.3, size_share=0.8)
 
 
-@dataclass(frozen=True)
-class SampledAttack:
-    """Is the secret in the corpus of these sums, each over a fresh sample of records?
-
-    The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
-
-    Args:
-        mechanism: samples each of the secret's ``records`` with ``rate``, afresh in each release.
-        claim: of all releases.
-    """
-
-    mechanism: SampledSum
-    rate: float
-    releases: int
-    records: int
-    claim: Claim
-    source: NoiseSource = field(default_factory=SystemNoise)
-
-    def scores(self, runs: int, *, present: bool) -> Floats:
-        unit = Unit("secret", self.records)
-        others, mine = [Row(_OTHER, 1)] * 2, [Row(_SECRET)]
-        data = corpus([*others, *mine * self.records] if present else others, unit)
-        query, scale = Remembered(cluster_sums(), key=lambda batch: tuple(batch.texts)), self.mechanism.scale
-        moved = exact_sum(query, corpus(mine, unit)) / scale
-        length = float(np.linalg.norm(moved))
-        answers = [
-            np.vdot(measure(self.mechanism, query, data, source=self.source, rates=self.rate), moved)
-            for _ in range(runs * self.releases)
-        ]
-        along = np.array(answers) * (self.mechanism.sensitivity.grid / scale / length)
-        ratio = ratio_of_sampled(along, length, poisson_binomial(self.mechanism.inclusion[0]))
-        return np.asarray(ratio.reshape(runs, self.releases).sum(axis=1))
-
-
 def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> Floats:
     """The log-likelihood ratio of answers ``along`` the direction in which a record moves a sum with unit noise by
     ``length``, where 0, 1, 2, ... records are in the sample with these ``chances``."""
@@ -400,14 +365,16 @@ def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> 
     return np.asarray(special.logsumexp(parts, axis=0))
 
 
-def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SampledAttack:
-    """Sums with the noise that SecPE's plan would calibrate for the secret alone."""
+def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SumAttack:
+    """Sums, each over a fresh sample, with the noise that SecPE's plan would calibrate for the secret alone."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
     query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
     mechanism = SampledSum(multiplier, inclusion, query.sensitivity, query.shape)
     claim = Claim((mechanism.event,) * releases, prior=float(spend.prior))
-    return SampledAttack(mechanism, rate, releases, records, claim)
+    unit, others = Unit("secret", records), [Row(_OTHER, 1)] * 2
+    present = corpus([*others, *[Row(_SECRET)] * records], unit)
+    return SumAttack([Measured(mechanism, query)] * releases, corpus(others, unit), present, claim)
 
 
 _KNOWN = ("zorple", "quexil", "vantor")

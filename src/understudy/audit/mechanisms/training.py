@@ -36,10 +36,11 @@ from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
 from understudy.methods.seq_pate.teachers import Faculty, Recipe, Teachers
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
 from understudy.models.training import Block, Shapes, TokenRow
-from understudy.privacy.gradients import DPSGD, Steps, noise_within
+from understudy.privacy.gradients import DPSGD, Steps
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.unit import Unit
 
 CANARY, OPPOSITE, OTHER = 1, 2, 3
@@ -98,7 +99,7 @@ class GradientAttack:
         moved = (self._exact([*firsts, self.canary[0]]) - without) / scale
         length = float(np.linalg.norm(moved))
         units = [*self.others, self.canary] if present else self.others
-        query = Remembered(self.query, key=lambda rows: tuple(int(row.target[0]) for row in rows))
+        query: Any = Remembered(self.query, key=lambda rows: tuple(int(row.target[0]) for row in rows))
         answers = np.array([self._answers(query, units) for _ in range(runs)])
         centred = (answers * grid - self.mechanism.rate * without) / scale
         rate = self.mechanism.rate
@@ -129,8 +130,7 @@ def _row(token: int) -> TokenRow:
 
 def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
     """Steps with the noise that ``budget`` asks for; several ``records`` are an owner's, of like clipped gradients."""
-    schedule = noise_within(budget, rate=rate, steps=steps)
-    mechanism = DPSGD(schedule.noise_multiplier, rate, steps, _CLIPPING_NORM)
+    mechanism = DPSGD(subsampled_multiplier(budget, rate=rate, tokens=steps), rate, steps, _CLIPPING_NORM)
     linear: Any = LinearModel(_TABLE)
     return GradientAttack(
         mechanism,

@@ -101,10 +101,7 @@ def records_per_unit(unit: Unit) -> int:
 def mechanisms(
     parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
 ) -> dict[str, NoisySum]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
-
-    Raises ConfigError if the noise does not fit its grid.
-    """
+    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more."""
     sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if parameters.label_sizes == NOISY:
         sums[LABELS] = _LABEL_SHARE, Sensitivity.of_counts(1), (facts.labels.size,)
@@ -125,11 +122,7 @@ def mechanisms(
 
 
 def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
-    """The plan of a release.
-
-    Raises ConfigError if a file of words cannot be read or is not declared public, the label proportions do not fit the
-    labels, there are too many candidates, N is larger than the vocabulary, or the noise does not fit its grid.
-    """
+    """The plan of a release."""
     vocabulary = public_vocabulary(parameters)
     vocabulary_size = None if vocabulary is None else len(vocabulary.terms)
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge

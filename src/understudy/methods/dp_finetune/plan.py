@@ -20,10 +20,11 @@ from understudy.models.training import Cost, LearningRate
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, noise_within
+from understudy.privacy.gradients import DPSGD, MOST_STEPS
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.verdict import Verdict
 
 NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
@@ -67,12 +68,7 @@ class DPFinetuneParameters(TunedParameters, TrainingParameters):
 
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
-    """The plan of a release.
-
-    Raises:
-        ConfigError: if the size is not declared, the label proportions do not fit the labels, or the budget is
-            out of range.
-    """
+    """The plan of a release."""
     declared_proportions(parameters.label_sizes, facts.labels.names)
     charges = []
     others: tuple[GaussianEvent, ...] = ()
@@ -81,17 +77,16 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
         counts = NoisySum("gaussian", multiplier, Sensitivity.of_counts(1), (facts.labels.size,))
         charges.append(Charge(LABELS, counts, f"noisy counts of the records of {facts.labels.size} label(s)"))
         others = (GaussianEvent(multiplier),)
-    schedule = solved(parameters, budget, others)
-    mechanism = DPSGD(schedule.noise_multiplier, schedule.rate, schedule.steps, _CLIPPING_NORM)
+    mechanism = solved(parameters, budget, others)
     unit = "one record of each owner" if facts.unit.kind == "owner" else "each record"
     why = (
-        f"{schedule.steps} noisy sums of gradients, each clipped to norm {_CLIPPING_NORM:g}, over Poisson "
-        f"samples ({unit} with probability {schedule.rate:.6g})"
+        f"{mechanism.steps} noisy sums of gradients, each clipped to norm {_CLIPPING_NORM:g}, over Poisson "
+        f"samples ({unit} with probability {mechanism.rate:.6g})"
     )
     if not parameters.private:
-        why = f"{schedule.steps} sums of gradients, neither clipped nor noisy: the event is that of {NAME}"
+        why = f"{mechanism.steps} sums of gradients, neither clipped nor noisy: the event is that of {NAME}"
     charges.append(Charge(TRAINING, mechanism, why))
-    return Plan(name, facts.unit, budget, tuple(charges), _forecast(parameters, schedule, facts), (FLOATING_POINT,))
+    return Plan(name, facts.unit, budget, tuple(charges), _forecast(parameters, mechanism, facts), (FLOATING_POINT,))
 
 
 FLOATING_POINT = (
@@ -100,15 +95,13 @@ FLOATING_POINT = (
 )
 
 
-def solved(parameters: TrainingParameters, budget: Budget, others: tuple[GaussianEvent, ...]) -> Schedule:
-    """Rate and steps, with the least noise that spends ``budget`` beside ``others``.
-
-    Raises ConfigError if there is no such noise.
-    """
+def solved(parameters: TrainingParameters, budget: Budget, others: tuple[GaussianEvent, ...]) -> DPSGD:
+    """Rate and steps, with the least noise that spends ``budget`` beside ``others``."""
     if budget.delta == 0:
         raise ConfigError("DP-SGD needs a delta: its noise is Gaussian.", "Give a delta such as 1e-6.")
     rate = min(1.0, _BATCH / parameters.declared) if parameters.sampling_rate is None else parameters.sampling_rate
-    return noise_within(budget, rate=rate, steps=parameters.steps or _STEPS, others=others)
+    steps = parameters.steps or _STEPS
+    return DPSGD(subsampled_multiplier(budget, rate=rate, tokens=steps, others=others), rate, steps, _CLIPPING_NORM)
 
 
 def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:
@@ -122,18 +115,18 @@ def checkpoint_ends(steps: int) -> list[int]:
     return [steps * (number + 1) // count for number in range(count)]
 
 
-def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: PublicFacts) -> Facts:
-    units, batch = f"{facts.unit.kind}s", schedule.rate * parameters.declared
+def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicFacts) -> Facts:
+    units, batch = f"{facts.unit.kind}s", mechanism.rate * parameters.declared
     entries = [
         Fact("declared_records", parameters.declared, f"{units} (as declared)"),
-        Fact("sampling_rate", schedule.rate, "sampling rate"),
+        Fact("sampling_rate", mechanism.rate, "sampling rate"),
         Fact("expected_batch", batch, f"expected batch size ({units} per step, the fixed divisor)"),
-        Fact("steps", schedule.steps, "steps"),
-        Fact("epochs", schedule.epochs, f"times that each of the {units} is sampled, on average"),
-        Fact("noise_multiplier", schedule.noise_multiplier, "noise multiplier (clipping norms)"),
+        Fact("steps", mechanism.steps, "steps"),
+        Fact("epochs", mechanism.rate * mechanism.steps, f"times that each of the {units} is sampled, on average"),
+        Fact("noise_multiplier", mechanism.noise_multiplier, "noise multiplier (clipping norms)"),
         Fact(
             "noise_per_example",
-            schedule.noise_multiplier / batch,
+            mechanism.noise_multiplier / batch,
             "noise on each number of a step's mean gradient (std, clipping norms)",
         ),
     ]
@@ -144,7 +137,7 @@ def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: Publi
             "--sampling-rate."
         )
     numbers = _NUMBERS * parameters.lora_rank
-    drowned = _noise_to_signal(schedule.noise_multiplier, schedule.steps, batch, numbers)
+    drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     known = parameters.private and parameters.learns == "lora"
     found = Verdict.of("training", least=drowned) if known else None
     return Facts(tuple(entries), tuple(warnings), found) + facts.rows(parameters.private_text_tokens)

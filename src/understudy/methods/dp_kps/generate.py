@@ -169,9 +169,6 @@ def sample_sequences(
         noise: on a term's score, in the independent mode.
         log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
             logarithmic weights; None: by none.
-
-    Raises ConfigError if the sequences are longer than the structures or the vocabulary, or the features do not fit
-    into memory.
     """
     if parameters.length > len(arrays["counts"]):
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")

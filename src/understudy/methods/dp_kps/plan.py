@@ -223,8 +223,6 @@ def mechanisms(
 
     Args:
         cells: of each column that phrases depend on.
-
-    Raises ConfigError if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
     share = _VOCABULARY_SHARE
@@ -270,11 +268,7 @@ def mechanisms(
 def make_plan(
     parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int | None = None
 ) -> Plan:
-    """The plan of a release over a public vocabulary of this size; by default that of the parameters.
-
-    Raises ConfigError if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
-    record, a sum is too large to be stored, or its noise does not fit.
-    """
+    """The plan of a release over a public vocabulary of this size; by default that of the parameters."""
     vocabulary_size = vocabulary_size or len(public_vocabulary(parameters).terms)
     if parameters.top_terms is not None:
         require_enough_terms(parameters.top_terms, vocabulary_size)

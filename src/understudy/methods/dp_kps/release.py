@@ -77,12 +77,7 @@ def prepare(
     plan: Plan,  # noqa: ARG001
     preparation: Preparation,
 ) -> None:
-    """See that terms of the public vocabulary can be embedded, and N of them held.
-
-    Raises:
-        ConfigError: if there is no room for them.
-        ModelError: if the embedder does not answer with one unit vector per term.
-    """
+    """See that terms of the public vocabulary can be embedded, and N of them held."""
     if preparation.embedder is not None and needs_embeddings(parameters):
         terms = public_vocabulary(parameters).terms
         dimension = _unit_vectors(preparation.embedder, terms[:_TRIED]).shape[1]

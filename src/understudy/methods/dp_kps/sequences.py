@@ -106,7 +106,8 @@ def sample_iterative(
                 scores = _next_scores(sketches[size][label], phase, cos_sin)
                 logits = _log_positive(scores) + log_contrast[label]
                 np.put_along_axis(logits, prefix, -np.inf, axis=1)
-                sampled[label, start : start + _PREFIXES, position] = _sample(logits, generator)
+                noisy = logits + _gumbel(logits.shape, generator)  # a sample per row from their softmax
+                sampled[label, start : start + _PREFIXES, position] = np.argmax(noisy, axis=1)
     return list(sampled)
 
 
@@ -146,11 +147,6 @@ def _log_positive(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     """log(max(scores, 0)) a row, floored far below the row's best; rows without a positive score become flat."""
     best = np.maximum(scores.max(axis=1, keepdims=True), np.float32(1e-30))
     return np.asarray(np.log(np.maximum(scores / best, _SMALLEST)), dtype=np.float64)
-
-
-def _sample(logits: NDArray[np.floating], generator: np.random.Generator) -> NDArray[np.int64]:
-    """One sample per row from softmax(logits), by the Gumbel trick."""
-    return np.asarray(np.argmax(logits + _gumbel(logits.shape, generator), axis=1), dtype=np.int64)
 
 
 def _gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:

@@ -79,10 +79,7 @@ def one_record_each(unit: Unit) -> Unit:
 
 
 def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release. It depends on neither ``exemplars`` nor anything else that may change later.
-
-    Raises ConfigError if the sampling rate is not declared, or the budget is out of range.
-    """
+    """The plan of a release. It depends on neither ``exemplars`` nor anything else that may change later."""
     if parameters.sampling_rate is None and facts.expected_records is not None:
         rate = fitting_rate(parameters, facts.expected_records, facts.labels.size)
         raise ConfigError(
@@ -98,10 +95,7 @@ def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts)
 
 
 def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTokens:
-    """The mechanism, with the least noise that keeps within ``budget``.
-
-    Raises ConfigError if the sampling rate is not declared, or the budget is out of range.
-    """
+    """The mechanism, with the least noise that keeps within ``budget``."""
     rate, tokens = parameters.declared_rate, parameters.tokens
     multiplier = _least_noise[parameters.noise](budget, rate=rate, tokens=tokens)
     return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)

@@ -40,8 +40,8 @@ from understudy.base.errors import ConfigError, ModelError, bug
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.few_shot.plan import TOKENS, FewShotParameters
-from understudy.methods.private_texts import Batches, Stop, label_prompts, run_together, sort_into_batches
-from understudy.methods.shared.decoding.ending import Ending, OpenText
+from understudy.methods.private_texts import Batches, Decoded, Stop, label_prompts, run_together, sort_into_batches
+from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, ReadText
 from understudy.methods.shared.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
 from understudy.models.causal import whole_rows
@@ -53,11 +53,7 @@ from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sam
 
 
 def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> LabelPrompts:
-    """The prompts of all labels.
-
-    Raises ConfigError as :func:`~understudy.methods.private_texts.label_prompts`, or if the prompt without private
-    texts is empty.
-    """
+    """The prompts of all labels."""
     asked = label_prompts(parameters, found)
     return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
 
@@ -73,13 +69,7 @@ def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt
 
 
 def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG001
-    """Try, before anything is charged, what is promised of rows on this device.
-
-    Raises:
-        PrivacyError: rows change one another's logits.
-        ModelError: the public logits are not finite.
-        ConfigError: as :func:`exemplar_prompts`.
-    """
+    """Try, before anything is charged, what is promised of rows on this device."""
     mechanism: SubsampledTokens = plan.mechanism(TOKENS)
     for label in {each.shape: each for each in exemplar_prompts(parameters, preparation).labels}.values():
         sampler = TokenSampler(parameters, mechanism, label)
@@ -141,7 +131,7 @@ class _Decoder:
         return {
             "tokens": np.array(decoded.tokens, dtype=np.int32),
             "noisy": np.array(decoded.noisy, dtype=np.bool_),
-            "finished": np.array(decoded.text.ended not in (None, "length")),
+            "finished": np.array(decoded.whole),
         }
 
     @cached_property
@@ -160,22 +150,6 @@ def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
     included = np.flatnonzero(sample.included)
     included = included[np.argsort(sample.priority[included], kind="stable")]
     return [included[sample.subset[included] == each][:most] for each in range(subsets)]
-
-
-@dataclass
-class DecodedExemplar:
-    """An exemplar as it grows: its tokens, and which of them are noisy."""
-
-    text: OpenText
-    tokens: list[int] = field(default_factory=list)
-    noisy: list[bool] = field(default_factory=list)
-
-    def take(self, token: int, *, noisy: bool) -> None:
-        """Add a token, unless the exemplar has ended."""
-        if self.text.ended is None:
-            self.tokens.append(token)
-            self.noisy.append(noisy)
-            self.text.take(token)
 
 
 @dataclass(frozen=True)
@@ -203,14 +177,14 @@ class TokenSampler:
 
     def exemplar(
         self, records: Sequence[Sequence[int]], paid: LabelTokens, check: Callable[[], None] = lambda: None
-    ) -> DecodedExemplar:
+    ) -> Decoded:
         """Decode tokens until the exemplar ends, or no paid one is left.
 
         Args:
             records: the label's private texts in tokens, at most ``label.most`` each.
             check: called before each token; it raises where the run is being stopped.
         """
-        decoded = DecodedExemplar(self.label.ending.open(self.label.model))
+        decoded = Decoded(self.label.ending.open(self.label.model))
         while decoded.text.ended is None:
             if certain := self.label.model.encode(decoded.text.next):
                 for token in certain:

@@ -46,10 +46,7 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
         return Contents({}, {}).with_guide(release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Evolve texts towards the guide, and take them out.
-
-        Raises ReleaseError if the embedder is not the Release's, or ModelError if there is no language model.
-        """
+        """Evolve texts towards the guide, and take them out."""
         embedder = needed(tools.embedder)
         guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
         sizes = sizes_within(self, counts)

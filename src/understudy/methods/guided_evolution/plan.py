@@ -21,10 +21,7 @@ class GuidedEvolutionParameters(EvolvingParameters):
 
 
 def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release.
-
-    Raises ConfigError if the budget has no delta, or a round would have too many candidates.
-    """
+    """The plan of a release."""
     if budget.delta == 0:
         raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge

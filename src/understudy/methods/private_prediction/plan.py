@@ -112,10 +112,7 @@ ROWS = "rows"
 
 
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
-    """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys.
-
-    Raises ConfigError if the budget buys not one private token, or less than what is asked for, or is out of range.
-    """
+    """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys."""
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
     resolved = parameters.resolved

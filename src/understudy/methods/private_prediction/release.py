@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import PurePath
 from typing import Any
@@ -45,7 +45,7 @@ from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters
-from understudy.methods.private_texts import Batch, Stop, label_prompts, run_together, sort_into_batches
+from understudy.methods.private_texts import Batch, Decoded, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts
 from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
@@ -66,13 +66,7 @@ def prepare(
     plan: Plan,  # noqa: ARG001
     preparation: Preparation,
 ) -> None:
-    """Try, before anything is charged, what is promised of rows on this device.
-
-    Raises:
-        PrivacyError: rows change one another's logits.
-        ModelError: the public logits are not finite.
-        ConfigError: batches are not declared, or as :func:`~understudy.methods.private_texts.label_prompts`.
-    """
+    """Try, before anything is charged, what is promised of rows on this device."""
     _ = parameters.declared_batches
     asked = label_prompts(parameters, preparation, columns_shown(preparation))
     for label in {each.shape: each for each in asked.labels}.values():
@@ -181,9 +175,9 @@ class _BatchDecoder:
         decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check, behind=behind)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
-            "private": np.asarray(decoded.private, dtype=np.bool_),
+            "private": np.asarray(decoded.noisy, dtype=np.bool_),
             "runs": np.asarray(tokens.runs_spent - before, dtype=np.int64),
-            "ended": np.asarray(decoded.ended),
+            "ended": np.asarray(decoded.whole),
         }
 
     @cached_property
@@ -220,15 +214,6 @@ class _Progress:
             )
 
 
-@dataclass
-class DecodedText:
-    """A text's tokens, which of them are private, and how it ended: by itself, or for want of tokens."""
-
-    tokens: list[int] = field(default_factory=list)
-    private: list[bool] = field(default_factory=list)
-    ended: bool = False
-
-
 @dataclass(frozen=True)
 class TokenSampler:
     """How one token is sampled, with the numbers of the mechanism.
@@ -263,7 +248,7 @@ class TokenSampler:
         check: Callable[[], None] = lambda: None,
         *,
         behind: Sequence[int] = (),
-    ) -> DecodedText:
+    ) -> Decoded:
         """Decode until ``text`` has ended, or no private token is left where one is due.
 
         Args:
@@ -275,7 +260,7 @@ class TokenSampler:
         contexts.rewind()
         for token in behind:
             contexts.step(token)
-        decoded, sums_of_rows, batch_size = DecodedText(), self.sums, self.mechanism.batch_size
+        decoded, sums_of_rows, batch_size = Decoded(text), self.sums, self.mechanism.batch_size
         while text.ended is None:
             check()
             try:
@@ -290,19 +275,15 @@ class TokenSampler:
             if private and tokens.left == 0:
                 break
             place = tokens.choose(sums.utilities(batch_size)) if private else self._public(candidates.logits, tokens)
-            self._write(candidates.token(place), private, decoded, contexts, text)
-            if text.ended is None:
-                for token in self.encode(text.next):
-                    self._write(token, False, decoded, contexts, text)
-        decoded.ended = text.ended not in (None, "length")
+            self._write(decoded, contexts, candidates.token(place), noisy=private)
+            for token in self.encode(text.next):
+                self._write(decoded, contexts, token, noisy=False)
         return decoded
 
-    def _write(self, token: int, private: bool, decoded: DecodedText, contexts: Contexts, text: OpenText) -> None:
-        if text.ended is None:
-            decoded.tokens.append(token)
-            decoded.private.append(private)
-            if not text.take(token):
-                contexts.step(token)
+    def _write(self, decoded: Decoded, contexts: Contexts, token: int, *, noisy: bool) -> None:
+        decoded.take(token, noisy=noisy)
+        if decoded.text.ended is None:
+            contexts.step(token)
 
     def _public(self, logits: Any, tokens: BatchTokens) -> int:
         utilities = np.rint((logits - logits.max()).double().cpu().numpy() * _PUBLIC_GRID).astype(np.int64)

@@ -151,11 +151,16 @@ def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[ND
     points = integer_vectors(vectors)
     centres = _seeds(points, count, np.random.default_rng([seed, 0x5EC]))
     for _ in range(_ITERATIONS):
-        before, centres = centres, _means(points, _assign(points, centres), centres)
+        found = _assign(points, centres)
+        sums = np.zeros(centres.shape, dtype=np.int64)
+        np.add.at(sums, found, points)
+        sizes = np.bincount(found, minlength=count)[:, None]  # an empty cluster stays where it is
+        means = np.where(sizes > 0, np.rint(sums / np.maximum(sizes, 1)), centres)
+        before, centres = centres, means.astype(np.int16)
         if np.array_equal(before, centres):
             break
-    sizes = np.bincount(_assign(points, centres), minlength=count)
-    return centres, np.maximum(sizes, 1).astype(np.int64)
+    members = np.bincount(_assign(points, centres), minlength=count)
+    return centres, np.maximum(members, 1).astype(np.int64)
 
 
 def _seeds(points: NDArray[np.int16], count: int, generator: np.random.Generator) -> NDArray[np.int16]:
@@ -180,11 +185,3 @@ def _assign(points: NDArray[np.int16], centres: NDArray[np.int16]) -> NDArray[np
     block = Block(points, np.zeros(len(points), dtype=np.int32), np.zeros(0, dtype=np.int64))
     (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
     return found[:, 0]
-
-
-def _means(points: NDArray[np.int16], found: NDArray[np.int32], centres: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The mean of each cluster's points, rounded; an empty cluster stays where it is."""
-    sums = np.zeros(centres.shape, dtype=np.int64)
-    np.add.at(sums, found, points)
-    sizes = np.bincount(found, minlength=len(centres))[:, None]
-    return np.where(sizes > 0, np.rint(sums / np.maximum(sizes, 1)), centres).astype(np.int16)

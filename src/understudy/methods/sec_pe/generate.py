@@ -22,12 +22,7 @@ from understudy.text.writing import SyntheticRecord
 def generate(
     parameters: SecPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Evolve texts against the centres, and take them out.
-
-    Raises:
-        ReleaseError: if the embedder is not the Release's.
-        ModelError: if there is no language model.
-    """
+    """Evolve texts against the centres, and take them out."""
     embedder = _same_embedder(release, tools.embedder)
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     return generate_by_votes(parameters, counts, tools=tools, embedder=embedder, vote=votes)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file, public_file
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -83,10 +83,6 @@ class QueryParameters(Parameters):
 class StudentParameters(Parameters):
     """Public texts with pseudo-labels, and how the student learns."""
 
-    prefixes: str | None = public_file(None)
-    """A public file with beginnings of texts, one per line, that the model continues. Default: it begins by itself."""
-    prefixes_are_public: bool = False
-    """Your word that the prefixes were not made from private data."""
     pseudo_source: Literal["student", "base"] = "student"
     """Who writes those of the later rounds: the student as it is then, or the base model."""
     student_loss: StudentLoss = "kl"
@@ -96,6 +92,8 @@ class StudentParameters(Parameters):
     """Learning rate of the student's AdamW, at its highest."""
 
     gone: ClassVar[GoneOnes] = {
+        "prefixes": Gone(None, "pseudo-sentences begin as the model begins them"),
+        "prefixes_are_public": Gone(False, "pseudo-sentences begin as the model begins them"),
         "pseudo_texts": Gone(128, "there are 128 pseudo-sentences in all"),
         "kl_weight": Gone(20.0, "the student learns answers at a weight of 20, or, with --student-loss, from none"),
         "pseudo_weight": Gone(0.0, "the student learns from answers, or from pseudo-labels alone (--student-loss)"),
@@ -211,10 +209,7 @@ def round_sizes(queries: int, rounds: int) -> list[int]:
 
 
 def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> dict[str, NoisySum]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
-
-    Raises ConfigError if there is a round without a question, or the noise does not fit its grid.
-    """
+    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more."""
     queries = query_count(parameters, budget)
     columns = None if parameters.candidate_filter == "none" else parameters.candidates
     share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
@@ -235,12 +230,7 @@ def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts
 
 
 def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release.
-
-    Raises:
-        ConfigError: if the size is not declared, teachers, questions and rounds do not fit it or each other, the label
-            proportions do not fit the labels, the budget is out of range, or phrases are named without a cap.
-    """
+    """The plan of a release."""
     declared_proportions(parameters.label_sizes, facts.labels.names)
     if parameters.rounds > PSEUDO_TEXTS:
         raise ConfigError(

@@ -25,7 +25,6 @@ Guarantee:
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -95,15 +94,12 @@ class Ready:
 
     Args:
         tuned: the model that becomes the student.
-        prefixes: public beginnings of texts.
         kind: of the machines that train the teachers; "" before that is tried.
     """
 
     asked: LabelPrompts
     tuned: TunedModel
     faculty: Faculty
-    prefixes: tuple[str, ...]
-    prefixes_sha256: str
     kind: str = ""
 
 
@@ -119,43 +115,14 @@ def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 
 def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts, prefixes or records are not as they should be, the model cannot be cut, or a
-    prefix fills the texts."""
+    """Raises ConfigError if prompts or records are not as they should be, or the model cannot be cut."""
     asked, tuned = model_to_tune(parameters, preparation)
     model = tuned.causal
-    prefixes, sha256 = _prefixes(parameters)
-    if any(len(model.encode(tuned.instructions.target(each))) >= parameters.private_text_tokens for each in prefixes):
-        raise ConfigError(
-            f"A prefix leaves nothing to be written of texts of {parameters.private_text_tokens} tokens.",
-            "Shorten the prefixes, or raise --private-text-tokens.",
-        )
     lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
     recipe = Recipe(TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE, _GROUP[model.device])
     reading = TunedModel(lora, tuned.instructions, tokens=tuned.tokens)  # workers are not sent the student
     faculty = Faculty(lora, Trunk(model, layers=parameters.blocks), reading, recipe)
-    return Ready(asked, tuned, faculty, prefixes, sha256)
-
-
-def _prefixes(parameters: SeqPATEParameters) -> tuple[tuple[str, ...], str]:
-    if parameters.prefixes is None:
-        return (), ""
-    if not parameters.prefixes_are_public:
-        raise ConfigError(
-            "The prefixes are a file of your own: it must not be made from private data.",
-            "If it was not, say so with --prefixes-are-public.",
-        )
-    path = Path(parameters.prefixes)
-    found = _lines(path, f"The prefixes {path.name}", "Give a UTF-8 text file, one per line.")
-    if not found:
-        raise ConfigError(f"The prefixes {path.name} are empty.", "Give one beginning of a text per line.")
-    return found, hashlib.sha256("\n".join(found).encode()).hexdigest()
-
-
-def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
-    try:
-        return tuple(line.strip() for line in read_lines(path) if line.strip())
-    except (OSError, UnreadableText) as error:
-        raise cannot_read(what, error, cure) from None
+    return Ready(asked, tuned, faculty)
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
@@ -170,7 +137,10 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     if parameters.phrases is None:
         return
     most = parameters.phrase_shards or 1
-    phrases = _lines(Path(parameters.phrases), "The file of phrases", "Give a UTF-8 text file, one phrase per line.")
+    try:
+        phrases = [line.strip() for line in read_lines(Path(parameters.phrases)) if line.strip()]
+    except (OSError, UnreadableText) as error:
+        raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
     finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
@@ -306,7 +276,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
         here = labels[number :: parameters.rounds]
         name = str(number + 1)
-        write = partial(student.write, here, name=name, seed=tools.seed, prefixes=found.prefixes)
+        write = partial(student.write, here, name=name, seed=tools.seed)
         texts = PseudoTexts.of(tools.keep(f"pseudo-{name}", write))
         rows = texts.rows(prompts)
         tuned.trainable.load(weights)
@@ -322,11 +292,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
     arrays = {**counts, **memory.arrays()}
-    made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))
-    if not found.prefixes:
-        return made
-    prefixes = {"prefixes": {"source": "prefixes of your own", "sha256": found.prefixes_sha256}}
-    return replace(made, public_inputs={**made.public_inputs, **prefixes})
+    return released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))
 
 
 def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> list[int]:

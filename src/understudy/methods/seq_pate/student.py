@@ -140,20 +140,15 @@ class Student:
     tuned: TunedModel
     parameters: SeqPATEParameters
 
-    def write(self, labels: Sequence[int], *, name: str, seed: int, prefixes: Sequence[str] = ()) -> Arrays:
-        """A pseudo-sentence for each label, sampled from the loaded model: the arrays of :class:`PseudoTexts`.
-
-        Args:
-            name: as the seed, decides the texts.
-            prefixes: beginnings of texts, in turn; empty if they begin by themselves.
-        """
+    def write(self, labels: Sequence[int], *, name: str, seed: int) -> Arrays:
+        """A pseudo-sentence for each label, sampled from the loaded model: the arrays of :class:`PseudoTexts`. As the
+        seed, ``name`` decides the texts."""
         sampling = Sampling(seed, 1.0, _MASS, self.tuned.tokens, (BLANK_LINE,))
         keys = [(label, f"{name} {number}") for number, label in enumerate(labels)]
-        begun = [prefixes[number % len(prefixes)] for number in range(len(keys))] if prefixes else [""] * len(keys)
-        answers = self.tuned.sample(keys, sampling=sampling, beginnings=begun)
+        answers = self.tuned.sample(keys, sampling=sampling)
         targets = [
-            self.tuned.row(beginning + answer.text, label, end=answer.finish_reason == "stop").target
-            for label, beginning, answer in zip(labels, begun, answers, strict=True)
+            self.tuned.row(answer.text, label, end=answer.finish_reason == "stop").target
+            for label, answer in zip(labels, answers, strict=True)
         ]
         targets = [each if len(each) else np.zeros(1, dtype=np.int32) for each in targets]  # an empty text is token 0
         return {

@@ -310,12 +310,7 @@ def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
 
 def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
     """See that on no kind of worker teachers change one another, and that all workers train and compute the same
-    teachers, those that join later included. Returns their :func:`kind_of_teachers`.
-
-    Raises:
-        PrivacyError: as :func:`require_separate_teachers`.
-        EngineError: workers differ.
-    """
+    teachers, those that join later included. Returns their :func:`kind_of_teachers`."""
     engine.ask(partial(require_separate_teachers, faculty))
     return engine.ask(partial(kind_of_teachers, faculty), always=True)
 
@@ -327,8 +322,7 @@ def require_separate_teachers(faculty: Faculty) -> str:
     A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
     other half, or none.
 
-    Raises:
-        PrivacyError: a teacher's adapters or its answers change with the texts of the others.
+    Raises PrivacyError: a teacher's adapters or its answers change with the texts of the others.
     """
     generator, size = np.random.default_rng(_SEED), faculty.recipe.group
     one = _public_group(faculty, generator)

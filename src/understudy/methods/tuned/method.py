@@ -15,19 +15,19 @@ from understudy.methods.base import Method, Needs, Preparation, Released, Releas
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel, build_instructions
 from understudy.methods.tuned import generate as generating
 from understudy.methods.tuned.model import (
     COUNTS,
     LABELS,
+    LARGEST_WEIGHT,
     MODEL,
     SamplingParameters,
     TunedParameters,
-    bounded,
-    held_arrays,
-    held_strings,
     trainable_of,
     tuned_model,
+    tuned_weights,
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
@@ -79,19 +79,24 @@ class TunedMethod(Method):
             counts: kind of the event of noisy label counts.
         """
         sizes = self._tuned.label_sizes
-        found = held_arrays(release, others=self.no_weights) | dict(arrays)
+        found = {
+            name: Held("float32", tuple(f"{name} {at}" for at in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+            for name, array in tuned_weights(release, self.no_weights).items()
+        }
+        found["prompt_tokens"] = Held("int32", ("tokens",), 0, 2**31 - 1)
+        found["prompt_lengths"] = Held("int32", (release.schema.label_set.size,), 1, 2**20)
+        found |= arrays
         if sizes != UNIFORM:
             found[COUNTS] = Held("float64", (release.schema.label_set.size,))
         charges = {**({LABELS: counts} if sizes == NOISY else {}), **charges}
-        return Contents(charges, found, held_strings(release), public_inputs=(MODEL,))
+        strings: dict[str, int | None] = {"form": 3}
+        if release.schema.record_columns and SCHEMA in release.strings:
+            strings[SCHEMA] = 1
+        return Contents(charges, found, strings, public_inputs=(MODEL,))
 
 
 def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
-    """The prompts, and the base model with what will learn of it.
-
-    Raises ConfigError as :func:`~understudy.methods.shared.decoding.prompting.build_prompts` and
-    :func:`~understudy.methods.tuned.model.trainable_of`, or if prompts and texts do not fit the model's window.
-    """
+    """The prompts, and the base model with what will learn of it."""
     model, names = needed(found.model), found.labels.names
     asked = build_instructions(
         parameters, needed(found.prompts), model, label_names=names, record_columns=found.record_columns
@@ -120,9 +125,16 @@ def released(
     noise_check: Facts,
     **others: Any,
 ) -> Released:
-    """A model that was tuned to ``weights``, with other ``arrays`` of its Release."""
+    """A model that was tuned to ``weights``, with other ``arrays`` of its Release.
+
+    Weights are such as can be read again: only a learning rate far too high gives some larger than the largest.
+    """
+    bounded = {
+        name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT)
+        for name, each in tuned.trainable.named(weights).items()
+    }
     return Released(
-        {**bounded(tuned.trainable.named(weights)), **tuned.instructions.to_arrays(), **arrays},
+        {**bounded, **tuned.instructions.to_arrays(), **arrays},
         public_inputs=asked.public_inputs(),
         noise_check=noise_check,
         strings={**tuned.instructions.to_strings(), **asked.schema_strings},

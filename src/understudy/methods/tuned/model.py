@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import UNIFORM
 from understudy.base.parameters import Gone, GoneOnes, Parameters
-from understudy.methods.contents import BESIDE, Held
+from understudy.methods.contents import BESIDE
 from understudy.methods.shared.decoding.prompting import TextParameters
-from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
@@ -32,7 +30,6 @@ LABELS, LABEL_SHARE = "labels", 0.03
 COUNTS = "label_counts"
 PROMPTS = frozenset({"prompt_tokens", "prompt_lengths"})
 """Arrays of the instructions in a Release."""
-_INT32 = 2**31 - 1
 
 
 class DeclaredSize(Parameters):
@@ -115,39 +112,15 @@ def _require_few(numbers: int) -> None:
         )
 
 
-def bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Such as can be read again: only a learning rate far too high gives weights larger than the largest."""
-    return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
-
-
-def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]:
-    """What a Release holds of a tuned model: the weights by name, and the prompts in tokens; ``others`` are its other
-    arrays."""
-    weights = {
-        name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
-        for name, array in _weights(release, others).items()
-    }
-    return weights | {
-        "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
-        "prompt_lengths": Held("int32", (release.schema.label_set.size,), 1, 2**20),
-    }
-
-
-def _weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """All arrays that are nothing else."""
+def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
+    """All arrays that are nothing else; ``others`` are the method's."""
     return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}
-
-
-def held_strings(release: Release) -> dict[str, int | None]:
-    """The form of the texts, and the schema of records where they have one."""
-    schema = {SCHEMA: 1} if release.schema.record_columns and SCHEMA in release.strings else {}
-    return {"form": 3, **schema}
 
 
 def tuned_model(
     parameters: TunedParameters, release: Release, base: CausalModel, *, others: Collection[str]
 ) -> TunedModel:
-    """The tuned model of a Release, on its own base model; ``others`` as in :func:`held_arrays`.
+    """The tuned model of a Release, on its own base model; ``others`` as in :func:`tuned_weights`.
 
     Raises ReleaseError if ``base`` is another model, or the Release does not fit it.
     """
@@ -165,5 +138,5 @@ def tuned_model(
             "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
         )
     trainable = trainable_of(parameters, base)
-    trainable.load(trainable.joined(_weights(release, others)))
+    trainable.load(trainable.joined(tuned_weights(release, others)))
     return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)

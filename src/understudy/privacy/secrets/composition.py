@@ -122,8 +122,7 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
         Gaussian events alone and for one mixture; else about 1e-5 of itself too high, or more where there are more than
         16 different secrets: one law of K that dominates all of theirs is composed then.
 
-    Raises:
-        ConfigError: if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
+    Raises ConfigError if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
 
     >>> from understudy.privacy.events import GaussianEvent
     >>> round(posterior([GaussianEvent(1.59037)] * 10, 1e-4), 4)  # noise for one release, used for ten
@@ -155,8 +154,7 @@ def calibrate(
     Returns:
         In sensitivities of one record, rounded up: :func:`posterior` of the events is at most r for every budget.
 
-    Raises:
-        ConfigError: if there are neither one nor as many budgets as secrets, or no noise is enough.
+    Raises ConfigError if there are neither one nor as many budgets as secrets, or no noise is enough.
 
     >>> round(calibrate(SecretBudget(1e-4, 1e-3), [((1.0, 5),)]), 5)
     7.95185

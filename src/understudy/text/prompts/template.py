@@ -310,18 +310,14 @@ def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTe
     except (ConfigError, TypeError) as error:
         problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
         raise ConfigError(f"{path.name} is no prompt template{problem}.", _FORM) from None
-    if _shows_texts(own) and not template.examples_are_public:
+    blocks = (own, own.get("evolution") or {}, own.get("prediction") or {})
+    shows = any(block.get(name) for block in blocks for name in ("examples", "rows", "dialogues", "records"))
+    if shows and not template.examples_are_public:
         raise ConfigError(
             f"The examples in {path.name} must not come from the private data: prompts show them.",
             "If they are public, say so in the file with `examples_are_public: true` (docs/prompts.md).",
         )
     return template
-
-
-def _shows_texts(fields: Mapping[str, Any]) -> bool:
-    """Whether a prompt file, which is well formed, has examples of its own."""
-    blocks = (fields, fields.get("evolution") or {}, fields.get("prediction") or {})
-    return any(block.get(name) for block in blocks for name in ("examples", "rows", "dialogues", "records"))
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:

@@ -81,18 +81,22 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
     terms are in another order, all bins become alike and only this precision is lost.
     """
     if noise.std == 0:
-        return _exact(values)
-    scaled = _in_units(values, noise)
+        return Posterior((values > 0).astype(np.float64), np.maximum(values, 0.0))
+    with np.errstate(over="ignore"):
+        scaled = np.clip(np.asarray(values, dtype=np.float64) / noise.std, _SMALLEST, _LARGEST)
     probability, mean = np.empty_like(scaled), np.empty_like(scaled)
     first, end = 0, FIRST_BIN
     while first < scaled.shape[-1]:
         ranks, here = slice(first, end), scaled[..., first:end]
-        typical = _typical(np.maximum(here, 0.0))
+        typical = max(3.0, float(np.maximum(here, 0.0).mean())) if here.size else 3.0
         if first == 0:
             model = SpikeAndSlab(share=0.5, slab_mean=typical, least_mean=0.5)
         else:  # as if twenty more terms had been seen, none of them real
             model = SpikeAndSlab(share=0.1, slab_mean=typical, prior_values=21.0, least_mean=0.5)
-        model = model.fitted(_some(here), noise.kind)
+        some = here.ravel()
+        if some.size > _FITTED:
+            some = np.random.default_rng(0).choice(some, _FITTED, replace=False)
+        model = model.fitted(some, noise.kind)
         for scores, real, expected in zip(
             *map(np.atleast_2d, (here, probability[..., ranks], mean[..., ranks])), strict=True
         ):
@@ -100,25 +104,6 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
             real[:], expected[:] = found.probability, found.mean
         first, end = end, 2 * end
     return Posterior(probability, mean * noise.std)
-
-
-def _exact(values: Values) -> Posterior:
-    return Posterior((values > 0).astype(np.float64), np.maximum(values, 0.0))
-
-
-def _in_units(values: Values, noise: KnownNoise) -> Values:
-    with np.errstate(over="ignore"):
-        return np.clip(np.asarray(values, dtype=np.float64) / noise.std, _SMALLEST, _LARGEST)
-
-
-def _typical(values: Values) -> float:
-    """Where the estimate of the slab's mean begins."""
-    return max(3.0, float(values.mean())) if values.size else 3.0
-
-
-def _some(values: Values) -> Values:
-    flat = values.ravel()
-    return flat if flat.size <= _FITTED else np.random.default_rng(0).choice(flat, _FITTED, replace=False)
 
 
 def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:

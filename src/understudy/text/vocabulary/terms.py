@@ -60,8 +60,7 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
         stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words.
 
-    Raises:
-        ConfigError: the file cannot be read or has no terms.
+    Raises ConfigError: the file cannot be read or has no terms.
     """
     files = (_stamp(source), _stamp(stop_words))
     return _load(str(source), None if stop_words is None else str(stop_words), files)

@@ -22,7 +22,6 @@ from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.selection import weight_of
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary import phrases
 
 WORDS = [f"word{number}" for number in range(40)]
 LISTED, STOP_WORDS = frozenset({"known", "word1 word2"}), frozenset({"the"})
@@ -186,14 +185,14 @@ def test_more_words_than_a_finder_has_numbers_for_give_no_term_anothers_name(
 
     expected = found(*new, *said), found(first, *new, *said)
     assert expected[0]["zorple"] == expected[1]["zorple"] == 30 * weight_of(1)
-    monkeypatch.setattr(phrases, "_BITS", 7)
-    monkeypatch.setattr(phrases, "_MASK", 127)
+    monkeypatch.setattr(queries, "_BITS", 7)
+    monkeypatch.setattr(queries, "_MASK", 127)
     for name, few in {"_MOST_WORDS": 31, "LONGEST_TEXT": 64, "_ROWS": 4, "_HELD": 16}.items():
         monkeypatch.setattr(queries, name, few)
     coded: list[int] = []
-    codes = phrases.PhraseFinder.codes
+    codes = queries.PhraseFinder.codes
     monkeypatch.setattr(
-        phrases.PhraseFinder, "codes", lambda self, names: [coded.append(len(names)), codes(self, names)][1]
+        queries.PhraseFinder, "codes", lambda self, names: [coded.append(len(names)), codes(self, names)][1]
     )
     assert (found(*new, *said), found(first, *new, *said)) == expected
     assert max(coded, default=0) == (4 if unit.kind == "owner" else 0), "a few names of owners' terms at a time"

@@ -167,9 +167,6 @@ class LabelPrompt:
         """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
 
         The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
-
-        Raises:
-            PrivacyError: the model's rows change one another's logits on this device.
         """
         return self.model.contexts(
             [[], *(self.tokens.row(text) for text in texts)],
@@ -270,10 +267,6 @@ def build_prompts(
         label_names: empty without labels.
         record_columns: keys of the records that the texts are; empty for other texts.
         columns: typed columns of the rows that texts follow; empty without rows.
-
-    Raises:
-        ConfigError: if a schema is given for texts that are not records, or cannot be used, the model lacks the prompt
-            form, or its window is too small.
     """
     if parameters.json_schema is not None and not record_columns:
         raise ConfigError(
@@ -287,7 +280,10 @@ def build_prompts(
             "Name all of its columns with --record-columns, or change the schema.",
         )
     shape: Shape = "json" if record_columns else "text"
-    row_tokens = _most_row_tokens(columns, model) if columns else 0
+    row_tokens = 0
+    if columns:  # room for any row in words, about: the longest cell of each, and the punctuation between
+        cells = ([model.encode(f" {in_words([each], [cell])};") for cell in range(each.size)] for each in columns)
+        row_tokens = 2 + sum(max(map(len, each)) for each in cells)
     made = []
     for label in label_names or [""]:
         prompt = prompts.template.prediction_prompt(
@@ -304,9 +300,3 @@ def build_prompts(
         most = min(parameters.private_text_tokens, fitting)
         made.append(LabelPrompt(prompt, tokens, ending, most, model, row_tokens))
     return LabelPrompts(tuple(made), text_check(prompts.form, record_columns, schema), prompts.template.document_type)
-
-
-def _most_row_tokens(columns: Sequence[Column], model: CausalModel) -> int:
-    """Room for any row in words, about: the longest cell of each column, and the punctuation between."""
-    cells = ([model.encode(f" {in_words([each], [cell])};") for cell in range(each.size)] for each in columns)
-    return 2 + sum(max(map(len, each)) for each in cells)

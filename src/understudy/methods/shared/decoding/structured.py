@@ -47,9 +47,8 @@ class JSONSchema:
 
     References lead to places in the file itself; nothing is ever fetched.
 
-    Raises:
-        ConfigError: the file cannot be read, is not a JSON schema, refers elsewhere, or refers in circles or to too
-            many places.
+    Raises ConfigError: the file cannot be read, is not a JSON schema, refers elsewhere, or refers in circles or to too
+    many places.
     """
 
     def __init__(self, file: str | Path, *, content: bytes | None = None) -> None:

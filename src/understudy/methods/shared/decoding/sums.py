@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import PrivacyError
+from understudy.base.errors import bug
 from understudy.base.lazy import torch
 from understudy.models.contexts import Contexts
 from understudy.models.machine import single_threaded_inference
@@ -183,16 +183,13 @@ def row_sums(
         divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
             scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
 
-    Raises:
-        PrivacyError: not one divisor of at least 0 per row.
+    Raises PrivacyError: not one divisor of at least 0 per row.
     """
     for term in terms:
         if not 1 <= term.grid <= _FINEST:
             raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
     if len(divisors) != len(contexts) or min(divisors) < 0:
-        raise PrivacyError(
-            "Every row of a sum needs a divisor of 0 or more.", "This is a fault in understudy: please report it."
-        )
+        raise bug("Every row of a sum needs a divisor of 0 or more.")
     device, size, at_once = candidates.logits.device, len(candidates), contexts.rows_at_once
     filled = [*divisors, *[0] * (-len(divisors) % at_once)]
     scales = [
@@ -206,7 +203,8 @@ def row_sums(
             for tokens in logits.chunks():
                 for term, scale, total in zip(terms, scales, totals, strict=True):
                     values = term(logits, tokens, scale[block.first : block.first + at_once])
-                    total[tokens] += _exact_sum(values, term.grid)
+                    exact = values.split(_EXACT // term.grid)  # few enough rows at a time
+                    total[tokens] += sum(part.sum(0).long() for part in exact)
         return [total[:size].cpu().numpy() for total in totals]
 
 
@@ -274,15 +272,11 @@ class TokenSums:
             contexts: rows in the model; row 0 is public and not summed.
             divisors: one a private row: k where its owner has k rows; default 1 for all.
 
-        Raises:
-            PrivacyError: not one divisor of at least 1 a private row.
+        Raises PrivacyError: not one divisor of at least 1 a private row.
         """
         divisors = [1] * (len(contexts) - 1) if divisors is None else divisors
         if any(divisor < 1 for divisor in divisors):
-            raise PrivacyError(
-                "Every private row is divided by its owner's number of rows, 1 or more.",
-                "This is a fault in understudy: please report it.",
-            )
+            raise bug("Every private row is divided by its owner's number of rows, 1 or more.")
         public = candidates.logits.log_softmax(-1)
         recenter = self.clipping == "recenter"
         terms: list[Term] = [Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)]
@@ -329,9 +323,3 @@ def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
 def _on_grid(values: Any, steps: float) -> NDArray[np.int64]:
     found: NDArray[np.int64] = (values * steps).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC).round().long().cpu().numpy()
     return found
-
-
-def _exact_sum(values: Any, grid: int) -> Any:
-    """The sum over rows of integers of at most ``grid`` in float32, ``Int64[k]``: few enough rows at a time."""
-    most = _EXACT // grid
-    return sum(part.sum(0).long() for part in values.split(most))

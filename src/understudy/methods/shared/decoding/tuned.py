@@ -113,8 +113,7 @@ class TunedModel:
         tokens: most tokens of a text that it learns from.
         label_names: of the instructions, in order; none for a table without labels.
 
-    Raises:
-        ConfigError: prompts and texts do not fit the model's window together.
+    Raises ConfigError: prompts and texts do not fit the model's window together.
     """
 
     def __init__(

@@ -139,7 +139,8 @@ def evolve(
         sizes: ``sizes[round][label]``, texts to be chosen.
         keep: stores a population; None: nothing is stored.
     """
-    before = _nothing(len(sizes[0]))
+    none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes[0]), dtype=np.int64)
+    before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)
     for number, wanted in enumerate(sizes):
         candidates = partial(_propose, api, number, before, wanted)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
@@ -175,10 +176,7 @@ def evolved(
 def generate_by_votes(
     parameters: EvolvingParameters, counts: Sequence[int], *, tools: GenerationTools, embedder: Embedder, vote: Vote
 ) -> Iterator[SyntheticRecord]:
-    """Evolve ``population`` texts of each label (no more than asked for), and take them out. Post-processing, free.
-
-    Raises ModelError if there is no language model.
-    """
+    """Evolve ``population`` texts of each label (no more than asked for), and take them out. Post-processing, free."""
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
     evolving = evolve(api, sizes_within(parameters, counts), embed=embedder.embed, vote=vote)
@@ -210,13 +208,6 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
     ).to_arrays()
 
 
-def _nothing(labels: int) -> Round:
-    """What stands before the first round."""
-    no_numbers = np.empty(0, dtype=np.int64)
-    empty = Population((), np.empty(0, dtype=np.int32), no_numbers, (), 0, np.zeros(labels, dtype=np.int64))
-    return Round(empty, np.empty(0, dtype=np.float64), no_numbers)
-
-
 def _stage(number: int, purpose: int) -> int:
     return number * _PURPOSES + purpose
 
@@ -246,16 +237,11 @@ def select(
     for label, size in enumerate(sizes):
         candidates = np.flatnonzero(labels == label)
         if selection == "proportional" and len(candidates):
-            candidates = generator.choice(candidates, size, p=_shares(weights[candidates]))
+            mine = weights[candidates]
+            even = np.full(len(mine), 1.0 / len(mine))
+            candidates = generator.choice(candidates, size, p=mine / mine.sum() if mine.sum() > 0 else even)
         chosen.append(candidates[np.argsort(-weights[candidates], kind="stable")][:size])
     return np.concatenate(chosen)
-
-
-def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights by their sum; uniform where all are 0."""
-    total = weights.sum()
-    shares: NDArray[np.float64] = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
-    return shares
 
 
 _STAGE = 999_999

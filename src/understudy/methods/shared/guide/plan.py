@@ -79,8 +79,6 @@ def plan_with_guide(
 
     The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it. Where it samples, its
     noise stays what it would be of all records, and the method gets what sampling saves.
-
-    Raises ConfigError as there.
     """
 
     def plan_guide(multipliers: Sequence[float]) -> Addition:

@@ -40,11 +40,7 @@ def plan_with_columns(
     share: float,
     expected_records: int | None,
 ) -> Plan:
-    """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own.
-
-    Raises ConfigError as :func:`~understudy.privacy.plan.plan_beside`; or if a pair is not of two
-    columns, or there are too many cells.
-    """
+    """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own."""
     require_measurable(variables, parameters)
 
     def plan_columns(multipliers: Sequence[float]) -> Addition:
