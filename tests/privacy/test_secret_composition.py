@@ -33,6 +33,11 @@ def mixture(noise_multiplier: float, *secrets: Inclusion) -> MixtureEvent:
     return MixtureEvent(noise_multiplier, secrets)
 
 
+def test_the_cost_of_several_secrets_is_that_of_the_dearest_with_all_its_records() -> None:
+    event = mixture(2.0, ((0.5, 1),), ((0.1, 2), (0.2, 1)), ())
+    assert event.rho == 3**2 / (2 * 2.0**2)
+
+
 def accountant_bounds(events: Sequence[Event]) -> list[float]:
     """By dp_accounting: the least of delta + e^epsilon p over its curve where the secret is removed, for each prior."""
     from dp_accounting.pld import privacy_loss_distribution as pld
