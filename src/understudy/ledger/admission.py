@@ -184,7 +184,8 @@ def _exceeded(
     return BudgetExceeded(
         f"The run asks for {asked}, but of the cap {dataset.cap} of dataset {dataset.name!r} "
         f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
-        f"Choose a smaller epsilon or delta, or raise the cap with: {raising(dataset)}",
+        "More texts of a Release that is there already are free (understudy generate). For another one choose a "
+        f"smaller epsilon or delta, or raise the cap with: {raising(dataset)}",
     )
 
 

@@ -258,7 +258,8 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         listener.say("Reading the private table; nothing is charged.")
         corpus = stack.enter_context(table.part(Table, max_bad_rows=1.0).open(private, source))
         engine = stack.enter_context(open_engine(config.part(EngineParameters), private / "scratch"))
-        bad_share = contents(corpus, secrets.token_bytes(32), engine).bad_share
+        read = contents(corpus, secrets.token_bytes(32), engine)
+        bad_share = read.bad_share
         counts, examples = Counter[str](), dict[str, list[object]]()
         if (rows := private / ROWS_FILE).exists():
             with rows.open("rb") as stream:
@@ -271,6 +272,8 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
             found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
+    if not (read.lowest_texts or counts):
+        raise CorpusError("The table has no rows.", "Look at the file: a run would be charged, and release noise.")
     some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
     refused = CorpusError(
         f"{some} cannot be used as the table is declared: a run would be refused, before its charge.",

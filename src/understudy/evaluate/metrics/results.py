@@ -65,11 +65,14 @@ class Evaluation:
         for name in _SUMMARISED:
             only = _ONE_OF.get(name, {}).items()
             told = [each for each in self.values if each.metric.name == name and only <= each.settings.items()]
-            for own in (each for each in told if each.of == SYNTHETIC and each.value is not None):
+            own_values = [each for each in told if each.of == SYNTHETIC and each.value is not None]
+            if name == _OF_GROUPS:  # the one that is forgotten most
+                own_values = sorted(own_values, key=lambda each: each.value or 0.0)[:1]
+            for own in own_values:
                 like = {each.of: each.value for each in told if each.settings == own.settings}
                 beside = next((like[of] for of in (REAL, HOLDOUT, OTHER_HALF) if of in like), None)
                 chance = like.get(MAJORITY, self._most_frequent if name == "accuracy" else None)
-                kind = [f", {own.settings[each]}" for each in ("classifier", "column") if each in own.settings]
+                kind = [f", {own.settings[each]}" for each in _TELLING if each in own.settings]
                 cells = map(_rounded, (own.value, beside, chance))
                 found.append(("".join([own.metric.title, *kind]), *cells, own.metric.better.replace("none", "")))
         return found[:10]
@@ -136,8 +139,10 @@ class Evaluation:
 SUMMARY = ("synthetic", "real", "chance", "better")
 """Heads of the summary: whose value it is, what guessing reaches, and which way is good."""
 _ONE_OF: Mapping[str, Mapping[str, float]] = {"distinct_n": {"n": 2}, "near_duplicates": {"similarity": 0.9}}
+_OF_GROUPS = "group_coverage"
+_TELLING = ("classifier", "column", "label", "length")
 _SUMMARISED = (
-    *("accuracy", "mauve", "frechet_distance", "vocabulary_divergence", "distinct_n", "label_distance"),
+    *("accuracy", "mauve", "frechet_distance", _OF_GROUPS, "vocabulary_divergence", "distinct_n", "label_distance"),
     *("near_duplicates", "copied_words", "longest_copied_span", "column_accuracy"),
 )
 """Metrics of the summary in their order, and which value of those that have many."""
