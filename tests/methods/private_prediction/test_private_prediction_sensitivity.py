@@ -314,7 +314,7 @@ def first_tokens(mechanism: PrivateTokens, texts: int, draws: int) -> list[tuple
     found = []
     for _ in range(draws):
         decoded = sampler.text(contexts, [1] * texts, paid.batch(), prompt.ending.open(prompt.model))
-        found.append((decoded.tokens[0], decoded.private[0]))
+        found.append((decoded.tokens[0], decoded.noisy[0]))
     return found
 
 
