@@ -307,7 +307,7 @@ def test_a_corpus_that_was_read_with_labels_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_an_embedder_that_drops_a_text_is_told_apart_from_one_that_does_not() -> None:
+def test_an_embedder_that_drops_a_text_is_refused() -> None:
     class Short(Places):
         def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
             return super().embed(texts)[1:]

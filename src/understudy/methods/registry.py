@@ -101,7 +101,7 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     if release.statement.private and not method.private:
         raise corrupt(path, "its method protects nobody, and its statement says that it does")
     if release.schema.topics != release.statement.labels_found:
-        raise corrupt(path, "its labels are topics by half")
+        raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
     contents = method.contents(release)
     if contents is not None and release.parameters.get("guide"):
         contents = contents.with_guide(release)

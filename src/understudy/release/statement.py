@@ -367,7 +367,7 @@ class Statement:
     @property
     def _label_set(self) -> str:
         if self.labels_found:
-            return "topics that the run found, with noise and of its budget; which record has which is not released"
+            return "topics that the run found with noise, from its budget; which record has which is not released"
         return "declared, public" if self.labels_declared else "read from the data, not protected"
 
     def to_json(self) -> dict[str, Any]:
@@ -411,7 +411,7 @@ class Statement:
             if not (isinstance(entry.get("source"), str) and isinstance(entry.get("sha256"), str | None)):
                 raise ValueError("a public input has no source, or a hash that is none")
         if found.labels_found and not found.labels_declared:
-            raise ValueError("the labels are found with noise, or read from the data")
+            raise ValueError("labels cannot be both found with noise and read from the data")
         if fields["private"] is not found.private:
             raise ValueError("whether it is private is not what its seal says")
         return found
