@@ -121,7 +121,7 @@ def test_what_nothing_will_cure_ends_the_run_at_once(endpoint: FakeEndpoint, rep
         collect(chat(endpoint, max_concurrency=4), questions(100))
     assert caught.value.cure
     assert "sk-123" not in str(caught.value)
-    assert len(endpoint.seen) <= 5, "a plain question last"
+    assert len(endpoint.seen) < 10, "what was in flight, a plain question, and what a lost connection repeats"
 
 
 @pytest.mark.parametrize("reply", [error(400), error(500), Reply(b"{")])
