@@ -46,9 +46,9 @@ from understudy.run.settings import (
     EngineParameters,
     LedgerParameters,
     OutputParameters,
-    PlanParameters,
     ProtectionParameters,
     RunConfig,
+    SizeParameters,
     budget_fields,
     run_config,
 )
@@ -442,7 +442,7 @@ for _verb in (check, run, release, plan):
     _list_options(_verb, *RUN_GROUPS, without=_NO_OPTIONS)
 _list_options(
     topics,
-    *(DataParameters, ProtectionParameters, LedgerParameters, PlanParameters, EmbedderParameters, EngineParameters),
+    *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters, EmbedderParameters, EngineParameters),
     OutputParameters,
     without=("label", "labels", "labels_from_data", *_NO_OPTIONS),
 )

@@ -21,7 +21,6 @@ class WritingOptions(TypedDict, total=False):
     llm_extra_body: str | Mapping[str, Any] | None
     llm_batch: bool
     spending_cap: float | None
-    expected_records: int | None
     price_input: float | None
     price_output: float | None
     output: str | PathLike[str] | None
@@ -43,6 +42,7 @@ class PlanOptions(WritingOptions, total=False):
     private_model: str | PathLike[str] | None
     embedder: str
     trust_endpoint: bool
+    expected_records: int | None
     dataset: str | PathLike[str] | None
     ledger: str | PathLike[str] | None
     ledger_id: str | PathLike[str] | None

@@ -99,8 +99,8 @@ def test_a_form_that_cannot_be_planned_says_why_and_what_to_do(studio: Studio) -
     page = settled(studio, epsilon="four", delta="1e-6", method=["dp-kps", "aug-pe"])
     assert page.count('role="alert"') == 1
     assert "epsilon" in page
-    page = settled(studio, epsilon="4", delta="1e-6", expected_records="5000", method=["few-shot", "dp-kps"])
-    assert "--sampling-rate" in page
+    page = settled(studio, epsilon="4", delta="1e-6", expected_records="", method=["few-shot", "dp-kps"])
+    assert "--expected-records" in page
     assert page.count('role="alert"') == 1
     assert "vocabulary noise floor" in page
 

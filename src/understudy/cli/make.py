@@ -52,7 +52,6 @@ from understudy.run.settings import (
     EmbedderParameters,
     Groups,
     OutputParameters,
-    PlanParameters,
     PrivateModelParameters,
     RunConfig,
     configured_method,
@@ -276,7 +275,7 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 def _topics_groups(_args: Sequence[str]) -> Groups:
     *shared, own = release_groups(method_class(TOPICS))
     groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
-    return (*groups, PlanParameters, own)
+    return (*groups, own)
 
 
 @click.command(

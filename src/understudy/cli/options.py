@@ -23,7 +23,7 @@ WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
-    *("declared_records", "steps", "unfinished", "teachers", "queries"),
+    *("steps", "unfinished", "teachers", "queries"),
 )
 _RECORDS = ("records", "records_per_label")
 _FREE_MARK = "[free]"

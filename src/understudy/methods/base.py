@@ -233,6 +233,11 @@ class Method(ABC):
         """Whether the release needs the embedder with these parameters, of a method that has a use for one."""
         return self.needs.embedder != "no"
 
+    def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:  # noqa: ARG002 - for methods that sample
+        """Parameters that nobody gave, as the declared size of the corpus and the number of labels suggest: public
+        facts. They become the run's, and hold when it is resumed."""
+        return {}
+
     def require_guidable(self) -> None:  # noqa: B027 - optional
         """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
 

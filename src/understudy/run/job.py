@@ -123,6 +123,7 @@ class Job(FreeJob):
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
+        config, self.fitted = _fitted(config)
         self.guide_decision = GuideDecision.of(config)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
@@ -265,6 +266,22 @@ class TopicsDecision:
     def line(self) -> str:
         """What was decided, for people; empty where nothing was."""
         return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
+
+
+def _fitted(config: RunConfig) -> tuple[RunConfig, str]:
+    """The configuration with what the method takes from the declared size, where nobody gives it; and a line on it.
+
+    A run that began keeps what it began with.
+    """
+    method = make_method(config.method, config.method_parameters)
+    found = method.fitted(config.expected_records or TYPICAL_RECORDS, config.label_set.size)
+    begun = settings_begun(config) if found else {}
+    if config.expected_records is None:
+        found = {name: begun.get(name) for name in found}
+    taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
+    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
+    line = f"From the declared size of the corpus: {told}." if told else ""
+    return config.model_copy(update={"method_parameters": {**config.method_parameters, **taken}}), line
 
 
 @dataclass(frozen=True)
@@ -546,6 +563,7 @@ _ENGLISH = (
 class Promise(
     settings.ProtectionParameters,
     settings.LedgerParameters,
+    settings.SizeParameters,
     settings.PlanParameters,
     GuideParameters,
     TablesParameters,

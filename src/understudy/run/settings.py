@@ -279,12 +279,17 @@ class LedgerParameters(Parameters):
         return SystemNoise()
 
 
-class PlanParameters(Parameters):
-    """For the forecast."""
+class SizeParameters(Parameters):
+    """How large the corpus is, as far as everybody may know."""
 
     expected_records: Operational[int | None] = Field(None, ge=1, le=10**12)
     """Your estimate of the corpus size (of owners, where owners are protected), a public round number; never read from
-    the data. Of more than 50,000 records a guide embeds a random sample."""
+    the data. What is sampled, or shared out, follows from it: of more than 50,000 records a guide embeds a sample."""
+
+
+class PlanParameters(Parameters):
+    """For the forecast."""
+
     price_input: Operational[float | None] = Field(None, ge=0)
     """Price per million input tokens."""
     price_output: Operational[float | None] = Field(None, ge=0)
@@ -410,6 +415,7 @@ class RunConfig(
     DataParameters,
     ProtectionParameters,
     LedgerParameters,
+    SizeParameters,
     PlanParameters,
     EmbedderParameters,
     PrivateModelParameters,
@@ -493,7 +499,7 @@ WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
 def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
     groups: Groups = (
-        *(DataParameters, ProtectionParameters, LedgerParameters),
+        *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters),
         *(EmbedderParameters, LabellingParameters, GuideParameters, TablesParameters),
         *(EngineParameters, OutputParameters),
     )

@@ -74,7 +74,7 @@ YES = "yes"
 _FIELDS = [name for fields in GROUPS.values() for name in fields]
 _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
-    *("sampling_rate", "tokens", "exemplars", "steps", "declared_records", "teachers", "queries"),
+    *("sampling_rate", "tokens", "exemplars", "steps", "teachers", "queries"),
 )
 """Parameters of methods that decide what is bought."""
 _FIRST = ("dp-kps", "aug-pe", "guided-evolution")
@@ -129,9 +129,6 @@ class Form:
         if "owner" not in values:
             values.pop("max_records_per_owner", None)
         own = {field.name: self.own[field.key] for field in fields_of(method) if field.key in self.own}
-        known = method_class(method).parameters.model_fields
-        if "declared_records" in known and "expected_records" in values:
-            own.setdefault("declared_records", values["expected_records"])
         return values | own
 
     @property

@@ -93,12 +93,12 @@ def test_too_much_noise_is_told(noise: str) -> None:
     assert level(method(noise=noise, subsets=2), 1, None) == "noise"
 
 
-def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:
+def test_a_sampling_rate_is_given_or_follows_from_the_declared_size() -> None:
     chosen = method(sampling_rate=None)
     with pytest.raises(ConfigError, match="expected_records"):
         chosen.plan(BUDGET, PublicFacts(Unit(), TWO))
-    with pytest.raises(ConfigError, match=r"sampling_rate=0\.012 "):
-        chosen.plan(BUDGET, PublicFacts(Unit(), TWO, 1000))
+    assert chosen.fitted(1000, TWO.size) == {"sampling_rate": 0.012}
+    assert method(sampling_rate=0.5).fitted(1000, TWO.size) == {}
 
 
 def test_owners_are_sampled_with_one_record_each() -> None:

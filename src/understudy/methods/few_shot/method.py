@@ -9,7 +9,7 @@ from understudy.methods.base import Method, Needs
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot import release as releasing
-from understudy.methods.few_shot.plan import NAME, TOKENS, FewShotParameters, StoppingParameters, make_plan
+from understudy.methods.few_shot.plan import NAME, TOKENS, FewShotParameters, StoppingParameters, fitted, make_plan
 from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.release import Release
@@ -28,6 +28,7 @@ class FewShot(Method, FewShotParameters):
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="always")
     labels_in_parallel: ClassVar[bool] = True
 
+    fitted = fitted
     plan = make_plan
     prepare = releasing.prepare
     release = releasing.release

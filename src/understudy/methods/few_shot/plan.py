@@ -38,7 +38,8 @@ class FewShotParameters(TextParameters, StoppingParameters):
     gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most", free=True)}
 
     sampling_rate: float | None = Field(None, ge=1e-9, le=1)
-    """Probability with which each record is sampled for a token (q); public, never computed from the private data."""
+    """Probability with which each record is sampled for a token (q); public, never computed from the private data.
+    Default: such that subsets of ``expected_records`` hold as many records as they show, on average."""
     subsets: int = Field(10, ge=1, le=500)
     """Subsets into which the sampled records fall, each a prompt of its own (M)."""
     examples_per_subset: int = Field(4, ge=1, le=100)
@@ -61,8 +62,8 @@ class FewShotParameters(TextParameters, StoppingParameters):
         if self.sampling_rate is None:
             raise ConfigError(
                 "The sampling rate is missing.",
-                "Declare it with --sampling-rate Q, from what you know of the corpus and not from counting it; "
-                "`understudy plan` with --expected-records recommends one.",
+                "Declare the size of the corpus with --expected-records N, from which it follows, or --sampling-rate Q "
+                "itself: from what you know of the corpus and not from counting it.",
             )
         return self.sampling_rate
 
@@ -80,13 +81,6 @@ def one_record_each(unit: Unit) -> Unit:
 
 def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts) -> Plan:
     """The plan of a release. It depends on neither ``exemplars`` nor anything else that may change later."""
-    if parameters.sampling_rate is None and facts.expected_records is not None:
-        rate = fitting_rate(parameters, facts.expected_records, facts.labels.size)
-        raise ConfigError(
-            "The sampling rate is missing.",
-            f"For the declared corpus size --sampling-rate {rate:.3g} is recommended: subsets then hold as many "
-            "records as they show, on average.",
-        )
     mechanism = mechanism_of(parameters, budget)
     what = "Gaussian noise on the probabilities" if mechanism.noise == "gaussian" else "a noisy vote"
     why = f"up to {mechanism.tokens} tokens of each label, by {what} of {mechanism.subsets} subsets of a fresh sample"
@@ -107,6 +101,13 @@ _least_noise = {"gaussian": subsampled_multiplier, "votes": votes_epsilon}
 def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: int) -> float:
     """The rate at which a subset holds ``examples_per_subset`` records on average: M N labels / records, 1 at most."""
     return min(1.0, parameters.subsets * parameters.examples_per_subset * labels / expected_records)
+
+
+def fitted(parameters: FewShotParameters, expected_records: int, labels: int) -> dict[str, float]:
+    """The sampling rate, where it is not given."""
+    if parameters.sampling_rate is not None:
+        return {}
+    return {"sampling_rate": float(f"{fitting_rate(parameters, expected_records, labels):.3g}")}
 
 
 def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> Facts:

@@ -15,6 +15,7 @@ from understudy.methods.private_prediction.plan import (
     TOKENS,
     PrivatePredictionParameters,
     StoppingParameters,
+    fitted,
     make_plan,
 )
 from understudy.privacy.events import ZCDPEvent
@@ -36,6 +37,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never", rows=True)
     labels_in_parallel: ClassVar[bool] = True
 
+    fitted = fitted
     plan = make_plan
     prepare = releasing.prepare
     release = releasing.release

@@ -42,7 +42,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Private texts in a batch as declared (s): the fixed divisor. Default: 255 with ``recenter``, 31 otherwise."""
     batches: int | None = Field(None, ge=1, le=MOST_BATCHES)
-    """Batches of each label: a public number, about declared records / labels / batch_size. ``plan`` recommends one."""
+    """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not
+    given."""
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
     """Private tokens of a batch (r). Default: 256 with ``difference``; with ``recenter`` as many as the budget buys."""
     temperature: float | None = Field(None, gt=0, le=1e6)
@@ -85,8 +86,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
         if self.batches is None:
             raise ConfigError(
                 "The number of batches is missing.",
-                "Declare it with --batches N, from what you know of the corpus and not from counting it; "
-                "`understudy plan` with --expected-records recommends one.",
+                "Declare the size of the corpus with --expected-records N, from which it follows, or --batches N "
+                "themselves: from what you know of the corpus and not from counting it.",
             )
         return self.batches
 
@@ -149,6 +150,13 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
 def recommended_batches(expected_records: int, labels: int, batch_size: int) -> int:
     """Batches of each label that hold ``batch_size`` texts on average, 1 at least."""
     return max(1, expected_records // (labels * batch_size))
+
+
+def fitted(parameters: PrivatePredictionParameters, expected_records: int, labels: int) -> dict[str, int]:
+    """The number of batches, where it is not given."""
+    if parameters.batches is not None:
+        return {}
+    return {"batches": recommended_batches(expected_records, labels, parameters.resolved.batch_size)}
 
 
 def _forecast(

@@ -153,7 +153,7 @@ def teacher_count(parameters: SeqPATEParameters) -> int:
     if not 2 <= teachers <= declared:
         raise ConfigError(
             f"{teachers} teachers cannot share {declared} records, as declared.",
-            "Give --teachers a number from 2 to --declared-records; a method without teachers suits a smaller table.",
+            "Give --teachers a number from 2 to --expected-records; a method without teachers suits a smaller table.",
         )
     return teachers
 

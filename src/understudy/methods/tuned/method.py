@@ -23,6 +23,7 @@ from understudy.methods.tuned.model import (
     LABELS,
     LARGEST_WEIGHT,
     MODEL,
+    DeclaredSize,
     SamplingParameters,
     TunedParameters,
     trainable_of,
@@ -50,6 +51,11 @@ class TunedMethod(Method):
     def _tuned(self) -> TunedParameters:
         assert isinstance(self, TunedParameters)
         return self
+
+    def fitted(self, expected_records: int, labels: int) -> dict[str, Any]:  # noqa: ARG002 - as the method's
+        """The declared size, where it is not given."""
+        known = not isinstance(self, DeclaredSize) or self.declared_records is not None
+        return {} if known else {"declared_records": expected_records}
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         tuned = self.tuned_model(release, needed(tools.model))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import UNIFORM
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
 from understudy.methods.contents import BESIDE
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
@@ -35,9 +35,9 @@ PROMPTS = frozenset({"prompt_tokens", "prompt_lengths"})
 class DeclaredSize(Parameters):
     """How large the corpus is, as its holder declares."""
 
-    declared_records: int | None = Field(None, ge=1, le=10**12)
+    declared_records: Ablation[int | None] = Field(None, ge=1, le=10**12)
     """Size of the corpus as you declare it (owners, where they are protected); rates, divisors and the number of
-    teachers follow from it."""
+    teachers follow from it. Default: ``expected_records``."""
 
     @property
     def declared(self) -> int:
@@ -45,7 +45,7 @@ class DeclaredSize(Parameters):
         if self.declared_records is None:
             raise ConfigError(
                 "The size of the corpus is not declared.",
-                "Declare it with --declared-records N, from what you know of the corpus and not from counting it: what "
+                "Declare it with --expected-records N, from what you know of the corpus and not from counting it: what "
                 "must not depend on the records follows from it.",
             )
         return self.declared_records
