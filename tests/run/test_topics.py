@@ -22,6 +22,7 @@ from understudy.text.vocabulary.terms import load_vocabulary
 
 pytestmark = pytest.mark.usefixtures("embedder")
 BUDGET = us.Budget(epsilon=4, delta="1e-6")
+CENTRES = np.eye(3, 384, dtype=np.int16)
 
 
 @pytest.fixture
@@ -116,6 +117,21 @@ def test_a_release_that_holds_anything_else_is_refused(
     replace(made, arrays={**made.arrays, name: change(made.arrays[name])}).save(tmp_path / "bad.release")
     with pytest.raises(ReleaseError):
         us.load_release(tmp_path / "bad.release")
+
+
+def test_no_size_is_below_0_or_above_that_of_all_and_no_range_is_tight(tmp_path: Path, places: Places) -> None:
+    made = found_in(tmp_path, texts(300), topics=3, budget=us.Budget(2, "1e-6")).release
+    std = made.statement.noise_multiplier("sizes")
+    assert std is not None
+    for sizes in ([420.0, 3.0, -4.0], [40.0, -4.0, -40.0], [-1.0, -2.0, -300.0]):
+        arrays = {**made.arrays, "sizes": np.array(sizes), "topic": np.arange(3, dtype=np.int32)}
+        shown = FoundTopics(replace(made, arrays={**arrays, "centres": CENTRES})).topics
+        for topic, size in zip(shown, sizes, strict=True):
+            assert topic.low <= topic.size <= topic.high
+            assert 0 <= topic.size <= max(sum(sizes), 0)
+            assert topic.high - topic.size == pytest.approx(1.96 * std)
+            assert topic.high >= size + 1.96 * std - 1e-9 or size > sum(sizes)
+        assert [topic.clear for topic in shown] == [sizes[0] > 100, False, False]
 
 
 # -- the verb ---------------------------------------------------------------------------------------------------------

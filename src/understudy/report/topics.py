@@ -59,7 +59,7 @@ def shown_topics(made: FoundTopics, *, seed: int) -> tuple[list[ShownTopic], lis
     shown = [
         ShownTopic(
             each,
-            bars({"synthetic": max(each.size, 0.0)}, most),
+            bars({"synthetic": each.size}, most),
             tuple(", ".join(each.some_terms(generator)) for _ in range(_EXAMPLES)),
         )
         for each in clear

@@ -251,9 +251,9 @@ class TopicsDecision:
         share, spare = (1.0, 1.0) if own else (LABELS_SHARE, SPARE)
         count = topics_that_pay(budget, share=share, records=records / spare)
         told = f"what about {records} {config.unit.kind}s carry" + ("" if expected else " (--expected-records)")
-        if count or own:
-            return cls(max(count, 2), told)
-        return cls(None, f"fewer than two are {told}")
+        if own and not count:
+            return cls(2, f"though fewer than two are {told}")
+        return cls(count or None, told if count else f"fewer than two are {told}")
 
     def applied(self, config: RunConfig) -> RunConfig:
         """The configuration with as many."""

@@ -58,7 +58,8 @@ class FoundTopics:
 
     def _repr_html_(self) -> str:
         rows = [(each.number, each.name, _size(each), _span(each)) for each in self.topics]
-        return card(f"{len(self.topics)} topics, {self._promise}", table(("", "topic", "size", "95 %"), rows))
+        heads = ("", "topic", "size", "95 % (noise alone)")
+        return card(f"{len(self.topics)} topics, {self._promise}", table(heads, rows))
 
     @cached_property
     def topics(self) -> tuple[Topic, ...]:
@@ -111,7 +112,7 @@ class FoundTopics:
 
 
 def _size(topic: Topic) -> str:
-    return f"{max(topic.size, 0):,.0f}" if topic.clear else "too small to show"
+    return f"{topic.size:,.0f}" if topic.clear else "too small to show"
 
 
 def _span(topic: Topic) -> str:

@@ -35,8 +35,10 @@ class Topic:
     Args:
         number: from 0, the largest first.
         terms: public terms that tell it from the others, the most telling first.
-        size: noisy number of records (of owners, where these are protected).
-        low, high: the records that it has with 95 % confidence, by the noise alone.
+        size: noisy number of records (of owners, where these are protected): none is below 0 or above that of all.
+        low, high: the range that holds the number of records nearest to the topic's released centre in 95 of 100 cases,
+            whatever it is. It covers the noise on the size alone: not how well the centre stands for its records, nor
+            how topics would come out of another run.
         clear: whether its size stands clear of the noise; where it does not, the topic may be nothing but noise.
     """
 
@@ -69,16 +71,17 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     if not len(held.sizes) or len(parts) > len(held.sizes) or parts.min() == 0:
         raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
     stds = held.noise * np.sqrt(parts)
+    shown = np.clip(held.sizes, 0.0, max(0.0, float(held.sizes.sum())))
     return tuple(
         Topic(
             number,
             tuple(filter(None, held.terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
-            float(size),
-            max(0.0, float(size - _NORMAL * std)),
-            max(0.0, float(size + _NORMAL * std)),
-            bool(size >= max(1.0, _CLEAR * std)),
+            size,
+            max(0.0, size - _NORMAL * std),
+            size + _NORMAL * std,
+            size >= max(1.0, _CLEAR * std),
         )
-        for number, (size, std) in enumerate(zip(held.sizes, stds, strict=True))
+        for number, (size, std) in enumerate(zip(shown.tolist(), stds.tolist(), strict=True))
     )
 
 

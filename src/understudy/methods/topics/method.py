@@ -37,6 +37,6 @@ class Topics(Method, TopicsParameters):
         """Texts around terms of a topic, of topics in proportion to their sizes."""
         generator = np.random.default_rng([tools.seed, 0x70])
         found = topics_of(release)
-        sizes = np.maximum([each.size for each in found], 0.0) + 1e-9
+        sizes = np.array([each.size for each in found]) + 1e-9
         places = generator.choice(len(found), size=sum(counts), p=sizes / sizes.sum())
         return tools.writer.write([Seed(found[place].some_terms(generator), 0) for place in places.tolist()])
