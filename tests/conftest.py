@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -163,9 +164,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             known.cache_clear()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest goes first, so that no worker is left alone with it."""
-    items.sort(key=lambda item: 0 if item.get_closest_marker("slow") else 1 if item.path.name == "test_docs.py" else 2)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow-until", type=int, help="seconds since 1970 after which no slow test begins (.ci/run)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no worker is left alone with it; of slow tests that there may be no time
+    for, others at each call."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    begin = (config.getoption("slow_until") or 0) % max(len(slow), 1)
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    others.sort(key=lambda item: item.path.name != "test_docs.py")
+    items[:] = [*slow[begin:], *slow[:begin], *others]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("slow_until")
+    if until is not None and item.get_closest_marker("slow") and time.time() > until:
+        pytest.skip('slow, and no time is left: make test TESTS="-m slow"')
 
 
 def pytest_collection_finish() -> None:
