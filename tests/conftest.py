@@ -155,6 +155,9 @@ WHOLE_RUNS = {"audit", "engine", "run", "test_the_examples_of_a_page_run"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("slow_until")
+    if until is not None and item.get_closest_marker("slow") and time.time() > until:
+        pytest.skip('slow, and no time is left: make test TESTS="-m slow"')
     names = {item.path.parent.name, item.name.partition("[")[0]}
     grid = COARSE if names & WHOLE_RUNS else FINE
     if grid != GRID[0]:
@@ -176,12 +179,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if not item.get_closest_marker("slow")]
     others.sort(key=lambda item: item.path.name != "test_docs.py")
     items[:] = [*slow[begin:], *slow[:begin], *others]
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    until = item.config.getoption("slow_until")
-    if until is not None and item.get_closest_marker("slow") and time.time() > until:
-        pytest.skip('slow, and no time is left: make test TESTS="-m slow"')
 
 
 def pytest_collection_finish() -> None:
