@@ -24,6 +24,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.studio.app import make_app
 from understudy.studio.guard import Tokens
+from understudy.studio.jobs import Jobs
 
 ADDRESS = "http://127.0.0.1:8765"
 COMMAND = [sys.executable, "-m", "understudy", "studio"]
@@ -37,15 +38,18 @@ class Studio:
     root: Path
     tokens: Tokens
     client: TestClient
+    jobs: Jobs
 
     @classmethod
     def over(cls, root: Path, *, runs: Path | None = None, let_in: bool = True) -> Studio:
         tokens = Tokens()
-        app = make_app(runs=runs or root / "out", ledger=str(root / "ledger.sqlite"), tokens=tokens)
+        folder, ledger = runs or root / "out", str(root / "ledger.sqlite")
+        jobs = Jobs(folder, ledger=ledger)
+        app = make_app(runs=folder, ledger=ledger, tokens=tokens, jobs=jobs)
         client = TestClient(app, base_url=ADDRESS, follow_redirects=False, raise_server_exceptions=False)
         if let_in:
             client.get("/", params={"token": tokens.shown})
-        return cls(root, tokens, client)
+        return cls(root, tokens, client, jobs)
 
     def read(self, address: str) -> str:
         """A page's HTML, which must be there."""

@@ -345,7 +345,7 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
 )
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 def studio(*, runs: str, ledger: str | None, port: int, no_browser: bool) -> None:
-    """Show plans, the ledger and runs in a browser on this machine. It changes nothing.
+    """Show plans, the ledger and runs in a browser on this machine, and start what is free. It charges nothing.
 
     Whoever has the address that is printed, with its token, sees what the internal report shows.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -19,15 +20,18 @@ from understudy.report.grids import BETTER, SIGNS
 from understudy.report.page import environment, report_file, visible
 from understudy.studio import accounts, plans
 from understudy.studio import runs as runs_of
-from understudy.studio.guard import Guard, Tokens
+from understudy.studio.guard import STARTS, Guard, Tokens
+from understudy.studio.jobs import GenerateForm, Jobs
 
-SECTIONS = {"plan": "Plan", "ledger": "Ledger", "runs": "Runs"}
+SECTIONS = {"plan": "Plan", "ledger": "Ledger", "runs": "Runs", "jobs": "Jobs"}
+_WRONG = {403: ("This form was not sent by the studio's page.", "Open the page again, and send it from there.")}
+_NO_PAGE = ("There is no such page.", "Choose one from the menu.")
 _KINDS = {"studio.css": "text/css", "studio.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-def make_app(*, runs: Path, ledger: str | None, tokens: Tokens) -> Guard:
+def make_app(*, runs: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> Guard:
     """The studio over one folder of runs and one ledger."""
-    pages = _Pages(runs, ledger)
+    pages = _Pages(runs, ledger, tokens, jobs)
     routes = [
         Route("/", lambda _: RedirectResponse("/plan", 303)),
         Route("/static/{name}", _static),
@@ -40,6 +44,10 @@ def make_app(*, runs: Path, ledger: str | None, tokens: Tokens) -> Guard:
         Route("/runs/{run}", pages.run),
         Route("/runs/{run}/progress", pages.run_progress),
         Route("/runs/{run}/texts", pages.texts),
+        Route("/jobs", pages.jobs),
+        Route("/jobs/now", pages.job),
+        Route(f"{STARTS}stop", pages.stop, methods=["POST"]),
+        Route(STARTS + "{verb:str}/{run}", pages.start, methods=["POST"]),
     ]
     handlers: Any = {HTTPException: _wrong, UnderstudyError: _wrong, Exception: _bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
@@ -50,8 +58,8 @@ def make_app(*, runs: Path, ledger: str | None, tokens: Tokens) -> Guard:
 class _Pages:
     """Each a function from a request to a page; they run in threads, so that a slow one holds up no other."""
 
-    def __init__(self, folder: Path, ledger: str | None) -> None:
-        self._folder, self._ledger = folder, ledger
+    def __init__(self, folder: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> None:
+        self._folder, self._ledger, self._tokens, self._jobs = folder, ledger, tokens, jobs
         self._forecasts = plans.Forecasts()
 
     def plan(self, request: Request) -> Response:
@@ -75,7 +83,8 @@ class _Pages:
         run = self._run(request)
         accounts_now = accounts.read_ledger(self._ledger).accounts
         left = next((each["remaining"] for each in accounts_now if each["name"] == run.dataset), "")
-        return _page("run.html", "runs", page=runs_of.run_page(run), left=left)
+        page, form, token = runs_of.run_page(run), GenerateForm.of(run), self._tokens.of_form
+        return _page("run.html", "runs", page=page, left=left, form=form, token=token, starts=STARTS)
 
     def run_progress(self, request: Request) -> Response:
         return _part("progress.html", run=self._run(request))
@@ -88,6 +97,30 @@ class _Pages:
     def compare(self, request: Request) -> Response:
         chosen = [runs_of.find_run(self._folder, each) for each in request.query_params.getlist("run")]
         return _page("compare.html", "runs", comparison=runs_of.compare(chosen))
+
+    def jobs(self, _request: Request) -> Response:
+        return _page("jobs.html", "jobs", **self._job())
+
+    def job(self, _request: Request) -> Response:
+        return _part("job.html", **self._job())
+
+    def _job(self) -> dict[str, Any]:
+        job = self._jobs.now
+        made = None if job is None else runs_of.run_at(self._folder, job.output.root)
+        return {"job": job, "made": made, "stop": f"{STARTS}stop", "token": self._tokens.of_form}
+
+    async def start(self, request: Request) -> Response:
+        """``generate`` or ``report``, by a form of a run's page."""
+        values, verb = await self._tokens.read_form(request), request.path_params["verb"]
+        if verb not in ("generate", "report"):
+            raise HTTPException(404)
+        await run_in_threadpool(lambda: self._jobs.start(verb, self._run(request), values))
+        return RedirectResponse("/jobs", 303)
+
+    async def stop(self, request: Request) -> Response:
+        await self._tokens.read_form(request)
+        await run_in_threadpool(self._jobs.stop)
+        return RedirectResponse("/jobs", 303)
 
     def _run(self, request: Request) -> runs_of.FoundRun:
         return runs_of.find_run(self._folder, request.path_params["run"])
@@ -120,7 +153,7 @@ def static_file(name: str) -> tuple[str, str]:
 
 def _wrong(_request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        known = ConfigError("There is no such page.", "Choose one from the menu.")
+        known = ConfigError(*_WRONG.get(error.status_code, _NO_PAGE))
         return _page("wrong.html", "", status=error.status_code, error=known)
     return _page("wrong.html", "", status=400, error=error)
 

@@ -118,6 +118,12 @@ def find_run(root: Path, identifier: str) -> FoundRun:
     raise HTTPException(404)
 
 
+def run_at(root: Path, place: Path) -> FoundRun | None:
+    """The one whose folder has this resolved path, if it is there by now."""
+    folders = (folder for folder in _run_folders(root) if folder.resolve() == place)
+    return next((_found(root, folder) for folder in folders), None)
+
+
 def _run_folders(root: Path) -> list[Path]:
     below = [each for each in _folders(root) if not each.name.startswith(".")]
     deeper = [each for folder in below if not _is_run(folder) for each in _folders(folder)]

@@ -39,6 +39,7 @@ def serve(
 
         from understudy.studio.app import make_app
         from understudy.studio.guard import TOKEN, Tokens
+        from understudy.studio.jobs import Jobs
     except ImportError as missing:
         raise ConfigError(
             f"The studio needs the package {missing.name}, which is not installed.",
@@ -49,7 +50,8 @@ def serve(
     tokens = Tokens()
     with closing(_bound(port)) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/?{TOKEN}="
-        app = make_app(runs=runs, ledger=ledger, tokens=tokens)
+        jobs = Jobs(runs, ledger=ledger)
+        app = make_app(runs=runs, ledger=ledger, tokens=tokens, jobs=jobs)
         # No access log, which would hold the token, and no traceback, which might quote a text.
         config = uvicorn.Config(
             app,
@@ -61,10 +63,13 @@ def serve(
             proxy_headers=False,
         )
         show(address + tokens.shown)
-        say("The studio is at that address, for browsers on this machine. It changes nothing. Ctrl-C ends it.")
+        say("The studio is at that address, for browsers on this machine. It charges nothing. Ctrl-C ends it.")
         if browser and _has_screen():
             webbrowser.open(address + tokens.once)
-        uvicorn.Server(config).run(sockets=[listening])
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            jobs.stop()
 
 
 def _bound(port: int) -> socket.socket:

@@ -1,0 +1,209 @@
+"""What the studio starts: ``generate`` and ``report``, which read no private table, charge nothing and ask no endpoint;
+one process at a time, which writes below the folder of runs alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.ledger.store import begun_settings
+from understudy.methods.registry import method_class, method_names
+from understudy.models.builtin import CHAT, is_pulled
+from understudy.models.machine import missing_packages
+from understudy.privacy.noise import SystemNoise
+from understudy.run.outputs import OutputFolder, schema_of_table
+from understudy.run.progress import Progress, read_progress
+from understudy.run.settings import MOST_RECORDS
+from understudy.studio.runs import FoundRun
+
+_COMMAND = (sys.executable, "-P", "-m", "understudy")  # -P: never a file of that name in the working directory
+_KEPT = ("CACHE", "DEBUG", "DEVICE", "DTYPE", "LEDGER", "THREADS")
+"""Of the variables ``UNDERSTUDY_...``: the others are options, which the form alone says."""
+_LONGEST = 500
+_PATIENCE = 10
+"""Seconds in which a process that is told to end may write what it has."""
+
+
+@dataclass(frozen=True)
+class GenerateForm:
+    """What ``generate`` can be asked for of one run's Release.
+
+    Args:
+        release: its file.
+        models: language models that may write: of this machine; none where the method asks none.
+        model: the one that is proposed.
+        columns: names of typed columns, which conditions may be about; None where it is not known.
+        configured: the run's language model where it is not one of them.
+    """
+
+    release: Path
+    models: tuple[str, ...]
+    model: str
+    columns: tuple[str, ...] | None
+    configured: str
+    document_type: str
+
+    @classmethod
+    def of(cls, run: FoundRun) -> GenerateForm | None:
+        """None where there is no Release, or nobody here knows its method."""
+        if run.statement is None or run.statement.method not in method_names():
+            return None
+        release, needs = run.folder.release_file(run.statement.method), method_class(run.statement.method).needs
+        begun = {} if run.in_use else begun_settings(run.folder.private, SystemNoise().origin)
+        llm = str(begun.get("llm") or "")
+        asks, here = needs.generation_llm, is_pulled(CHAT) and not missing_packages()
+        models = [] if asks == "never" else [*(["builtin"] * here), *(["none"] * (asks == "optional"))]
+        if not release.is_file() or (not models and asks != "never") or (needs.generation_model and not here):
+            return None
+        try:
+            schema = schema_of_table(run.folder.shareable)
+        except UnderstudyError:
+            return None
+        columns = None if schema is None else tuple(column.name for column in schema.columns)
+        return cls(
+            release,
+            tuple(models),
+            llm if llm in models else next(iter(models), ""),
+            () if needs.rows else columns,
+            llm if models and llm not in ("", *models) else "",
+            str(begun.get("document_type") or ""),
+        )
+
+    def words(self, values: Mapping[str, str], output: Path) -> list[str]:
+        """The words of the process; ConfigError where a field holds what it cannot."""
+        words = ["generate", str(self.release), f"--output={output}"]
+        if records := values.get("records", "").strip():
+            if not (records.isascii() and records.isdigit() and len(records) < 9 and 0 < int(records) <= MOST_RECORDS):
+                raise ConfigError("The number of records is no whole number.", f"Write one from 1 to {MOST_RECORDS}.")
+            words.append(f"--records={int(records)}")
+        if self.models:
+            if (llm := values.get("llm", self.model)) not in self.models:
+                raise ConfigError("The studio starts no such language model.", "Choose one of the form.")
+            words.append(f"--llm={llm}")
+        if self.document_type:
+            words.append(f"--document-type={self.document_type}")
+        if self.columns != () and (where := _line(values, "where")):
+            words.append(f"--where={where}")  # one word: what begins with -- is no flag
+        return words
+
+
+def _report_words(run: FoundRun, values: Mapping[str, str]) -> list[str]:
+    """The words of the process that writes a run's report."""
+    responsible = _line(values, "responsible")
+    return ["report", str(run.folder.root), *([f"--responsible={responsible}"] if responsible else [])]
+
+
+def _line(values: Mapping[str, str], name: str) -> str:
+    value = values.get(name, "").strip()
+    if len(value) > _LONGEST or not value.isprintable():
+        raise ConfigError(f"The field {name!r} is no line of text.", f"Write at most {_LONGEST} characters.")
+    return value
+
+
+@dataclass(eq=False)
+class Job:
+    """A process that was started, and the last lines that it said."""
+
+    verb: str
+    run: FoundRun
+    output: OutputFolder
+    process: subprocess.Popen[str]
+    listener: threading.Thread = field(init=False)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=60))
+
+    def __post_init__(self) -> None:
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
+
+    @property
+    def state(self) -> str:
+        code = self.process.poll()
+        return "running" if code is None else "stopped" if code else "finished"
+
+    @property
+    def progress(self) -> Progress | None:
+        return read_progress(self.output) if self.verb == "generate" else None
+
+    @property
+    def text(self) -> str:
+        return "".join(tuple(self.lines))  # a copy: more may come
+
+    def _listen(self) -> None:
+        """Keep what it says until it ends."""
+        assert self.process.stdout is not None
+        with self.process.stdout as said:
+            self.lines.extend(said)
+
+
+class Jobs:
+    """The one process at a time, and the last one that ended.
+
+    Args:
+        root: the folder of runs.
+        ledger: where reports look what is left of a cap; None: the default.
+    """
+
+    def __init__(self, root: Path, *, ledger: str | None = None) -> None:
+        self._root, self._ledger = root, ledger
+        self._lock = threading.Lock()
+        self.now: Job | None = None
+
+    def start(self, verb: str, run: FoundRun, values: Mapping[str, str]) -> None:
+        """Start ``generate`` or ``report``; ConfigError where one is running, or the run is not in the folder."""
+        root, place = self._root.resolve(), run.folder.root.resolve()
+        run = replace(run, folder=OutputFolder(place))
+        with self._lock:
+            if self.now is not None and self.now.state == "running":
+                raise ConfigError("Something is being made already.", "Wait until it is done, or stop it under Jobs.")
+            output = run.folder
+            if verb == "generate":
+                if (form := GenerateForm.of(run)) is None:
+                    raise ConfigError("The studio cannot generate from this run.", "Use the command line.")
+                output = OutputFolder(_free(place if place == root else place.parent, f"{place.name}-texts"))
+                words, read = form.words(values, output.root), form.release
+            else:
+                words, read = _report_words(run, values), place
+            if not all(each.is_relative_to(root) for each in (place, read.resolve(), output.root)):
+                raise ConfigError("A link leads out of the folder of runs.", "Use the command line.")
+            self.now = self._started(verb, run, output, words)
+
+    def _started(self, verb: str, run: FoundRun, output: OutputFolder, words: Sequence[str]) -> Job:
+        dropped = {name for name in os.environ if name.startswith("UNDERSTUDY_") and name[11:] not in _KEPT}
+        around: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in dropped}
+        around |= {"HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
+        if self._ledger is not None:  # not among the words, which other users may read
+            around["UNDERSTUDY_LEDGER"] = self._ledger
+        process = subprocess.Popen(
+            [*_COMMAND, *words],
+            env=around,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+        return Job(verb, run, output, process)
+
+    def stop(self) -> None:
+        """End what is running; what it has made so far stays."""
+        if (job := self.now) is not None and job.state == "running":
+            job.process.terminate()
+            try:
+                job.process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                job.process.kill()
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A place in the folder where nothing is."""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(folder / each for each in names if not os.path.lexists(folder / each))
