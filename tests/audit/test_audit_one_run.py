@@ -14,6 +14,8 @@ from understudy.audit.result import (
     GuessRule,
     canaries_needed,
     guess_rules,
+    judge,
+    judge_groups,
     largest_bound,
     lower_bound,
     p_value,
@@ -161,3 +163,38 @@ def test_as_many_canaries_as_are_needed_can_show_a_violation_and_one_less_cannot
 
 def test_where_delta_covers_everything_no_number_of_canaries_is_enough() -> None:
     assert canaries_needed(6, delta=0.1, confidence=0.95) is None
+
+
+def randomised(epsilons: NDArray[np.float64], generator: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
+    """Coins, and scores that tell each with what its own epsilon allows."""
+    planted = generator.random(len(epsilons)) < 0.5
+    right = generator.random(len(epsilons)) < 1 / (1 + np.exp(-epsilons))
+    return planted, (planted == right) + generator.random(len(epsilons)) / 2
+
+
+def test_a_group_whose_records_leak_more_is_found_where_all_together_hide_it() -> None:
+    few = np.arange(3000) < 300
+    planted, scores = randomised(np.where(few, 20.0, 0.0), np.random.default_rng(0))
+    whole = judge("own", scores, planted, guess_rules(3000), delta=1e-6, confidence=0.95)
+    found = judge_groups({"own": scores}, planted, {"few": few, "many": ~few}, delta=1e-6, confidence=0.95)
+    bounds = {each.name: each.epsilon for each in found}
+    assert bounds["few"] > 2 > whole.epsilon
+    assert bounds["many"] < 0.5
+    assert found[0].epsilon <= found[0].largest_bound
+
+
+def test_bounds_of_many_groups_are_too_high_no_more_often_than_is_said() -> None:
+    generator, groups = np.random.default_rng(1), {str(place): np.arange(2000) // 100 == place for place in range(20)}
+
+    def too_high(confidence: float) -> int:
+        return sum(
+            any(
+                each.epsilon > 1
+                for each in judge_groups({"own": scores}, planted, groups, delta=0.0, confidence=confidence)
+            )
+            for planted, scores in (randomised(np.ones(2000), generator) for _ in range(60))
+        )
+
+    assert too_high(0.9) <= 12, "6 are expected at most"
+    uncorrected = 1 - (1 - 0.9) * len(groups) * len(guess_rules(100))
+    assert too_high(uncorrected) >= 30, "far more would be"

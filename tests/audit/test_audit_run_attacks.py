@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from understudy.audit.running import (
     NGramModel,
     attacks_of,
     embedding_scores,
+    groups_of,
     ngram_scores,
     score,
     term_scores,
@@ -185,3 +187,18 @@ def test_an_attack_that_knows_the_coins_reaches_the_power_of_the_test() -> None:
     assert (found.auc, found.true_positives) == (1, 1)
     assert [each.correct for each in found.guesses] == [each.rule.guesses for each in found.guesses]
     assert found.epsilon == max(each.epsilon for each in found.guesses) > 5
+
+
+def test_groups_are_labels_with_enough_canaries_and_those_far_from_the_rest() -> None:
+    prefixes = [("The patient said", "a"), ("The nurse wrote", "a"), ("Zebras run", "b")]
+    made = make_canaries(120, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
+    assert groups_of(made, None).keys() == {"label a"}, "40 of b are too few"
+    more = make_canaries(150, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
+    found = groups_of(more, None)
+    assert {name: int(chosen.sum()) for name, chosen in found.items()} == {"label a": 100, "label b": 50}
+    many = Canaries(more.all * 4)
+    far = groups_of(many, Letters())["farthest from the rest"]
+    assert far.sum() == 60
+    turned = Canaries(tuple(replace(each, planted=not each.planted) for each in many))
+    assert (groups_of(turned, Letters())["farthest from the rest"] == far).all(), "coins have no say"
+    assert "label None" not in groups_of(Canaries(tuple(replace(each, label=None) for each in more)), None)

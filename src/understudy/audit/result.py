@@ -168,6 +168,27 @@ class Attack:
 
 
 @dataclass(frozen=True)
+class GroupBound:
+    """What is shown of some of the canaries alone, which were the same whatever the coins.
+
+    A promise holds for every record, so for each group too; an attack may do better on one than on all.
+
+    Args:
+        attack: the one that shows most, by ``epsilon``.
+        auc: its own, in the group.
+        epsilon: lower bound.
+        largest_bound: the bound if all guesses had been right.
+    """
+
+    name: str
+    canaries: Count
+    attack: str
+    auc: Number
+    epsilon: Number
+    largest_bound: Number
+
+
+@dataclass(frozen=True)
 class RunAudit:
     """The audit of one run.
 
@@ -178,6 +199,7 @@ class RunAudit:
         confidence: of ``bound``, over all attacks and rules together.
         largest_bound: the bound if all guesses had been right: the power of the test.
         canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not.
+        groups: bounds by group, which hold with ``confidence`` all together, apart from ``bound``.
     """
 
     method: str
@@ -194,6 +216,7 @@ class RunAudit:
     canaries_needed: Count | None
     seconds: Number
     settings: Mapping[str, Any]
+    groups: tuple[GroupBound, ...] = ()
 
     @property
     def bound(self) -> float:
@@ -201,8 +224,13 @@ class RunAudit:
         return max((attack.epsilon for attack in self.attacks), default=0.0)
 
     @property
+    def largest_found(self) -> float:
+        """The largest bound of all and of groups."""
+        return max(self.bound, *(each.epsilon for each in self.groups), 0.0)
+
+    @property
     def verdict(self) -> Verdict:
-        return "VIOLATION" if self.bound > self.epsilon else "consistent"
+        return "VIOLATION" if self.largest_found > self.epsilon else "consistent"
 
     def to_json(self) -> dict[str, Any]:
         return {**result_json(self), "bound": self.bound, "verdict": self.verdict}
@@ -247,6 +275,44 @@ def judge(
         lambda rows: area_under_curve(scores[rows], planted[rows]), len(scores), seed=_SEED, over="the canaries"
     )
     return Attack(name, area_under_curve(scores, planted), area, rate, interval, tuple(guesses))
+
+
+def judge_groups(
+    scores: Mapping[str, NDArray[np.float64]],
+    planted: NDArray[np.bool_],
+    groups: Mapping[str, NDArray[np.bool_]],
+    *,
+    delta: float,
+    confidence: float,
+) -> tuple[GroupBound, ...]:
+    """What the attacks show of each group alone, with ``confidence`` in all these bounds together (Bonferroni).
+
+    The theorem is applied to the canaries of a group, given the coins of the others.
+
+    Args:
+        scores: by attack.
+        groups: by name ``Bool[m]``; they must not depend on the coins, nor on what the run made.
+    """
+    found = []
+    for name, chosen in groups.items():
+        count = int(chosen.sum())
+        rules = guess_rules(count)
+        single = 1 - (1 - confidence) / (len(scores) * len(rules) * len(groups))
+        bounds = {
+            attack: max(
+                lower_bound(
+                    *(rule.correct(values[chosen], planted[chosen]), rule.guesses),
+                    **{"canaries": count, "delta": delta, "confidence": single},
+                )
+                for rule in rules
+            )
+            for attack, values in scores.items()
+        }
+        areas = {attack: area_under_curve(values[chosen], planted[chosen]) for attack, values in scores.items()}
+        attack = max(bounds, key=lambda each: (bounds[each], areas[each]))
+        power = largest_bound(rules, canaries=count, delta=delta, confidence=single)
+        found.append(GroupBound(name, count, attack, areas[attack], bounds[attack], power))
+    return tuple(found)
 
 
 def area_under_curve(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> float:

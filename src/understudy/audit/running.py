@@ -40,7 +40,15 @@ from understudy.audit.canaries import (
     plant,
     vocabulary_of,
 )
-from understudy.audit.result import MOST_CANARIES, RunAudit, canaries_needed, guess_rules, judge, largest_bound
+from understudy.audit.result import (
+    MOST_CANARIES,
+    RunAudit,
+    canaries_needed,
+    guess_rules,
+    judge,
+    judge_groups,
+    largest_bound,
+)
 from understudy.base.errors import ConfigError
 from understudy.base.files import disk_faults, private_folder
 from understudy.base.parameters import CommaSeparated, Parameters
@@ -147,17 +155,11 @@ def audit_run(
         result = run(on_the_copy(config, folder), listener=quiet)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")
+    scores = {name: score(name, canaries, texts=texts, release=result.release, embedder=embedder) for name in attacks}
     found = tuple(
-        judge(
-            name,
-            score(name, canaries, texts=texts, release=result.release, embedder=embedder),
-            canaries.planted,
-            rules,
-            delta=delta,
-            confidence=single,
-        )
-        for name in attacks
+        judge(name, values, canaries.planted, rules, delta=delta, confidence=single) for name, values in scores.items()
     )
+    groups = groups_of(canaries, embedder)
     audit = RunAudit(
         method=job.method.name,
         unit=plan.unit.describe(),
@@ -173,6 +175,7 @@ def audit_run(
         canaries_needed=needed,
         seconds=time.monotonic() - started,
         settings=parameters.model_dump(mode="json"),
+        groups=judge_groups(scores, canaries.planted, groups, delta=delta, confidence=parameters.confidence),
     )
     with disk_faults(private):
         audit.save(private / AUDIT)
@@ -319,6 +322,27 @@ ATTACKS: Mapping[str, str] = {
     RELEASE: "log-likelihood ratio of the noisy values that the Release holds of the canary's terms (dp-kps)",
 }
 """Every attack by name, in words."""
+
+FEWEST = 50
+"""Canaries of a group that is looked at by itself."""
+
+
+def groups_of(canaries: Canaries, embedder: Embedder | None) -> dict[str, NDArray[np.bool_]]:
+    """The groups of which each has a bound, ``Bool[m]`` by name: each label, and, where there is an embedder, the tenth
+    of the canaries that are farthest from all. Coins have no say in them."""
+    labels = [canary.label for canary in canaries]
+    found = {
+        f"label {label}": np.array([each == label for each in labels], dtype=bool)
+        for label in sorted({label for label in labels if label is not None}, key=str)
+    }
+    if embedder is not None:
+        vectors = embedder.embed([canary.text for canary in canaries])
+        cosines = vectors @ vectors.mean(axis=0)
+        far = np.zeros(len(canaries), dtype=bool)
+        far[np.argsort(cosines, kind="stable")[: len(canaries) // 10]] = True
+        found["farthest from the rest"] = far
+    return {name: chosen for name, chosen in found.items() if FEWEST <= chosen.sum() < len(canaries)}
+
 
 _ALTERNATIVES = 20
 _PARTS = 64

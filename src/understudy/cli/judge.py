@@ -222,7 +222,7 @@ def audit_run(
         click.echo(Path(settings.output or "") / "private" / AUDIT)
     if done.verdict == "VIOLATION":
         raise PrivacyError(
-            f"The run leaks epsilon {done.bound:.2f} at least, and promises {done.epsilon:g}.",
+            f"The run leaks epsilon {done.largest_found:.2f} at least, and promises {done.epsilon:g}.",
             "Release nothing with it, and report it."
             if done.private
             else "Noise was off or seeded, and no promise holds: leave that out of the configuration.",
@@ -243,10 +243,20 @@ def _show_audit(done: RunAudit) -> None:
         for attack in done.attacks
     ]
     show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), rows)
+    if done.groups:
+        click.echo(f"\nOf groups alone, at {done.confidence:.6g} confidence over all of them:")
+        shown = sorted(done.groups, key=lambda each: -each.epsilon)[:_MOST_GROUPS]
+        groups = [
+            (each.name, str(each.canaries), each.attack, f"{each.auc:.3f}", f"{each.epsilon:.2f}") for each in shown
+        ]
+        show_table(("group", "canaries", "attack", "AUC", "epsilon at least"), groups)
     click.echo(f"\nPromised: epsilon {done.epsilon:g} at delta {done.delta:g}.")
     click.echo(f"Found: epsilon at least {done.bound:.2f}, at {done.confidence:.6g} confidence over all attacks.")
     click.echo(f"Power of the test: epsilon {done.largest_bound:.2f} if every guess were right.")
     click.echo(f"Verdict: {done.verdict}. {done.remark}")
+
+
+_MOST_GROUPS = 10
 
 
 def _with(value: float, interval: Interval) -> str:
