@@ -26,7 +26,7 @@ import yaml
 from click.testing import CliRunner
 from local_fixtures import make_llama
 from numpy.typing import NDArray
-from run_fixtures import little_work_of_seq_pate, simple_fit
+from run_fixtures import few_words, little_work_of_seq_pate, simple_fit
 from script_model import ScriptModel
 
 import understudy.models.catalog
@@ -52,7 +52,6 @@ from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import tabling
 from understudy.text.prompts.template import PromptTemplate
-from understudy.text.vocabulary import terms
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -182,19 +181,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
 
 
 @pytest.fixture
-def few_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The built-in vocabulary with its most frequent words, and those of the tables: noise on 82,000 takes long. And
-    models that train for a moment only."""
-    words = terms.built_in_terms()
-    used = set(re.findall(r"\w+", " ".join(table.read_text("utf-8") for table in folder.glob("*.csv")).lower()))
-    monkeypatch.setattr(
-        terms, "built_in_terms", lambda: [*words[:4000], *(each for each in words[4000:] if each in used)]
-    )
-    terms._load.cache_clear()
+def little_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Frequent words, and those of the tables; and models that train for a moment only."""
     little_work_of_seq_pate(monkeypatch)
     monkeypatch.setattr(dp_finetune, "_ROWS", {"cpu": 2})
-    yield
-    terms._load.cache_clear()
+    with few_words(*re.findall(r"\w+", " ".join(table.read_text("utf-8") for table in folder.glob("*.csv")).lower())):
+        yield
 
 
 def entry_points(folder: Path, text: str) -> None:
@@ -219,7 +211,7 @@ def run_shell(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-@pytest.mark.usefixtures("few_words")
+@pytest.mark.usefixtures("little_work")
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     text = page.read_text("utf-8")
     for title, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):

@@ -20,6 +20,7 @@ from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
 from run_fixtures import files_holding, runs_charged
 from secret_fixtures import protecting
+from subjects import Places, table, texts
 from working import PLANTED, DyingEmbedder, Pickling
 
 import understudy as us
@@ -80,6 +81,15 @@ def test_a_release_without_noise_is_the_same_on_every_engine(
     assert not list(tmp_path.rglob("scratch/*/*")), "intermediate files are gone"
     machines = [note for note in there.statement.trusted if "Ray cluster" in note]
     assert len(machines) == (engine == "ray")
+
+
+def test_records_have_the_same_topics_on_every_engine(tmp_path: Path, use_embedder: Any) -> None:
+    use_embedder(Places())
+    values = settings(tmp_path, **table(tmp_path, texts(100)), label=None, labels=None, topics=3)
+    values |= {"insecure_no_noise": True, "guide": False}
+    here, there = released(values, "in-process"), released(values, "processes")
+    assert here.schema.labels == there.schema.labels
+    assert same(here, there)
 
 
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])

@@ -11,6 +11,7 @@ sys.path[:0] = [str(_TESTS / "run"), str(_TESTS / "models"), str(_TESTS / "metho
 
 from evolution_fixtures import embedder, varied_chat  # noqa: E402, F401
 from run_fixtures import (  # noqa: E402, F401
+    few_words,
     finished,
     finished_runs,
     learnt,
@@ -20,6 +21,7 @@ from run_fixtures import (  # noqa: E402, F401
     understudy,
     use_chat,
 )
+from subjects import SUBJECTS  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,4 +31,10 @@ def small_blocks() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release, "_ROWS", {"cpu": 2})
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_vocabulary() -> Iterator[None]:
+    with few_words(*" ".join(SUBJECTS).split()):
         yield

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from understudy.ledger import Ledger
 from understudy.methods.shared.tables.distribution import Distribution
 from understudy.run import measuring, pipeline, tabling
 from understudy.run.settings import run_config
+from understudy.text.vocabulary import terms
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,21 @@ def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.methods.seq_pate.release.STUDENT_STEPS", 2)
     monkeypatch.setattr("understudy.methods.seq_pate.release.TEACHER_STEPS", 2)
     monkeypatch.setattr("understudy.methods.seq_pate.release._GROUP", {"cpu": 4})
+
+
+@contextmanager
+def few_words(*others: str) -> Iterator[None]:
+    """The built-in vocabulary with its most frequent words, and these others of it: noise on 82,000 takes long."""
+    words = _built_in_terms()
+    with pytest.MonkeyPatch.context() as patch:
+        few = [*words[:6500], *(each for each in words[6500:] if each in others)]
+        patch.setattr(terms, "built_in_terms", lambda: few)
+        terms._load.cache_clear()
+        yield
+    terms._load.cache_clear()
+
+
+_built_in_terms = lru_cache(1)(terms.built_in_terms)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,21 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     return made
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run, to be read only."""
+    folder = tmp_path_factory.mktemp("topics")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.models.catalog.load_embedder", lambda spec: Places())
+        found_in(folder, [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3], topics=3, output=folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def found(finished: Path, places: Places) -> FoundTopics:
+    return FoundTopics(us.load_release(finished / "release" / "topics.release"))
+
+
 def found_in(folder: Path, lines: Sequence[str], *, budget: us.Budget = BUDGET, **options: Any) -> FoundTopics:
     named = table(folder, lines) | options
     return us.topics(folder / "notes.csv", budget, **named)
@@ -54,8 +70,7 @@ def test_topics_have_the_names_and_the_sizes_of_what_the_texts_are_about(tmp_pat
         assert topic.low < topic.size < topic.high
 
 
-def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(tmp_path: Path, places: Places) -> None:
-    found = found_in(tmp_path, texts(), topics=3)
+def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(found: FoundTopics) -> None:
     named = {subject: found.assign([f"about {subject}"])[0] for subject in SUBJECTS}
     assert sorted(named.values()) == [0, 1, 2]
     lines = texts(200)
@@ -77,8 +92,7 @@ def test_sizes_count_the_records_that_assign_counts_but_for_the_noise(tmp_path: 
     assert not found.release.statement.private
 
 
-def test_the_result_is_a_frame_and_json_and_shows_in_a_notebook(tmp_path: Path, places: Places) -> None:
-    found = found_in(tmp_path, texts(), topics=3)
+def test_the_result_is_a_frame_and_json_and_shows_in_a_notebook(found: FoundTopics) -> None:
     frame = found.to_pandas()
     assert list(frame.columns) == ["topic", "name", "terms", "size", "low", "high", "clear"]
     assert list(frame["topic"]) == [0, 1, 2]
@@ -87,12 +101,10 @@ def test_the_result_is_a_frame_and_json_and_shows_in_a_notebook(tmp_path: Path, 
     assert "3 topics" in repr(found)
 
 
-def test_only_public_terms_and_numbers_leave(tmp_path: Path, places: Places) -> None:
-    lines = [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3]
-    found = found_in(tmp_path, lines, topics=3, output=str(tmp_path / "out"))
+def test_only_public_terms_and_numbers_leave(finished: Path, found: FoundTopics) -> None:
     terms = set(load_vocabulary().terms[:6000])
     assert all(term in terms for topic in found.topics for term in topic.terms)
-    for file in (tmp_path / "out" / "release").iterdir():
+    for file in (finished / "release").iterdir():
         assert b"ebulon" not in file.read_bytes()
         assert b"uagmire" not in file.read_bytes()
     assert found.release.arrays.keys() == {"centres", "topic", "sizes"}
@@ -111,9 +123,9 @@ def test_only_public_terms_and_numbers_leave(tmp_path: Path, places: Places) -> 
     ],
 )
 def test_a_release_that_holds_anything_else_is_refused(
-    tmp_path: Path, places: Places, name: str, change: Callable[[Any], Any]
+    tmp_path: Path, found: FoundTopics, name: str, change: Callable[[Any], Any]
 ) -> None:
-    made = found_in(tmp_path, texts(), topics=3).release
+    made = found.release
     replace(made, arrays={**made.arrays, name: change(made.arrays[name])}).save(tmp_path / "bad.release")
     with pytest.raises(ReleaseError):
         us.load_release(tmp_path / "bad.release")
@@ -171,16 +183,15 @@ def test_a_resumed_run_finds_the_same_topics_and_charges_once(
 
     monkeypatch.setattr(TopicSums, "of_batch", dies)
     with pytest.raises(KeyboardInterrupt):
-        found_in(tmp_path, texts(), topics=3, output=output)
+        found_in(tmp_path, texts(300), topics=3, output=output)
     monkeypatch.setattr(TopicSums, "of_batch", real)
-    found = found_in(tmp_path, texts(), topics=3, output=output)
+    found = found_in(tmp_path, texts(300), topics=3, output=output)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.history("notes")) == 1
     assert found.release.statement.private
 
 
-def test_texts_can_be_generated_of_a_release_of_topics(tmp_path: Path, places: Places) -> None:
-    found = found_in(tmp_path, texts(), topics=3)
+def test_texts_can_be_generated_of_a_release_of_topics(found: FoundTopics) -> None:
     made = us.generate(found.release, llm="none", records=30)
     assert len(made.records) == 30
     terms = {term for topic in found.topics for term in topic.terms}
@@ -259,8 +270,7 @@ def test_an_embedder_that_is_missing_is_said_before_the_charge(tmp_path: Path, m
         assert not ledger.datasets()
 
 
-def test_another_embedder_and_another_method_are_refused(tmp_path: Path, places: Places) -> None:
-    found = found_in(tmp_path, texts(), topics=3)
+def test_another_embedder_and_another_method_are_refused(tmp_path: Path, found: FoundTopics, places: Places) -> None:
     places.fingerprint = "9" * 64
     with pytest.raises(ReleaseError, match="embedder"):
         found.assign(["a text"])
@@ -277,17 +287,18 @@ def _kps(folder: Path) -> dict[str, Any]:
     return {"method": method, "budget": BUDGET, **named}
 
 
-def test_texts_to_assign_stay_on_this_machine_unless_the_endpoint_is_trusted(tmp_path: Path, places: Places) -> None:
-    found = found_in(tmp_path, texts(300), topics=2)
+def test_texts_to_assign_stay_on_this_machine_unless_the_endpoint_is_trusted(
+    found: FoundTopics, places: Places
+) -> None:
     places.local = False  # type: ignore[misc]
     with pytest.raises(ModelError, match="away from this machine"):
         found.assign(["about engine"])
     assert len(replace(found, trust_endpoint=True).assign(["about engine"])) == 1
 
 
-def test_a_release_whose_topics_have_no_centre_is_refused(tmp_path: Path, places: Places) -> None:
-    made = found_in(tmp_path, texts(300), topics=2).release
-    arrays = {**made.arrays, "topic": np.zeros(2, dtype=np.int32), "sizes": np.array([5.0, 4.0])}
+def test_a_release_whose_topics_have_no_centre_is_refused(found: FoundTopics) -> None:
+    made = found.release
+    arrays = {**made.arrays, "topic": np.zeros(3, dtype=np.int32), "sizes": np.array([5.0, 4.0, 3.0])}
     with pytest.raises(ReleaseError, match="without a centre"):
         _ = FoundTopics(replace(made, arrays=arrays)).topics
 
@@ -297,7 +308,6 @@ def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
         found_in(tmp_path, texts(30), topics=2, method="dp-kps")
 
 
-def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, places: Places) -> None:
-    found_in(tmp_path, texts(300), topics=2, output=tmp_path / "out")
-    (paths,) = us.report(tmp_path / "out")
+def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, finished: Path) -> None:
+    (paths,) = us.report(shutil.copytree(finished, tmp_path / "out"))
     assert "topics" in paths.shareable.read_text("utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,21 @@ AUG_PE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch) -> Places:
-    made = Places()
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: made)
-    monkeypatch.setattr(job, "embedder_here", lambda _spec: True)
-    return made
+@pytest.fixture(scope="module", autouse=True)
+def places() -> Iterator[Places]:
+    with pytest.MonkeyPatch.context() as patch:
+        made = Places()
+        patch.setattr("understudy.models.catalog.load_embedder", lambda _spec: made)
+        patch.setattr(job, "embedder_here", lambda _spec: True)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Path:
+    """The folder of a run, to be read only."""
+    folder = tmp_path_factory.mktemp("topics")
+    ran(folder, [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3], output=str(folder / "out"))
+    return folder / "out"
 
 
 def ran(folder: Path, lines: Sequence[str], method: Any = None, **options: Any) -> Any:
@@ -75,38 +84,43 @@ def test_texts_are_about_the_topic_that_is_their_label_in_the_shares_of_the_tabl
     assert release.noise_check["topics"] == 3
 
 
-def test_what_is_written_holds_the_topics_and_no_record(tmp_path: Path) -> None:
-    lines = [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3]
-    made = ran(tmp_path, lines, output=str(tmp_path / "out"))
-    for file in (tmp_path / "out" / "release").iterdir():
+def test_what_is_written_holds_the_topics_and_no_record(finished: Path) -> None:
+    for file in (finished / "release").iterdir():
         for planted in (b"ebulon", b"uagmire"):
             assert planted not in file.read_bytes()
-    assert not {"labels", "label"} & made.release.arrays.keys()
-    largest = max(array.shape[0] for array in made.release.arrays.values() if array.dtype != np.float64)
-    assert largest == 3  # nothing by record
-    statement = json.loads((tmp_path / "out" / "release" / "statement.json").read_text())
+    arrays = us.load_release(finished).arrays
+    assert not {"labels", "label"} & arrays.keys()
+    assert max(array.shape[0] for array in arrays.values() if array.dtype != np.float64) == 3  # nothing by record
+    statement = json.loads((finished / "release" / "statement.json").read_text())
     assert statement["labels_found"]
     assert "topics that the run found" in statement["label_set"]
-    words = (tmp_path / "out" / "release" / "statement.md").read_text()
+    words = (finished / "release" / "statement.md").read_text()
     assert "The labels are topics that the run found" in words
     assert "label set: declared" not in words
 
 
-def test_the_topics_of_a_release_can_be_asked_for_the_topic_of_any_text(tmp_path: Path) -> None:
-    made = ran(tmp_path, texts())
-    found = us.FoundTopics(made.release)
-    assert [topic.name for topic in found.topics] == list(made.release.schema.labels)
+def test_the_topics_of_a_release_can_be_asked_for_the_topic_of_any_text(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = us.load_release(finished)
+    found = us.FoundTopics(release)
+    assert [topic.name for topic in found.topics] == list(release.schema.labels)
     assert [topic.clear for topic in found.topics] == [True] * 3
-    for place, subject in enumerate(map(subject_of, made.release.schema.labels)):
+    for place, subject in enumerate(map(subject_of, release.schema.labels)):
         assert found.assign([f"about {subject}"]) == [place]
+    other = Places()
+    other.fingerprint = "f" * 64
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: other)
+    with pytest.raises(ReleaseError, match="were found with the embedder"):
+        us.FoundTopics(release).assign(["a text"])
 
 
-def test_more_texts_of_the_release_have_the_same_labels(tmp_path: Path) -> None:
-    made = ran(tmp_path, texts(), output=str(tmp_path / "out"))
-    more = us.generate(tmp_path / "out", llm="none", records=20)
+def test_more_texts_of_the_release_have_the_same_labels(finished: Path) -> None:
+    release = us.load_release(finished)
+    more = us.generate(release, llm="none", records=20)
     assert {record.label for record in more.records} <= set(range(3))
-    assert more.columns["topic"][0] in made.release.schema.labels
-    each = us.generate(tmp_path / "out", llm="none", records_per_label=2)
+    assert more.columns["topic"][0] in release.schema.labels
+    each = us.generate(release, llm="none", records_per_label=2)
     assert [record.label for record in each.records] == [0, 0, 1, 1, 2, 2]
 
 
@@ -118,6 +132,7 @@ def test_a_language_model_is_told_the_names_of_topics(tmp_path: Path, use_chat: 
     assert "public words by which" not in asked
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
     lines = texts(800)
     table(tmp_path, lines)
@@ -143,18 +158,6 @@ def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
     us.load_release(tmp_path / "out")
 
 
-@pytest.mark.parametrize("engine", ["processes"])
-def test_an_engine_gives_records_the_same_topics(tmp_path: Path, engine: str) -> None:
-    alone, divided = tmp_path / "alone", tmp_path / "divided"
-    made = []
-    for folder, named in ((alone, {}), (divided, {"engine": engine, "workers": 2})):
-        folder.mkdir()
-        made.append(ran(folder, texts(400), insecure_no_noise=True, **named).release)
-    assert made[0].schema.labels == made[1].schema.labels
-    for name, array in made[0].arrays.items():
-        assert np.array_equal(array, made[1].arrays[name])
-
-
 # -- one budget, charged once -----------------------------------------------------------------------------------------
 
 
@@ -162,30 +165,25 @@ class Crash(BaseException):
     """The machine goes down."""
 
 
-@pytest.mark.parametrize("sealed", range(7))
-def test_a_run_that_is_killed_after_any_value_resumes_with_the_same_topics_and_one_charge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: int
+def test_a_run_that_is_killed_before_each_value_resumes_with_the_same_topics_and_one_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, drawn = measuring.measure, []
+    real, measured = measuring.measure, []
 
     def dies(mechanism: Any, *arguments: Any, **named: Any) -> NDArray[np.float64]:
-        if len(drawn) == sealed:
+        if len(measured) == kill:
             raise Crash
-        drawn.append(mechanism)
+        measured.append(mechanism)
         return real(mechanism, *arguments, **named)
 
     monkeypatch.setattr(measuring, "measure", dies)
-    with pytest.raises(Crash):
-        ran(tmp_path, texts(400), output=str(tmp_path / "out"))
-    before = len(drawn)
-
-    def counted(*arguments: Any, **named: Any) -> NDArray[np.float64]:
-        drawn.append(arguments[0])
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(measuring, "measure", counted)
+    for kill in range(7):
+        with pytest.raises(Crash):
+            ran(tmp_path, texts(400), output=str(tmp_path / "out"))
+        assert len(measured) == kill
+    kill = -1
     made = ran(tmp_path, texts(400), output=str(tmp_path / "out"))
-    assert (before, len(drawn)) == (sealed, 7)  # each noisy value once
+    assert len(measured) == 7  # each noisy value once
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.history("notes")) == 1
     assert made.statement.private
@@ -276,8 +274,8 @@ def test_what_does_not_go_with_topics_is_refused_before_anything_is_charged(
         Job(run_config(settings(tmp_path, **named)), charges=True).plan()
 
 
-def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Path) -> None:
-    made = ran(tmp_path, texts(400)).release
+def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Path, finished: Path) -> None:
+    made = us.load_release(finished)
     changes: list[Callable[[Any], Any]] = [
         lambda it: replace(it, arrays={**it.arrays, "topic-centres": it.arrays["topic-centres"][:2]}),
         lambda it: replace(it, arrays={**it.arrays, "topic-sizes": it.arrays["topic-sizes"] * np.nan}),
@@ -314,15 +312,6 @@ def test_an_embedder_that_drops_a_text_is_refused() -> None:
 
     with pytest.raises(ModelError, match="one vector per text"):
         TopicLabels(Short(), np.zeros((2, 384), dtype=np.int16))(["one", "two"])
-
-
-def test_other_embedders_assign_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = us.FoundTopics(ran(tmp_path, texts(400)).release)
-    other = Places()
-    other.fingerprint = "f" * 64
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: other)
-    with pytest.raises(ReleaseError, match="were found with the embedder"):
-        found.assign(["a text"])
 
 
 def test_a_release_without_topics_has_none(tmp_path: Path) -> None:

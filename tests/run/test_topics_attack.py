@@ -30,7 +30,7 @@ from understudy.privacy.sealed import Seal, SealedValue
 from understudy.text.vocabulary.terms import load_vocabulary
 
 EPSILON, DELTA = 1.0, 1e-6
-RUNS = 80
+RUNS = 40
 TARGET = "flight luggage zoster"
 OTHERS = [f"about engine wheel number {number}" for number in range(150)]
 PLANTED = [f"flight luggage number {number}" for number in range(50)]

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,9 +91,9 @@ def built_in_terms() -> list[str]:
     text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
     offensive = resources.files(__package__).joinpath("offensive_en.txt").read_text("utf-8").split()
     words = frozenset(word for word in offensive if not word.endswith("*"))
-    stems = tuple(word[:-1] for word in offensive if word.endswith("*"))
+    stem = re.compile("|".join(word[:-1] for word in offensive if word.endswith("*")))
     listed = (line.split(" ", 1)[0] for line in text.splitlines())
-    return [term for term in listed if term not in words and not any(stem in term for stem in stems)]
+    return [term for term in listed if term not in words and not stem.search(term)]
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
