@@ -148,9 +148,9 @@ def little_work_of_seq_pate(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def few_words(*others: str) -> Iterator[None]:
     """The built-in vocabulary with its most frequent words, and these others of it: noise on 82,000 takes long."""
-    words = _built_in_terms()
+    words, kept = _built_in_terms(), set(others)
     with pytest.MonkeyPatch.context() as patch:
-        few = [*words[:6500], *(each for each in words[6500:] if each in others)]
+        few = [*words[:6500], *(each for each in words[6500:] if each in kept)]
         patch.setattr(terms, "built_in_terms", lambda: few)
         terms._load.cache_clear()
         yield
