@@ -36,6 +36,7 @@ from understudy.evaluate.metrics.fidelity.embeddings import frechet_distance, ke
 from understudy.evaluate.metrics.fidelity.texts import distinct_values, self_bleu_values
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
+from understudy.evaluate.metrics.utility.language import measure_released_model
 from understudy.ledger import Ledger
 from understudy.text.vocabulary.words import split_words
 
@@ -125,12 +126,15 @@ def main() -> None:
     parser.add_argument("--method", default="DPKPS")
     parser.add_argument("--only", choices=["guided", "unguided", "real", "zero-shot"])
     parser.add_argument("--encoder", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="of dp-finetune: begin at the plain built-in model")
     parser.add_argument("--cache", type=Path, default=CACHE / "texts.npz")
     parser.add_argument("--out", type=Path)
     parser.add_argument("parameters", nargs="*", help="name=value, of the method or the run")
     given = parser.parse_intermixed_args()
     settings = {name: json.loads(value) for name, _, value in (each.partition("=") for each in given.parameters)}
     cls = getattr(us, given.method)
+    if given.plain:
+        cls.from_writer = False
     own = {name: settings.pop(name) for name in list(settings) if name in cls.parameters.model_fields}
     embedder = KeptEmbedder(given.cache)
     catalog.load_embedder = lambda *_args, **_options: embedder  # type: ignore[assignment]
@@ -206,6 +210,10 @@ def main() -> None:
                     asked = sum(len(each["phrases"]) for each in told)
                     found["kept"] = sum(len(each["kept"]) for each in told) / max(asked, 1)
                     found["complete"] = float(np.mean([each["finish"] == "stop" for each in told]))
+                if cls.needs.generation_model:
+                    tuned = cls(**own).tuned_model(made.release, catalog.load_causal("builtin"))
+                    told = {value.of: value for value in measure_released_model(test, tuned, tokens=96, test_texts=200)}
+                    found |= {f"perplexity {name}": value.value for name, value in told.items()}
                 rows.append({**found, "terms": len(made.release.terms), "seconds": time.perf_counter() - start})
             show("guided" if guided else "unguided", epsilon, rows)
 

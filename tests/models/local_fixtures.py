@@ -7,7 +7,16 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from understudy.models import writer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -44,6 +53,19 @@ def make_llama(
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+def random_adapters(folder: Path) -> dict[str, torch.Tensor]:
+    """The writer's, random, for the model of :func:`make_llama`."""
+    layers = AutoModelForCausalLM.from_pretrained(folder).model.layers
+    torch.manual_seed(3)
+    made = {}
+    for number, layer in enumerate(layers):
+        for name in writer.LINEAR:
+            gives, reads = layer.get_submodule(name).weight.shape
+            made[f"{number}.{name}.down"] = torch.randn(writer.RANK, reads) / 8
+            made[f"{number}.{name}.up"] = torch.randn(gives, writer.RANK) / 8
+    return made
 
 
 def make_bert(folder: Path, *, seed: int = 0) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_fixtures import make_llama
+from local_fixtures import make_llama, random_adapters
 from safetensors.torch import load, save
 from test_local import answers
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -19,23 +19,10 @@ from understudy.models.types import ChatRequest
 from understudy.text.prompts.writer import Asked
 
 
-def adapters(folder: Path) -> dict[str, torch.Tensor]:
-    """Random ones of rank 16 for the tiny model's two layers."""
-    layers = AutoModelForCausalLM.from_pretrained(folder).model.layers
-    torch.manual_seed(3)
-    made = {}
-    for number, layer in enumerate(layers):
-        for name in writer.LINEAR:
-            gives, reads = layer.get_submodule(name).weight.shape
-            made[f"{number}.{name}.down"] = torch.randn(writer.RANK, reads) / 8
-            made[f"{number}.{name}.up"] = torch.randn(gives, writer.RANK) / 8
-    return made
-
-
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, torch.Tensor]]:
     folder = make_llama(tmp_path / "tiny")
-    matrices = adapters(folder)
+    matrices = random_adapters(folder)
     monkeypatch.setattr(writer, "_content", lambda: save(writer.quantised(matrices)))
     writer.fingerprint.cache_clear()
     return folder, matrices

@@ -431,7 +431,7 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     except ModelError as error:
         listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error.problem} {error.cure}")
         return None
-    if base.fingerprint != named.get("sha256"):
+    if not base.becomes(named.get("sha256")):
         listener.say(f"{left_out}: it was tuned on {named['source']}, not on {base.model_id} (--local-model).")
         return None
     return method.tuned_model(made.release, base)

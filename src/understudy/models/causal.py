@@ -18,6 +18,7 @@ from understudy.models.machine import best_device, require_device, require_local
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
+from understudy.models.writer import fingerprint_with, merge
 
 _REGISTER = 8
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
@@ -75,6 +76,24 @@ class CausalModel:
     def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str, str]]:
         dtype = str(self.network.dtype).removeprefix("torch.")
         return _again, (self._folder, self._name, self.device, dtype, self.fingerprint)
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether it is the built-in model with the writer's adapters added."""
+        return "+writer@" in self.model_id
+
+    def add_writer(self) -> None:
+        """Add the writer's adapters, once, if it is the built-in model: then it has another name and fingerprint."""
+        if self._name == f"builtin:{CHAT.name}" and not self.is_writer:
+            merge(self.network)
+            self.fingerprint = fingerprint_with(self.fingerprint)
+            self.model_id = f"{self._name}+writer@{self.fingerprint[:12]}"
+
+    def becomes(self, fingerprint: str | None) -> bool:
+        """Whether it is the model of this fingerprint; the writer's adapters are added where it is that with them."""
+        if fingerprint == fingerprint_with(self.fingerprint):
+            self.add_writer()
+        return fingerprint == self.fingerprint
 
     @property
     def has_chat_template(self) -> bool:
@@ -189,7 +208,7 @@ def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -
     """
     require_device(device)
     found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
-    if found.fingerprint != fingerprint:
+    if not found.becomes(fingerprint):
         raise ModelError(f"{name} is another model on a worker's machine.", "Copy the same files to every machine.")
     return found
 

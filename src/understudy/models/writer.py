@@ -46,6 +46,11 @@ def fingerprint() -> str:
     return hashlib.sha256(_content()).hexdigest()
 
 
+def fingerprint_with(weights: str) -> str:
+    """Of a model of these weights with the adapters added."""
+    return hashlib.sha256(f"{weights}+{KEPT}*{fingerprint()}".encode()).hexdigest()
+
+
 def merge(model: Any) -> None:
     """Add part of the shipped adapters' change to a model of the built-in one's shape, in place."""
     from safetensors.torch import load

@@ -404,5 +404,6 @@ def require_same_model(session: Session, model: CausalModel | Embedder, *, what:
     if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
         raise ResumeError(
             f"The {what} is not the one that this run began with: its weights or its tokenizer changed.",
-            "Use the model it began with, or --fresh to start over (which charges the budget again).",
+            "Use the model that it began with (of the built-in one: the version of understudy), or --fresh to start "
+            "over (which charges the budget again).",
         )

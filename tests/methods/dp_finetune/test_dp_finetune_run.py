@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from local_fixtures import make_llama
+import torch
+from local_fixtures import make_llama, random_adapters
 from local_runs import PLANT, local_run
 from run_fixtures import files_holding, runs_charged
+from safetensors.torch import save
 
-from understudy.base.errors import ConfigError, ReleaseError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ReleaseError, ResumeError, UnderstudyWarning
 from understudy.methods.dp_finetune import release as releasing
+from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.registry import load_release
+from understudy.models import catalog, causal, writer
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
@@ -132,6 +137,68 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
     other = make_llama(tmp_path / "other", seed=1)
     with pytest.raises(ReleaseError, match="another base model"):
         generate(made, private_model=f"hf:{other}", records=2, output=str(tmp_path / "texts"))
+
+
+@pytest.fixture
+def builtin(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny model as the built-in one, with adapters of its shapes."""
+    matrices = random_adapters(llama)
+    monkeypatch.setattr(writer, "_content", lambda: save(writer.quantised(matrices)))
+    writer.fingerprint.cache_clear()
+    for module in (catalog, causal):
+        monkeypatch.setattr(module, "builtin_path", lambda _: llama)
+
+
+@pytest.mark.usefixtures("builtin")
+def test_the_built_in_model_learns_from_the_writer_and_is_asked_as_it_was(
+    config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    made = release(config(private_model="builtin")).release
+    plain = catalog.load_causal("builtin")
+    named = made.statement.public_inputs["private model"]
+    assert (
+        named["source"] == "builtin:smollm2-135m-instruct+writer, with adapters that understudy trained on public texts"
+    )
+    assert named["sha256"] != plain.fingerprint
+    tuned = DPFinetune(lora_rank=2).tuned_model(made, plain)
+    assert [plain.decode(each) for each in tuned.instructions.prompts] == [
+        f"system\nnote about {label}\nassistant\n" for label in made.schema.labels
+    ]
+    assert tuned.instructions.target(" One text. ") == "One text."
+    again = pickle.loads(pickle.dumps(plain))
+    assert (again.fingerprint, again.model_id) == (named["sha256"], plain.model_id)
+    weights = [
+        each.network.model.layers[0].mlp.up_proj.weight for each in (plain, again, catalog.load_causal("builtin"))
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    texts = generate(made, private_model="builtin", records=4, output=str(tmp_path / "texts"))
+    assert {each.provenance["model"] for each in texts.records} == {"builtin:smollm2-135m-instruct+writer"}
+
+
+@pytest.mark.usefixtures("builtin")
+def test_texts_in_a_form_that_the_writer_was_not_trained_on_are_learnt_from_the_plain_model(
+    config: Callable[..., RunConfig],
+) -> None:
+    made = release(config(private_model="builtin", prompt_form="chat")).release
+    assert made.statement.public_inputs["private model"]["source"] == "builtin:smollm2-135m-instruct"
+
+
+@pytest.mark.usefixtures("builtin")
+def test_a_release_of_the_plain_model_still_writes_and_a_run_that_began_with_it_does_not_go_on_with_the_writer(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = config(private_model="builtin", output=str(tmp_path / "killed"), ledger=str(tmp_path / "other.sqlite"))
+    with monkeypatch.context() as before:
+        before.setattr(DPFinetune, "from_writer", False)
+        made = release(config(private_model="builtin")).release
+        before.setattr(Steps, "noisy_sum", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            release(killed)
+    texts = generate(made, private_model="builtin", records=2, output=str(tmp_path / "texts"))
+    assert {each.provenance["model"] for each in texts.records} == {"builtin:smollm2-135m-instruct"}
+    with pytest.raises(ResumeError, match="the version of understudy"):
+        release(killed)
 
 
 def test_what_public_facts_tell_is_told_before_the_charge(config: Callable[..., RunConfig], tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class TrainingParameters(DeclaredSize):
 class DPFinetuneParameters(TunedParameters, TrainingParameters):
     """All parameters of DP-SGD fine-tuning."""
 
+    from_writer: ClassVar[bool] = True
     private: ClassVar[bool] = True
     """Whether gradients are clipped and get noise, as the method says."""
 

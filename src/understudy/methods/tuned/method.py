@@ -33,6 +33,7 @@ from understudy.methods.tuned.model import (
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
 from understudy.release import Release
+from understudy.text.prompts.template import Prompts
 from understudy.text.writing import SyntheticRecord
 
 
@@ -103,12 +104,18 @@ class TunedMethod(Method):
 
 def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
     """The prompts, and the base model with what will learn of it."""
-    model, names = needed(found.model), found.labels.names
-    asked = build_instructions(
-        parameters, needed(found.prompts), model, label_names=names, record_columns=found.record_columns
-    )
+    model, names, prompts = needed(found.model), found.labels.names, needed(found.prompts)
+    if parameters.from_writer and _plain_texts(parameters, prompts, found.record_columns):
+        model.add_writer()
+    asked = build_instructions(parameters, prompts, model, label_names=names, record_columns=found.record_columns)
     trainable, instructions = trainable_of(parameters, model), Instructions.of(asked)
     return asked, TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
+
+
+def _plain_texts(parameters: TunedParameters, prompts: Prompts, record_columns: Sequence[str]) -> bool:
+    """Whether the texts are of the form that the writer was trained on, and nobody asks for them in another way."""
+    special = prompts.form or record_columns or prompts.parameters.asks_itself
+    return parameters.prompt_form == "completion" and not special
 
 
 def label_counts(
@@ -139,9 +146,12 @@ def released(
         name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT)
         for name, each in tuned.trainable.named(weights).items()
     }
+    public = asked.public_inputs()
+    if tuned.causal.is_writer:
+        public[MODEL]["source"] += ", with adapters that understudy trained on public texts"
     return Released(
         {**bounded, **tuned.instructions.to_arrays(), **arrays},
-        public_inputs=asked.public_inputs(),
+        public_inputs=public,
         noise_check=noise_check,
         strings={**tuned.instructions.to_strings(), **asked.schema_strings},
         **others,

@@ -90,6 +90,9 @@ class LabelParameters(Parameters):
 class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):
     """The parameters of a tuned model: what it learns from, what of it learns, how texts are sampled."""
 
+    from_writer: ClassVar[bool] = False
+    """Whether the built-in model begins to learn where the writer is."""
+
 
 def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
     """What learns.
@@ -125,7 +128,7 @@ def tuned_model(
     Raises ReleaseError if ``base`` is another model, or the Release does not fit it.
     """
     named = release.statement.public_inputs[MODEL]
-    if named["sha256"] != base.fingerprint:
+    if not base.becomes(named["sha256"]):
         raise ReleaseError(
             f"The Release was tuned on another base model ({named['source']}) than {base.model_id}.",
             "Name that one with --private-model: its weights and tokenizer must be the very same.",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
+from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts, prompt_tokens
 from understudy.models.causal import CausalModel
 from understudy.models.local import Prompt, batches, request_uniforms
 from understudy.models.machine import worker_pool
@@ -20,6 +20,7 @@ from understudy.models.training import Shapes, TokenRow, Trainable
 from understudy.models.types import Completion
 from understudy.text.prompts.predicting import Shape
 from understudy.text.prompts.template import Prompts
+from understudy.text.prompts.writer import Asked, subject
 
 _AT_ONCE = 4096
 _SCORED = 8
@@ -96,12 +97,21 @@ def build_instructions(
     record_columns: Sequence[str],
 ) -> LabelPrompts:
     """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
-    strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines.
+    strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines. The
+    writer is asked in the form that it was trained on.
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
     asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
-    labels = tuple(replace(each, prompt=replace(each.prompt, stop=())) for each in asked.labels)
+    pieces = [replace(each.prompt, stop=()) for each in asked.labels]
+    if model.is_writer:
+        asks = (Asked(asked.document_type, label=subject(each)).messages for each in label_names or [""])
+        turns = zip(pieces, map(model.render, asks), strict=True)
+        pieces = [replace(each, before=turn, block=("", ""), after="", cue="") for each, turn in turns]
+    labels = tuple(
+        replace(each, prompt=piece, tokens=prompt_tokens(piece, model))
+        for each, piece in zip(asked.labels, pieces, strict=True)
+    )
     return replace(asked, labels=labels)
 
 
