@@ -309,6 +309,8 @@ def compare(
 ) -> Path:
     """Write one page that compares several runs: what their texts are good for, against the epsilon they promised.
 
+    Of two outputs of :func:`topics`, the earlier one first: what grew or shrank between them (shareable).
+
     Args:
         runs: output folders that were evaluated, or the results in them.
         output: the page, readable by its owner only unless ``shareable``.
@@ -316,8 +318,13 @@ def compare(
         shareable: show only what was released with a charge.
     """
     from understudy.report.page import write_comparison
+    from understudy.report.topics import write_changes
+    from understudy.run.topics import found_in_both
 
-    return write_comparison([_folder(run).root for run in runs], Path(output), names=names or None, shareable=shareable)
+    folders = [_folder(run) for run in runs]
+    if both := found_in_both(folders):
+        return write_changes(*both, Path(output))
+    return write_comparison([folder.root for folder in folders], Path(output), names=names or None, shareable=shareable)
 
 
 @contextmanager

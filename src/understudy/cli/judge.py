@@ -266,7 +266,11 @@ def _with(value: float, interval: Interval) -> str:
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1)
 @config_option
-@click.option("--compare", is_flag=True, help="Write one page that compares the runs: accuracy against epsilon.")
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Write one page that compares the runs: accuracy against epsilon; of topics, what grew or shrank.",
+)
 @click.option("--output", metavar="FILE", help="Where the comparison goes.")
 @click.option("--name", "names", multiple=True, metavar="NAME", help="A run's name in the comparison, one per RUN.")
 @click.option("--shareable", is_flag=True, help="Compare only metrics that were released with a charge.")
@@ -295,6 +299,8 @@ def report(
     texts, and stays inside.
     """
     from understudy import api
+    from understudy.run.outputs import OutputFolder
+    from understudy.run.topics import changes_json, found_in_both
 
     require_no_configuration(runs)
     if not runs and not (file := read_file(config)).get("output"):
@@ -309,6 +315,8 @@ def report(
             raise ConfigError("No file given for the comparison.", "Name it with --output FILE.")
         page = api.compare(runs, output, names=names, shareable=shareable)
         fields: dict[str, Any] = {"comparison": str(page)}
+        if both := found_in_both([OutputFolder(Path(run)) for run in runs]):
+            fields["changes"] = changes_json(both[1].changes_since(both[0]))
         lines = [page]
     else:
         made = api.report(*runs, embedder=embedder, seed=seed, responsible=responsible, ledger=ledger)

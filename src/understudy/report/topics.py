@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from understudy.base.errors import ReleaseError
 from understudy.methods.topics.found import Topic
+from understudy.privacy.exact import as_typed
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page
 from understudy.report.svg import Frame, svg_image, tag
@@ -51,10 +53,29 @@ def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
     return path
 
 
+def write_changes(earlier: FoundTopics, later: FoundTopics, path: Path) -> Path:
+    """Write the page of what grew or shrank by more than noise and chance, which may be handed out as both may."""
+    found = later.changes_since(earlier)
+    one, other = earlier.release.statement, later.release.statement
+    if not (one.private and other.private):
+        raise ReleaseError("One of the two was made without noise: it is NOT PRIVATE.", "Compare those with noise.")
+    text = render(
+        "topics_changes.html",
+        earlier=one,
+        later=other,
+        unit=other.unit.kind,
+        changes=found,
+        topics=len(later.topics),
+        typed=as_typed,
+    )
+    write_page(path, text, private=False)
+    return path
+
+
 def shown_topics(made: FoundTopics, *, seed: int) -> tuple[list[ShownTopic], list[Topic]]:
     """Those whose size stands clear of the noise, and those that are too small to show."""
     generator = np.random.default_rng(seed)
-    clear = [each for each in made.topics if each.clear]
+    clear = sorted((each for each in made.topics if each.clear), key=lambda each: -each.size)
     most = max((each.high for each in clear), default=1.0)
     shown = [
         ShownTopic(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.base.columns import cross_labels, require_own_names
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import LabelSet, undeclared
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, read_corpus
@@ -25,7 +25,7 @@ from understudy.corpus.sources import Reading
 from understudy.ledger.store import begun_settings
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
-from understudy.methods.registry import make_method
+from understudy.methods.registry import load_release, make_method
 from understudy.methods.shared.guide.plan import (
     GUIDE_SHARE,
     MOST_EMBEDDED,
@@ -55,7 +55,7 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT, OutputFolder
 from understudy.run.session import Lasting
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
@@ -218,16 +218,18 @@ def _require_labels_anew(method: Method) -> None:
 
 @dataclass(frozen=True)
 class TopicsDecision:
-    """How many topics a run looks for, from public facts; and why, where nobody said so."""
+    """How many topics a run looks for, from public facts; and why, where nobody said so. Or the file of known ones."""
 
-    count: int | None
+    count: int | str | None
     why: str = ""
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
         """As it was said, as the run in the output folder began, or as the records carry.
 
-        Raises ConfigError if there are labels too, or the topics are too few to tell anything apart.
+        Raises:
+            ConfigError: if there are labels too, or the topics are too few to tell anything apart.
+            ReleaseError: if what shall be counted again is no Release of topics.
         """
         own = config.method == TOPICS
         asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
@@ -238,6 +240,8 @@ class TopicsDecision:
                 "Topics take the place of labels, and there are labels.",
                 "Leave out --topics; or leave out --label, --labels and --labels-from-data.",
             )
+        if isinstance(asked, str) and asked != "auto":
+            return cls(_known_topics(Path(asked)))
         if not isinstance(asked, str):
             if not own and asked == 1:
                 raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
@@ -282,6 +286,17 @@ def _fitted(config: RunConfig) -> tuple[RunConfig, str]:
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
     line = f"From the declared size of the corpus: {told}." if told else ""
     return config.model_copy(update={"method_parameters": {**config.method_parameters, **taken}}), line
+
+
+def _known_topics(path: Path) -> str:
+    """The file of a Release of topics."""
+    file = OutputFolder(path).release_file(TOPICS) if path.is_dir() else path
+    known = load_release(file)
+    if known.method != TOPICS or not known.statement.private:
+        raise ReleaseError(
+            "Topics to count again are those of `understudy topics`, and made with noise.", "Name such a Release."
+        )
+    return str(file)
 
 
 @dataclass(frozen=True)

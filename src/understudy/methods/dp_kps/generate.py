@@ -43,6 +43,9 @@ from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _CANDIDATES = 4
 """With a guide: sequences sampled for each one that it chooses."""
+_FLATTER = 0.8
+"""Of terms' weights, the power that they are raised to where labels are topics: these are narrow, and without it fewer
+real texts lay within reach of the synthetic ones than without topics (docs/decisions/071)."""
 
 
 def generate(
@@ -63,6 +66,7 @@ def generate(
         sampling_seed=tools.seed,
         noise=released_noise(parameters, release.statement),
         log_lifts=None if rows is None else rows.log_lifts(times),
+        flatness=_FLATTER if release.schema.topics else 1.0,
     )
     seeds = [
         Seed(tuple(release.terms[term] for term in row if term >= 0), label)
@@ -161,6 +165,7 @@ def sample_sequences(
     sampling_seed: int,
     noise: KnownNoise,
     log_lifts: Sequence[Callable[[slice], NDArray[np.float32]]] | None = None,
+    flatness: float = 1.0,
 ) -> list[NDArray[np.int64]]:
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
@@ -169,6 +174,7 @@ def sample_sequences(
         noise: on a term's score, in the independent mode.
         log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
             logarithmic weights; None: by none.
+        flatness: the power that terms' weights are raised to, in the independent mode.
     """
     if parameters.length > len(arrays["counts"]):
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
@@ -181,7 +187,7 @@ def sample_sequences(
         sampled = _iterative(parameters, arrays, counts, seed, generator)
         return [cut_to_lengths(rows, shortest=parameters.shortest, generator=generator) for rows in sampled]
     found = sampling_scores(scores(parameters, arrays, seed), noise)
-    weights = contrast_weights(found.mean, contrast=parameters.contrast)
+    weights = contrast_weights(found.mean, contrast=parameters.contrast) ** flatness
     real = (found.probability > _REAL).sum(axis=1).tolist()
     sequences = []
     for row, count, terms, lifts in zip(weights, counts, real, log_lifts or repeat(None, len(counts)), strict=True):

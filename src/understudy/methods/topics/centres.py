@@ -31,6 +31,8 @@ topic. Noise moves centres towards their mean, so that the first alone would mak
 _CONTRAST = 0.5
 _VOTED, _MOST_VOTED = 0.15, 3.0
 _SURELY_SHOWN = 3
+_NEAR = 0.2
+"""Of the best term's score, what any other needs to be shown: a word that many voted for may lie far from the topic."""
 _SAID, _UNSAID = 3.0, 0.2
 """Expected votes below which no record surely said a term, and what that costs its score."""
 _LEAST = 1e-9
@@ -191,8 +193,8 @@ def terms_of(
 
     A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
     it counts more the more records voted for it, and less by a fifth where none surely did. Such a term stands among
-    the first three or not at all: else any word that lies near would fill the list up, of a people or a creed too. Then
-    the rest is empty. Of terms that begin alike one is named.
+    the first three or not at all, as does one that is hardly nearer to the topic than to others: else any word would
+    fill the list up, of a people or a creed too. Then the rest is empty. Of terms that begin alike one is named.
     """
     topics = int(topic.max()) + 1
     mean, middle = _mean_of(centres, counts), candidates.mean
@@ -203,14 +205,14 @@ def terms_of(
     cosines = _unit(candidates.vectors - middle) @ _unit(sums).T
     known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
     sure = candidates.weights >= _SAID
-    said = {terms[place] for place in np.flatnonzero(sure).tolist()}
     found = list[str]()
     for place in range(topics):
         others = np.delete(cosines, place, axis=1)
         beside = others.max(axis=1) if topics > 1 else 0.0
-        order = np.argsort(~sure * _UNSAID - (cosines[:, place] - _CONTRAST * beside) * known, kind="stable")
-        named = _unlike(terms[term] for term in order.tolist())
-        shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in said]
+        scores = (cosines[:, place] - _CONTRAST * beside) * known - ~sure * _UNSAID
+        named = _unlike(terms[term] for term in np.argsort(-scores, kind="stable").tolist())
+        near = {terms[term] for term in np.flatnonzero(sure & (scores > _NEAR * scores.max())).tolist()}
+        shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in near]
         found += shown + [""] * (TERMS_OF_TOPIC - len(shown))
     return found
 

@@ -33,7 +33,7 @@ class Topic:
     """One topic.
 
     Args:
-        number: from 0, the largest first.
+        number: from 0, the largest first where they were found.
         terms: public terms that tell it from the others, the most telling first.
         size: noisy number of records (of owners, where these are protected): none is below 0 or above that of all.
         low, high: the range that holds the number of records nearest to the topic's released centre in 95 of 100 cases,
@@ -64,13 +64,12 @@ class Topic:
 
 
 def topics_of(release: Release) -> tuple[Topic, ...]:
-    """The topics of a Release, the largest first. Raises ReleaseError if it has none, or a topic has no centre."""
-    held = _Held.of(release)
-    counted = first_ones(held.centres) | release.schema.topics  # labels have a centre each, and a size
-    parts = np.bincount(held.topic[counted], minlength=len(held.sizes))
-    if not len(held.sizes) or len(parts) > len(held.sizes) or parts.min() == 0:
-        raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
-    stds = held.noise * np.sqrt(parts)
+    """The topics of a Release by their numbers: the largest first, where it found them itself.
+
+    Raises ReleaseError if it has none, or a topic has no centre.
+    """
+    held = held_of(release)
+    stds = held.stds()
     shown = np.clip(held.sizes, 0.0, max(0.0, float(held.sizes.sum())))
     return tuple(
         Topic(
@@ -99,12 +98,12 @@ def topic_counts(release: Release) -> tuple[list[float], float] | None:
     that were found."""
     if not release.schema.topics:
         return None
-    held = _Held.of(release)
+    held = held_of(release)
     return held.sizes.tolist(), held.noise
 
 
 @dataclass(frozen=True)
-class _Held:
+class HeldTopics:
     """What a Release of topics holds, or one whose labels are topics."""
 
     centres: NDArray[np.int16]
@@ -113,17 +112,27 @@ class _Held:
     terms: Sequence[str]
     noise: float  # on the number of records at a centre
 
-    @classmethod
-    def of(cls, release: Release) -> _Held:
-        """Raises ReleaseError if the Release holds no topics."""
-        require_topics(release)
-        arrays, strings, own = release.arrays, release.strings, release.method == NAME
-        noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
-        if own:
-            return cls(arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"], noise)
-        centres = arrays[TOPIC_CENTRES]
-        topic = np.arange(len(centres), dtype=np.int32)
-        return cls(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], noise)
+    def stds(self) -> NDArray[np.float64]:
+        """Of the noise on each size. Raises ReleaseError if there is none, or a topic has no centre."""
+        counted = first_ones(self.centres)
+        if np.array_equal(self.topic, np.arange(len(self.centres))):  # labels have a centre each, and a size
+            counted[:] = True
+        parts = np.bincount(self.topic[counted], minlength=len(self.sizes))
+        if not len(self.sizes) or len(parts) > len(self.sizes) or parts.min() == 0:
+            raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
+        return self.noise * np.sqrt(parts)
+
+
+def held_of(release: Release) -> HeldTopics:
+    """Raises ReleaseError if the Release holds no topics."""
+    require_topics(release)
+    arrays, strings, own = release.arrays, release.strings, release.method == NAME
+    noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
+    if own:
+        return HeldTopics(arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"], noise)
+    centres = arrays[TOPIC_CENTRES]
+    topic = np.arange(len(centres), dtype=np.int32)
+    return HeldTopics(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], noise)
 
 
 def assign(
@@ -138,20 +147,26 @@ def assign(
     """
     require_topics(release)
     require_trusted(embedder, trust_endpoint=trust_endpoint)
+    held = held_of(release)
+    require_embedder(release, embedder, held.centres.shape[1])
+    if not texts:
+        return np.zeros(0, dtype=np.int64)
+    vectors = private_vectors(embedder.embed(texts))
+    require_embedder(release, embedder, vectors.shape[1])
+    centres = nearest_centres(held.centres, vectors)
+    return np.where(centres >= 0, held.topic[centres], -1)
+
+
+def require_embedder(release: Release, embedder: Embedder, dimension: int) -> None:
+    """Raises ReleaseError if the topics were found with another embedder than this one, of so many dimensions."""
     named = release.statement.public_inputs["embedder"]
     if embedder.fingerprint != named["sha256"]:
         raise ReleaseError(
             f"The topics were found with the embedder {named['source']}, not with {embedder.model_id}.",
             "Use the embedder that they were found with.",
         )
-    if not texts:
-        return np.zeros(0, dtype=np.int64)
-    vectors = private_vectors(embedder.embed(texts))
-    held = _Held.of(release)
-    if vectors.shape[1] != held.centres.shape[1]:
+    if held_of(release).centres.shape[1] != dimension:
         raise ReleaseError("The Release's centres have another dimension than the embedder.", "It was changed.")
-    centres = nearest_centres(held.centres, vectors)
-    return np.where(centres >= 0, held.topic[centres], -1)
 
 
 def require_topics(release: Release) -> None:

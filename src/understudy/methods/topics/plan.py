@@ -3,6 +3,8 @@
 votes        noisy histogram: each record's vote for the nearest of the public candidate terms
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
+
+Of topics that another Release found, the sizes alone, for the whole budget.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.voting import vote_sensitivity
 from understudy.methods.shared.guide.plan import VECTOR_WEIGHT, guide_sensitivity
@@ -25,6 +30,8 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
+from understudy.release import Release
+from understudy.release.reading import read_release
 
 NAME = "topics"
 CANDIDATES = 6000
@@ -38,9 +45,15 @@ LABELS_SHARE = 0.2
 class TopicsParameters(Parameters):
     """All parameters of topics."""
 
-    topics: TopicCount = 20
+    topics: Annotated[TopicCount | str, Field(union_mode="left_to_right")] = public_file(20)
     """Topics to look for (K): a public number, or ``auto``, as many as the records carry, by public facts. Near twins
-    are merged, so that there may be fewer in the end."""
+    are merged, so that there may be fewer in the end. Or a Release of topics, to count the same ones in another table:
+    the whole budget is then for their sizes."""
+
+
+def known_topics(file: str) -> Release:
+    """The Release of topics that are counted again: it was checked when the run was put together."""
+    return read_release(Path(file))
 
 
 def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CANDIDATES) -> dict[str, NoisySum]:
@@ -73,7 +86,11 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     if facts.labels.names:
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
     topics = parameters.topics
-    assert isinstance(topics, int), "it is decided before a run is planned"
+    if isinstance(topics, str):
+        known = len(known_topics(topics).arrays["centres"])
+        size = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], Sensitivity.of_counts(1), (known,))
+        counted = {SIZES: size}
+        return Plan(NAME, facts.unit, budget, _charges(known, counted), _forecast(known, counted, facts.unit))
     sums = mechanisms(topics, budget, facts.unit)
     found = verdict(sums[sums_name(1)].noise_multiplier, topics, facts.expected_records)
     return Plan(

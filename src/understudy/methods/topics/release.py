@@ -9,6 +9,8 @@
     sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
     names     = the terms of V that are nearest to c_j, and farther from the others
 
+Of topics that another Release found, c_1..c_K are given, and sizes are all that is measured.
+
 Guarantee:
     Unit: a record; or an owner, of whom at most k records count. Each line with noise is one
     :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its sensitivity
@@ -21,9 +23,11 @@ Guarantee:
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +52,14 @@ from understudy.methods.topics.centres import (
     Candidates,
     Directions,
     first_centres,
+    first_ones,
     merged,
     nearest_centres,
     next_centres,
     terms_of,
 )
-from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, verdict
+from understudy.methods.topics.found import require_embedder
+from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, known_topics, verdict
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
@@ -72,14 +78,17 @@ def prepare(
     plan: Plan,  # noqa: ARG001
     preparation: Preparation,
 ) -> NDArray[np.int16] | None:
-    """The embeddings of the public candidates.
+    """The embeddings of the public candidates; None where topics are there already.
 
     Raises:
         ConfigError: if the sums are too large.
         ModelError: if the embedder does not answer with one unit vector per term.
+        ReleaseError: if topics that are counted again were found with another embedder.
     """
-    assert isinstance(parameters.topics, int), "it is decided before a run is planned"
-    return embed_candidates(parameters.topics, preparation)
+    if isinstance(parameters.topics, int):
+        return embed_candidates(parameters.topics, preparation)
+    require_embedder(known_topics(parameters.topics), needed(preparation.embedder), preparation.dimension)
+    return None
 
 
 def embed_candidates(topics: int, preparation: Preparation) -> NDArray[np.int16] | None:
@@ -106,11 +115,13 @@ def candidate_vectors(embedder: Embedder) -> NDArray[np.int16]:
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
     """The centres, which topic each is of, and the topics' noisy sizes and terms."""
     topics = len(release.arrays.get("sizes", ()))
+    again = isinstance(parameters.topics, str)
+    centres = "centres" if again else parameters.topics
     return Contents(
-        dict.fromkeys(CHARGES, GaussianEvent.kind),
+        dict.fromkeys((SIZES,) if again else CHARGES, GaussianEvent.kind),
         {
-            "centres": Held("int16", (parameters.topics, "dimension"), -LARGEST_NORM, LARGEST_NORM),
-            "topic": Held("int32", (parameters.topics,), 0, topics - 1),
+            "centres": Held("int16", (centres, "dimension"), -LARGEST_NORM, LARGEST_NORM),
+            "topic": Held("int32", (centres,), 0, topics - 1),
             "sizes": Held("float64", (topics,), -1e15, 1e15),
         },
         {"terms": topics * TERMS_OF_TOPIC},
@@ -119,8 +130,9 @@ def contents(parameters: TopicsParameters, release: Release) -> Contents:
 
 
 def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Find the topics of the private records."""
-    assert isinstance(parameters.topics, int), "it is decided before a run is planned"
+    """Find the topics of the private records, or count those that are there already."""
+    if isinstance(parameters.topics, str):
+        return _counted(parameters.topics, corpus, plan, tools)
     found = find(parameters.topics, corpus, plan, tools)
     return Released(
         {"centres": found.centres, "topic": found.topic, "sizes": found.sizes},
@@ -170,7 +182,7 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
     vectors = tools.keep(f"{beside}candidates", embedded)["values"]
     directions = Directions.of(vectors)
     folder = tools.scratch / "topics" if beside else tools.scratch  # labels are in the file, and others later
-    voters = PrivateEmbeddings(corpus, embedder, folder, tools.scratch.name, say=tools.say)
+    voters = _voters(corpus, embedder, tools, folder)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
     measured = tools.measure(beside + VOTES, voting, voters)
     bare = measured.seal.noise == "none"
@@ -205,17 +217,44 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
     )
 
 
+def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+    """Released topics, with noisy numbers of other records that are nearest to them."""
+    embedder, known = needed(tools.embedder), known_topics(file)
+    centres, topic = known.arrays["centres"], known.arrays["topic"]
+    measured = tools.measure(SIZES, TopicSizes(centres), _voters(corpus, embedder, tools, tools.scratch))
+    counts = np.where(first_ones(centres), measured.value, 0.0)
+    sizes = np.zeros(len(known.arrays["sizes"]))
+    np.add.at(sizes, topic, counts)
+    noise = 0.0 if measured.seal.noise == "none" else float(plan.mechanism(SIZES).noise_std)
+    return Released(
+        {"centres": centres, "topic": topic, "sizes": sizes},
+        public_inputs={
+            "topics": {"source": Path(file).name, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()},
+            "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
+        },
+        noise_check=Facts(_sizes_check(sizes, noise, plan.unit)),
+        strings={"terms": known.strings["terms"]},
+    )
+
+
+def _voters(corpus: BoundedCorpus, embedder: Embedder, tools: ReleaseTools, folder: Path) -> PrivateEmbeddings:
+    return PrivateEmbeddings(corpus, embedder, folder, tools.scratch.name, say=tools.say)
+
+
 def _noise_check(
     sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, multiplier: float, unit: Unit
 ) -> Facts:
     """How many topics stand above the noise: noisy values and public numbers only."""
     records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
-    entries = (
+    return Facts(_sizes_check(sizes, noise, unit), verdict=verdict(multiplier, len(counts), records))
+
+
+def _sizes_check(sizes: NDArray[np.float64], noise: float, unit: Unit) -> tuple[Fact, ...]:
+    return (
         Fact("topics", len(sizes), f"{NAME} found"),
         Fact("topics_above_3_std", int((sizes > 3 * noise).sum()), "topics whose size is 3 std above the noise"),
         Fact("size_noise", round(noise, 2), f"noise on the size of a topic (std, {unit.kind}s)"),
     )
-    return Facts(entries, verdict=verdict(multiplier, len(counts), records))
 
 
 @dataclass(frozen=True)
