@@ -19,15 +19,18 @@ from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounde
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.dp_kps.generate import sample_sequences
+from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.methods.shared.labelling import BESIDE, CHARGES
 from understudy.methods.shared.queries.guide import GuideSums
-from understudy.methods.topics.centres import nearest_centres, on_grid
+from understudy.methods.topics.centres import Candidates, nearest_centres, on_grid, terms_of
 from understudy.methods.topics.plan import LABELS_SHARE, plan_with_topics
 from understudy.methods.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.text.vocabulary.shrinkage import KnownNoise
 
 CENTRES = on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))
 BY_LABEL = [name for name in QUERIES if name.startswith(("label", "histogram", "density", "sequences"))]
@@ -160,3 +163,37 @@ def test_topics_and_method_spend_the_budget_together_and_no_more(
         spent = sum(charge.mechanism.noise_multiplier**-2 for charge in plan.charges[: len(CHARGES)])
         whole = sum(charge.mechanism.noise_multiplier**-2 for charge in plan.charges)
         assert spent / whole == pytest.approx(LABELS_SHARE, rel=1e-3)
+
+
+# -- what is sampled, and shown ---------------------------------------------------------------------------------------
+
+
+def test_terms_of_topics_are_sampled_from_flatter_weights_of_the_same_terms() -> None:
+    arrays = {"counts": np.ones(20), "density": np.array([2.0 ** np.arange(10, 0, -0.5), [0.0] * 20])}
+    parameters = DPKPSParameters(length=1, shortest=1)
+    noise = KnownNoise("gaussian", 0.0)
+    share = {}
+    for flatness in (1.0, 0.5):
+        sampled, _ = sample_sequences(
+            parameters, arrays, [5000, 1], seed=0, sampling_seed=0, noise=noise, flatness=flatness
+        )
+        share[flatness] = float(np.mean(sampled == 0))
+    weights = arrays["density"][0]
+    assert share[1.0] == pytest.approx(weights[0] / weights.sum(), abs=0.03)
+    assert share[0.5] == pytest.approx(weights[0] ** 0.5 / (weights**0.5).sum(), abs=0.03)
+
+
+def test_a_term_that_many_voted_for_is_no_name_of_a_topic_that_it_is_far_from() -> None:
+    generator = np.random.default_rng(0)
+    axes = np.eye(40)
+    near = [axes[0] + 0.3 * generator.normal(size=40) / 6 for _ in range(6)]
+    other = [axes[1] + 0.3 * generator.normal(size=40) / 6 for _ in range(6)]
+    far = [axes[2], axes[3]]  # voted for more than any
+    vectors = np.array([*near, *other, *far]) / np.linalg.norm([*near, *other, *far], axis=1, keepdims=True)
+    candidates = Candidates(vectors, np.array([50.0] * 12 + [500.0] * 2))
+    terms = ["apple", "bread", "cream", "dough", "eggs", "flour", "gear", "helm", "iron", "jack", "keel", "loom"]
+    named = terms_of(
+        on_grid(0.5 * axes[:2]), np.ones(2), np.arange(2, dtype=np.int32), candidates, [*terms, "people", "creed"]
+    )
+    assert set(named[:10]) == {*terms[:6], ""}
+    assert set(named[10:]) == {*terms[6:], ""}
