@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from transformers import LlamaConfig, LlamaModel
 from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
+from understudy.models import trials, vectors
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.trials import (
     ODD_TEXTS,
@@ -200,6 +202,54 @@ def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_lon
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def test_the_tiny_embedder_passes(tmp_path: Path, device: str) -> None:
     require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device=device))
+
+
+def test_what_passed_is_remembered_under_all_that_decides_a_vector_s_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twins: another model, thread, library, processor or setting, a file that says nothing, a failure."""
+    tried: list[str] = []
+    monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(trials, "require_text_invariance", lambda embedder: tried.append(embedder.model_id))
+    embedder = SentenceEmbedder(make_bert(tmp_path / "one"), name="tiny", device="cpu")
+
+    def is_tried(which: Any = embedder) -> bool:
+        before, said = len(tried), list[str]()
+        trials.require_text_invariance_here(which, say=said.append)
+        assert len(said) == len(tried) - before
+        return bool(said)
+
+    assert is_tried()
+    assert not is_tried()
+    assert not is_tried(SentenceEmbedder(tmp_path / "one", name="tiny", device="cpu"))
+    (kept,) = (tmp_path / "cache" / "trials").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0 or os.name == "nt"
+    assert is_tried(SentenceEmbedder(make_bert(tmp_path / "two", seed=1), name="tiny", device="cpu"))
+    assert is_tried(Hashing())
+    assert is_tried(Hashing()), "one of somebody else's is tried each time"
+    for name, value in (("UNDERSTUDY_THREADS", "3"), ("MKL_CBWR", "COMPATIBLE")):
+        with monkeypatch.context() as other:
+            other.setenv(name, value)
+            assert is_tried()
+    with monkeypatch.context() as other:
+        other.setattr(vectors, "_machine", lambda: ("another",))
+        assert is_tried()
+    with monkeypatch.context() as other:  # a driver that rounds otherwise
+        embed = SentenceEmbedder.embed
+        other.setattr(SentenceEmbedder, "embed", lambda self, texts: nudged(embed(self, texts), 0))
+        assert is_tried()
+    assert not is_tried()
+    kept.write_text("")
+    assert is_tried()
+
+    def fails(_embedder: object) -> None:
+        raise ModelError("It changes.", "Use another.")
+
+    monkeypatch.setattr(trials, "require_text_invariance", fails)
+    kept.unlink()
+    with pytest.raises(ModelError):
+        trials.require_text_invariance_here(embedder, say=str)
+    assert not kept.exists()
 
 
 def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(

@@ -51,6 +51,16 @@ def test_without_a_size_it_says_from_which_on_it_would_be_good() -> None:
     assert Verdict(None, "topics").sentence() == ""
 
 
+def test_a_weight_in_records_of_another_kind_is_told_in_times() -> None:
+    """3,000 texts with few known words weigh as much as 400 with many: that 900 would do would be nonsense."""
+    found = Verdict.of("topics", texts=14.4, records=400.0)
+    assert (found.level, found.records) == ("thin", 900), "the broken twin names fewer than there are"
+    said = found.in_times(400.0).sentence(spent=True)
+    assert said == "Thin: only what one text in 28 says shows; about 2.2 times as many records of this kind would do."
+    assert found.in_times(0.0).sentence(spent=True) == "Thin: only what one text in 28 says shows."
+    assert Verdict.of("topics", texts=1.0, records=400.0).in_times(400.0).times is None, "good"
+
+
 def test_it_is_one_plain_sentence() -> None:
     def told(level: Any, basis: Basis = "topics", spent: bool = False, **fields: Any) -> str:
         return Verdict(level, basis, **fields).sentence(spent=spent)

@@ -13,9 +13,13 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said
 
 import understudy as us
-from understudy.base.errors import CorpusError
+from understudy.base.columns import declared_columns
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.formats import formats_of
+from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
+from understudy.methods.shared.tables.variables import Variables
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -60,6 +64,46 @@ def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_fo
     assert json.loads(said.out)["usable"]
     assert not (tmp_path / "out" / "release").exists()
     assert running.run(run_config(values)).records
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"text": "nots"}, "notes.csv' has no column 'nots'"), ({"delimiter": ";"}, "no column 'note'")],
+)
+def test_a_wrong_name_or_delimiter_comes_before_the_labels(
+    tmp_path: Path, understudy: Callable[..., Said], changes: dict[str, str], told: str
+) -> None:
+    values = table(tmp_path, **changes, labels=None)
+    for verb in ("check", "run"):
+        said = understudy(verb, *flags(values))
+        assert told in said.err
+        assert "label set" not in said.err
+    with pytest.raises(CorpusError, match="no column"):
+        us.check(values.pop("data"), **{name: value for name, value in values.items() if name != "output"})
+    assert "label set" in understudy("check", *flags(table(tmp_path, labels=None))).err
+
+
+NEAR: dict[str, tuple[Callable[[], object], str]] = {
+    "a parameter": (lambda: run_config({"epsilom": "1"}), "Did you mean 'epsilon'?"),
+    "one of the method": (lambda: run_config({"vocabularry": "x"}), "Did you mean 'vocabulary'?"),
+    "one of another method": (lambda: run_config({"method": "aug-pe", "round": 3}), "Did you mean 'rounds'?"),
+    "a field of a column": (lambda: declared_columns({"paid": {"kind": "number", "rnage": [0, 1]}}), "mean 'range'?"),
+    "a format": (lambda: formats_of({"dates": "%d.%m.%Y"}), "but there is 'date'"),
+    "a column in a condition": (lambda: VARIABLES.allowed({"piad": "0..1"}), "Did you mean 'paid'?"),
+    "a semicolon in a condition": (lambda: VARIABLES.allowed("paid=0..1; urgent=true"), "with commas between them"),
+}
+VARIABLES = Variables(None, LabelSet(()), declared_columns("paid=0.0..99.9; urgent"))
+
+
+@pytest.mark.parametrize("case", NEAR)
+def test_a_misspelt_name_is_told_with_the_near_ones(case: str) -> None:
+    use, told = NEAR[case]
+    with pytest.raises(ConfigError) as caught:
+        use()
+    assert told in f"{caught.value.problem} {caught.value.cure}"
+    with pytest.raises(ConfigError) as caught:
+        run_config({"xyzzy": 1})
+    assert "Did you mean" not in caught.value.cure
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.1])

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.formats import HINT, as_written, formats_of, marks_of, require_format
 from understudy.base.labels import Label, as_type, canonical, is_missing
@@ -374,9 +374,10 @@ class Column:
         """What :meth:`to_json` made, or a file declares."""
         rest = dict(fields)
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
-        unknown = set(rest) - {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
-        if unknown:
-            raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
+        known = {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
+        if unknown := sorted(map(str, set(rest) - known)):
+            near = did_you_mean(unknown[0], sorted({*known, "range"}), FORM)
+            raise no_column(name, f"there is no field {unknown[0]!r:.40}", near)
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise no_column(name, "its range does not have two ends", _ENDS)
         if type(rest.get("bins")) is int and rest["bins"] == 0:

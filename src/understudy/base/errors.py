@@ -9,7 +9,9 @@ imports nothing of ours, so that every floor of the house, :mod:`understudy.priv
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 _COMMAND = re.compile(r"(`[^`]*`|\bunderstudy [a-z]+ .*|\bpip .*)")
@@ -39,6 +41,20 @@ def _keyword(flag: re.Match[str]) -> str:
     elif value and value.startswith("@"):
         value = f'"{value}"'
     return f"{name}={value}" if value else name
+
+
+def nearest(asked: str, names: Iterable[str], *, between: str = " and ") -> str:
+    """Those of the names that may have been meant, quoted; empty where none is much like the one that was asked for."""
+    folded = {name.strip().casefold(): name for name in reversed(list(names))}
+    key = asked.strip().casefold()
+    near = difflib.get_close_matches(key, folded, n=3, cutoff=0.7) or [each for each in folded if each and each in key]
+    return between.join(repr(folded[each]) for each in near[:3])
+
+
+def did_you_mean(asked: str, names: Iterable[str], cure: str) -> str:
+    """``cure``, behind the names that are near to the one that was asked for."""
+    like = nearest(asked, names, between=" or ")
+    return f"Did you mean {like}? {cure}".strip() if like else cure
 
 
 class UnderstudyError(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, nearest
 
 _TIMES = "%d{0}%m{0}%Y|%d{0}%m{0}%Y %H:%M|%d{0}%m{0}%Y %H:%M:%S"
 LOCALES: dict[str, dict[str, str]] = {
@@ -47,7 +47,8 @@ def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, 
                 require_format(kind, formats[of])
             found[kind] = {"format": formats[of], **marks} if of in formats else dict(marks)
         if unknown := sorted(set(map(str, formats)) - {*_KINDS.values()}):
-            raise ValueError(f"there is no {unknown[0]!r:.40}")
+            like = nearest(unknown[0], sorted({*_KINDS.values(), "locale", "missing"}), between=" or ")
+            raise ValueError(f"there is no {unknown[0]!r:.40}" + (f", but there is {like}" if like else ""))
     except ValueError as error:
         raise ConfigError(
             f"The formats are not declared as they should be: {error}.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ from pydantic import (
     field_validator,
 )
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -67,6 +66,8 @@ def is_free(field: FieldInfo) -> bool:
     return _FREE in field.metadata
 
 
+LISTED = "docs/configuration.md and the method's own page list the parameters, and so does `--help`."
+
 LARGEST = 2**53
 """Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
 
@@ -109,7 +110,11 @@ class Parameters(BaseModel):
         try:
             super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
-            raise ConfigError(_problem(error), _cure(error, list(type(self).model_fields))) from None
+            first = error.errors(include_url=False)[0]
+            near = type(self).model_fields if first["type"] == "extra_forbidden" else ()
+            raise ConfigError(
+                _problem(error), did_you_mean("".join(map(str, first["loc"][-1:])), near, LISTED)
+            ) from None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -198,10 +203,3 @@ def _shown(value: object) -> str:
         except ValueError:
             return "a number of thousands of digits"
     return f"an object of the type {type(value).__name__}"
-
-
-def _cure(error: ValidationError, known: list[str]) -> str:
-    first = error.errors(include_url=False)[0]
-    if first["type"] == "extra_forbidden" and (near := difflib.get_close_matches(str(first["loc"][-1]), known, n=1)):
-        return f"Did you mean {near[0]!r}?"
-    return "docs/configuration.md and the method's own page list the parameters, and so does `--help`."

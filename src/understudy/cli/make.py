@@ -168,7 +168,7 @@ def _with_output(settings: RunConfig) -> RunConfig:
         )
     settings = settings if named else settings.model_copy(update={"output": f"{name}-synthetic"})
     if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # which may do without its table
-        Table.of(settings).require_header()
+        settings.part(Table).require_header()  # before what else is wrong, such as labels
     if not named:
         say(f"The results go to {settings.output} (--output).")
     return settings

@@ -8,7 +8,6 @@ be read on. No error is raised from here: decoders' exceptions hold private text
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import lzma
@@ -17,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from understudy.base.errors import CorpusError
+from understudy.base.errors import CorpusError, nearest
 from understudy.base.lazy import pa
 from understudy.base.untrusted import no_number
 from understudy.corpus.bad_rows import BadRow
@@ -69,14 +68,6 @@ def header_error(
 def as_asked(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     """The names of a header, without blanks around those that nobody asks for with them."""
     return [name if name in columns else name.strip() for name in names]
-
-
-def nearest(asked: str, names: Sequence[str]) -> str:
-    """Those of the names that may have been meant, quoted; empty where none is much like the one that was asked for."""
-    folded = {name.strip().casefold(): name for name in reversed(names)}
-    key = asked.strip().casefold()
-    near = difflib.get_close_matches(key, folded, n=3, cutoff=0.7) or [each for each in folded if each and each in key]
-    return " and ".join(repr(folded[each]) for each in near[:3])
 
 
 def json_lines(file: DataFile, reading: Reading) -> Iterator[tuple[int, object]]:

@@ -28,7 +28,7 @@ from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting
 from understudy.ledger.store import RunStore
-from understudy.models.trials import require_embeds_all, require_text_invariance
+from understudy.models.trials import require_embeds_all, require_text_invariance_here
 from understudy.models.types import Embedder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Engine, Query
@@ -315,8 +315,7 @@ def release_metrics(
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
-        listener.say("Checking that texts do not change the embeddings of others (minutes if the machine is busy).")
-        require_text_invariance(embedder)
+        require_text_invariance_here(embedder, say=listener.say)
         if engine is not None:
             require_same_vectors(engine, embedder)
     plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise_source

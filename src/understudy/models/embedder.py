@@ -56,13 +56,13 @@ class SentenceEmbedder:
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
         self._folder, self._name = folder, name
-        self._device = device or best_device()
-        self._model, self.fingerprint = load_transformer(folder, name=name, device=self._device)
+        self.device = device or best_device()
+        self._model, self.fingerprint = load_transformer(folder, name=name, device=self.device)
         require_separate_rows(self._model, name=name)
         columns = separate_positions(self._model, positions(self._model))
         self.longest = min(self._model.max_seq_length or 512, columns - 1)
         """Tokens to which a text is cut."""
-        self.batch_tokens = _BATCH_TOKENS[self._device]
+        self.batch_tokens = _BATCH_TOKENS[self.device]
         """About how many tokens per batch."""
         self.local = True
         self._columns = _columns(self.longest, most=columns)
@@ -70,12 +70,12 @@ class SentenceEmbedder:
         self.model_id = f"{name}@{self.fingerprint[:12]}"
 
     def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str]]:
-        return _again, (self._folder, self._name, self._device, self.fingerprint)
+        return _again, (self._folder, self._name, self.device, self.fingerprint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
-        with worker_pool(self._device) as pool:
+        with worker_pool(self.device) as pool:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):
                 batches = list(self._batches(texts[start : start + _TEXTS_AT_ONCE]))
                 for batch, found in zip(batches, pool.map(self._forward, batches), strict=True):
@@ -103,7 +103,7 @@ class SentenceEmbedder:
         """The unit vectors of the batch's rows."""
         tokenizer = self._model.tokenizer
         padded = tokenizer.pad(batch.tokens, padding="max_length", max_length=batch.width, return_tensors="pt")
-        features = {key: value.to(self._device) for key, value in padded.items()}
+        features = {key: value.to(self.device) for key, value in padded.items()}
         with torch.inference_mode():
             vectors = self._model.forward(features)["sentence_embedding"].double().cpu().numpy()
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)

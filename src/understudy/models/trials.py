@@ -7,17 +7,26 @@ machine at hand.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.models.builtin import models_dir
 from understudy.models.causal import CausalModel
+from understudy.models.embedder import SentenceEmbedder
+from understudy.models.machine import worker_count
 from understudy.models.types import Embedder
-from understudy.models.vectors import uncached
+from understudy.models.vectors import conditions, uncached
 
 T = TypeVar("T")
 ODD_TEXTS = ("", " ", "\n", "\x00", "\u0301", "\U0010ffff", "\U0001f642", "a" * 50_000, "a text " * 10_000, "[{<|")
@@ -134,6 +143,41 @@ def require_text_invariance(embedder: Embedder) -> None:
     with ThreadPoolExecutor(1) as other_thread:
         other_thread.submit(require_same_beside_others, halves[1]).result()
     _require_same(embedder, first, alone())
+
+
+def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], object]) -> None:
+    """:func:`require_text_invariance`, once for a local embedder of our own on this machine: that it passed is kept in
+    the user's cache folder, under all that decides a vector's bits (:func:`understudy.models.vectors.conditions`), how
+    many threads embed, and what steers the libraries. That it failed is not kept; another embedder is tried each time.
+    """
+    path = _passed(embedder)
+    told = json.dumps({"model": embedder.model_id, "text invariance": "passed", "under": path.name if path else ""})
+    with suppress(OSError):
+        if path is not None and path.read_text("ascii") == told:
+            return
+    once = ", once for each model" if path else ""
+    say(f"Checking on this machine that texts do not change each other's embeddings (minutes if it is busy{once}).")
+    require_text_invariance(embedder)
+    if path is not None:
+        with suppress(OSError), atomic_file(private_folder(path.parent) / path.name, mode=PRIVATE_MODE) as file:
+            file.write(told.encode("ascii"))
+
+
+_STEERING = ("ATEN_", "CUBLAS_", "DNNL_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH")
+"""Beginnings of the names of variables that libraries read."""
+_CODE = ("embedder.py", "machine.py", "trials.py")
+"""What embeds and what tries it."""
+
+
+def _passed(embedder: Embedder) -> Path | None:
+    """The file that says that an embedder passed under just these conditions; None for one that is tried each time."""
+    own = uncached(embedder)
+    if type(own) is not SentenceEmbedder or (found := conditions(own)) is None:
+        return None
+    around = sorted(each for each in os.environ.items() if each[0].startswith(_STEERING))
+    code = [hashlib.sha256(Path(__file__).with_name(name).read_bytes()).hexdigest() for name in _CODE]
+    told = [found[0].hex(), code, own.device, worker_count(own.device), own.longest, own.batch_tokens, around]
+    return models_dir().parent / "trials" / hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _lengths(longest: int) -> list[int]:

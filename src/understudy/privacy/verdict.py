@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -57,7 +57,7 @@ _CURES: Mapping[Basis, str] = {
     "training": "more records per step (--sampling-rate) or a lower --lora-rank would help",
 }
 _NUMBERS = dict(enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2))
-_MOST_RECORDS = 10**10
+_MOST_RECORDS, _MOST_TIMES = 10**10, 1000
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ class Verdict:
         basis: what was compared with its noise.
         share: of a label's texts that must say a thing for it to show, where the basis is such a share.
         records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
+        times: how many times as many records of the same kind would do, where what is released counts no records.
     """
 
     level: Level | None
     basis: Basis
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
+    times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
 
     @classmethod
     def of(
@@ -96,6 +98,11 @@ class Verdict:
         level: Level = "good" if ratio <= good else "thin" if ratio < noise else "noise"
         share = min(ratio * alike, 1.0) if basis in _SHARES else None
         return cls(level, basis, share, None if level == "good" else told)
+
+    def in_times(self, records: float) -> Verdict:
+        """The same, where ``records`` are no number of the table's but a weight in records of another kind."""
+        times = math.inf if self.records is None or records < 1 else float(f"{self.records / records:.2g}")
+        return replace(self, records=None, times=times if 1 <= times <= _MOST_TIMES else None)
 
     @property
     def coarse(self) -> Verdict | None:
@@ -120,4 +127,6 @@ class Verdict:
             often = "nearly every text" if one < 2 else f"one text in {_NUMBERS.get(one, f'{one:,}')}"
             told = f"only what {often} says {'shows' if spent else show}"
         cure = f"about {self.records:,} records would do" if self.records else _CURES.get(self.basis, "")
+        if self.times is not None:
+            cure = f"about {self.times:g} times as many records of this kind would do"
         return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")

@@ -23,6 +23,9 @@ from understudy.run.job import PublicEmbedder
 from understudy.run.session import Listener
 from understudy.text.writing import SyntheticRecord
 
+_AT_ONCE = 4096
+"""Texts embedded between two words on how far it is."""
+
 
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """What a method released, and the guide of the same records."""
@@ -47,12 +50,13 @@ class GuidedChooser:
     Args:
         guide: of the Release.
         embedder: that the guide was made with.
-        say: takes a line for the user.
+        say, progress: take a line for the user, and how far embedding is.
     """
 
     guide: Guide
     embedder: Embedder
     say: Callable[[str], None] = lambda _line: None
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -67,7 +71,7 @@ class GuidedChooser:
             return None
         embedder = named.load(private, made.schema.form)
         cure = "Generate with the embedder that it was made with (--embedder), or with guide_candidates: 0."
-        return cls(guide_of(made, embedder, cure=cure), embedder, listener.say)
+        return cls(guide_of(made, embedder, cure=cure), embedder, listener.say, listener.progress)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""
@@ -99,7 +103,11 @@ class GuidedChooser:
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Those of the call before are not embedded again."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        found = dict(zip(new, self.embedder.embed(new), strict=True)) if new else {}
+        found = dict[str, NDArray[np.float32]]()
+        for start in range(0, len(new), _AT_ONCE):
+            found |= zip(new[start : start + _AT_ONCE], self.embedder.embed(new[start : start + _AT_ONCE]), strict=True)
+            if len(new) > _AT_ONCE:
+                self.progress("candidates embedded", len(found), len(new))
         found |= {text: self._known[text] for text in texts if text in self._known}
         self._known.clear()
         self._known.update(found)

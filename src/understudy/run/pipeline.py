@@ -244,10 +244,10 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     Args:
         source: the table, in place of the files that the configuration names.
     """
+    config.part(Table).require_header()  # a wrong name or delimiter comes before what else is wrong
     if config.epsilon or config.secret_prior:
         Job(config, charges=source is None)  # whatever public facts can tell
     table = Table.of(config)
-    table.require_header()
     with ExitStack() as stack:
         if config.output is None:
             private = Path(stack.enter_context(TemporaryDirectory()))

@@ -37,7 +37,7 @@ from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,
     require_encodes_all,
-    require_text_invariance,
+    require_text_invariance_here,
     require_trusted,
     trusted_with_texts,
 )
@@ -264,10 +264,7 @@ def _load_models(
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
-            listener.say(
-                "Checking on this machine that texts do not change each other's embeddings (minutes if it is busy)."
-            )
-            require_text_invariance(embedder)
+            require_text_invariance_here(embedder, say=listener.say)
             if engine is not None:
                 require_same_vectors(engine, embedder)
         dimension = require_embeds_all(embedder)

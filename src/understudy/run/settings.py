@@ -14,10 +14,20 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical, declared_labels
-from understudy.base.parameters import Ablation, CommaSeparated, Free, Gone, GoneOnes, OneOrSeveral, Parameters, is_free
+from understudy.base.parameters import (
+    LISTED,
+    Ablation,
+    CommaSeparated,
+    Free,
+    Gone,
+    GoneOnes,
+    OneOrSeveral,
+    Parameters,
+    is_free,
+)
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.storage import parse_address
 from understudy.methods.registry import make_method, method_class
@@ -521,6 +531,11 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     if "method_parameters" in rest:
         raise ConfigError(
             "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
+        )
+    if unknown := sorted(map(str, rest.keys() - run_names({"method": method}))):
+        raise ConfigError(
+            f"There is no parameter {unknown[0]!r:.60}.",
+            did_you_mean(unknown[0], sorted({*RunConfig.model_fields, *own} - {"method_parameters"}), LISTED),
         )
     return RunConfig(**rest, method_parameters=parameters)
 

@@ -70,6 +70,7 @@ class SyntheticRecord:
 
 
 _SEPARATOR = ", "
+_MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that does not have the form it must have
 
 
@@ -96,9 +97,11 @@ class Writer:
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
         """One record per seed, in their order; without a text where the model gave none. NoText if it never did."""
         if self.chat is None:
-            for seed in seeds:
+            for place, seed in enumerate(seeds, 1):
                 row, phrases = self._row(seed), list(seed.phrases)
                 columns = None if row is None else row.values
+                if place % _MANY == 0:  # fewer take no time
+                    self.progress(place, len(seeds))
                 yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
         asker = Asker(self.chat, self._count_texts, expected=len(seeds) * self.calls_per_seed)

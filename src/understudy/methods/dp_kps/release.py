@@ -252,5 +252,5 @@ def noise_check(
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
-    found = verdict(parameters, noise, labels=len(values), records=records)
+    found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
     return Facts(tuple(entries), verdict=found)

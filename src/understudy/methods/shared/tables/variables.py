@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.columns import Column, Span
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.labels import LabelSet
 from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
 from understudy.release import Release
@@ -139,9 +139,10 @@ class Variables:
                 found[0] *= np.array([weights[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
                 continue
             if name not in self.names:
+                known = (*of_label, *self.names)
                 raise ConfigError(
                     f"The condition names the column {name!r:.60}, which the Release does not have.",
-                    f"Its columns are: {', '.join((*of_label, *self.names))}.{_mapping((*of_label, *self.names))}",
+                    did_you_mean(name, known, f"Its columns are: {', '.join(known)}.{_mapping(known)}"),
                 )
             place = self.names.index(name)
             if self.labelled and place == 0:
@@ -177,11 +178,11 @@ def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
             for name, value in where.items()
         ]
     parts = [part.partition("=") for part in where.split(",")]
-    if any(not equals or not asked.strip() for _, equals, asked in parts):
+    if any(not equals or not asked.strip() or "=" in asked for _, equals, asked in parts):
         raise ConfigError(
             f"The condition {where!r:.80} cannot be read.",
-            "Write NAME=VALUE,NAME=FIRST..LAST. Names or values with = or , in them stand in YAML or Python alone, as "
-            "a mapping (docs/tables.md).",
+            "Write NAME=VALUE,NAME=FIRST..LAST, with commas between them. Names or values with = or , in them stand in "
+            "YAML or Python alone, as a mapping (docs/tables.md).",
         )
     return [(name.strip(), asked.strip()) for name, _, asked in parts]
 
