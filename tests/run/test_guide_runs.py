@@ -29,6 +29,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Receipt
 from understudy.release import Release
+from understudy.run import guiding
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -480,3 +481,17 @@ def test_a_run_killed_at_its_guide_is_resumed_and_charged_once(
     (tmp_path / "out" / "release" / f"{method}.release").unlink()
     monkeypatch.setattr(GuideSums, "of_batch", lambda *_: pytest.fail("the guide was measured again"))
     assert run(values).release.digest == result.release.digest
+
+
+def test_many_candidates_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guiding, "_AT_ONCE", 2)
+    said: list[tuple[int, int]] = []
+    chooser = guiding.GuidedChooser(
+        Guide(np.ones(SIZE), 0.0), WordEmbedder(), progress=lambda _what, done, total: said.append((done, total))
+    )
+    texts = ["heart", "skin", "pulse", "rash", "heart"]
+    vectors = chooser._vectors(texts)
+    assert said == [(0, 4), (2, 4), (4, 4)]
+    assert np.array_equal(vectors, WordEmbedder().embed(texts))
+    assert np.array_equal(chooser._vectors(texts[:2]), vectors[:2])
+    assert len(said) == 3, "few are embedded in no time"

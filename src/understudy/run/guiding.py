@@ -23,7 +23,7 @@ from understudy.run.job import PublicEmbedder
 from understudy.run.session import Listener
 from understudy.text.writing import SyntheticRecord
 
-_AT_ONCE = 4096
+_AT_ONCE = 1024
 """Texts embedded between two words on how far it is."""
 
 
@@ -105,9 +105,11 @@ class GuidedChooser:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         found = dict[str, NDArray[np.float32]]()
         for start in range(0, len(new), _AT_ONCE):
-            found |= zip(new[start : start + _AT_ONCE], self.embedder.embed(new[start : start + _AT_ONCE]), strict=True)
             if len(new) > _AT_ONCE:
-                self.progress("candidates embedded", len(found), len(new))
+                self.progress("candidates embedded", start, len(new))
+            found |= zip(new[start : start + _AT_ONCE], self.embedder.embed(new[start : start + _AT_ONCE]), strict=True)
+        if len(new) > _AT_ONCE:
+            self.progress("candidates embedded", len(new), len(new))
         found |= {text: self._known[text] for text in texts if text in self._known}
         self._known.clear()
         self._known.update(found)
