@@ -34,6 +34,7 @@ def test_the_navigation_lists_every_page_once() -> None:
         *(
             "../examples/README.md",
             "../benchmarks/README.md",
+            "../benchmarks/beside.md",
             "../benchmarks/writer.md",
             "../training/README.md",
             "decisions/README.md",
