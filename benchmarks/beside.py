@@ -65,7 +65,7 @@ def columns(rows: list[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    rows = json.loads((FOLDER / "results" / "beside-columns.json").read_text())
+    rows = json.loads((FOLDER / "results" / "beside" / "columns.json").read_text())
     (FOLDER / "beside.md").write_text(HEAD + columns(rows) + "\n" + TAIL)
 
 

@@ -10,7 +10,7 @@ label: no pair of columns shows anything for K > 1. All at epsilon 1 and Tab-PE'
 ``triples`` is a prototype that measures sets of three, chosen by hand with a look at the table (so it is no release).
 The classifier is scikit-learn's random forest, where Tab-PE's example has TabICL. Ours gets declared ranges, in at most
 16 bins; Tab-PE takes them from the table.
-Results go to ``benchmarks/results/beside-columns.json``.
+Results go to ``benchmarks/results/beside/columns.json``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from understudy.privacy.measurement import measure
 from understudy.privacy.noise import SystemNoise
 
 COUNT, EPSILON = 1000, "1"
-RESULT = Path(__file__).parent / "results" / "beside-columns.json"
+RESULT = Path(__file__).parent / "results" / "beside" / "columns.json"
 CHARACTERS = {
     **{f"V{place}": ("int", 0, high) for place, high in enumerate((7, 50, 63, 50), start=1)},
     "V5": ("int", -2, 63),
