@@ -54,7 +54,7 @@ def header_error(
     if missing is not None:
         like = nearest(missing, names)
         return undecoded(names, shown, encoding) or CorpusError(
-            f"{shown!r} has no column {missing!r}.",
+            f"{shown if shown == 'The table' else repr(shown)} has no column {missing!r}.",
             f"Its header has {like}."
             if like
             else "Check the name and, in CSV, --delimiter and --encoding (`understudy init` lists the columns); a file "

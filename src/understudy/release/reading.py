@@ -235,7 +235,8 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
     except IsADirectoryError:
         raise ReleaseError(
-            f"{path.name} is a folder, not a Release file.", "Name the file in it: FOLDER/release/METHOD.release."
+            f"{path.name} is a folder that holds no Release, or several.",
+            "Name the file in it: FOLDER/release/METHOD.release; where there is none, its run has not ended.",
         ) from None
     except ReleaseError:
         raise
