@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -121,6 +122,7 @@ class Database:
         return LedgerError(f"The ledger {self.place} cannot be used ({reason}).", cure)
 
 
+@lru_cache(8)  # it holds no connection, only the statements that it has compiled
 def _sqlite(file: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
