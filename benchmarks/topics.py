@@ -4,7 +4,7 @@
 
 Whole runs of ``us.topics`` with ledgers of their own, delta 1e-6. ``nmi``: normalised mutual information of the topics
 that all records are assigned to with their labels; ``kmeans``: of scikit-learn's k-means (its defaults, as many seeds)
-on the same vectors. Written to ``results/topics.json`` after every row; ``--cache`` keeps embeddings by text.
+on the same vectors. Written to ``results/beside/topics.json`` after every row; ``--cache`` keeps embeddings by text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.guided import LABELS, KeptEmbedder
 from benchmarks.measuring import load, machine, peak_mb, rounded, say, versions
-from benchmarks.results import Result, Row
+from benchmarks.results import FOLDER, Result, Row
 from benchmarks.sets import CACHE, DATA
 from understudy.ledger import Ledger
 
@@ -111,7 +111,7 @@ def main() -> None:
             round(time.process_time() - processor, 1),
             rounded(peak_mb()) or 0.0,
             made,
-        ).write()
+        ).write(FOLDER / "beside")
 
 
 if __name__ == "__main__":
