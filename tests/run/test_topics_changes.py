@@ -19,6 +19,7 @@ from understudy.ledger import Ledger
 from understudy.methods.topics import changes as comparing
 from understudy.methods.topics.changes import LEVEL, changes
 from understudy.methods.topics.plan import mechanisms
+from understudy.methods.topics.release import TopicSizes
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run.topics import FoundTopics
@@ -60,6 +61,18 @@ def without(subject: str) -> list[str]:
     """The same table, with a third of the texts about one subject."""
     about = [set(subject.split()) & set(line.split()) for line in texts()]
     return [line for number, line in enumerate(texts()) if not about[number] or number % 12 < 4]
+
+
+def test_centres_longer_than_embeddings_are_refused_before_the_charge(earlier: FoundTopics, april: Path) -> None:
+    """Scalar products with them would round by what stands beside a record, and one record would move others."""
+    centres = earlier.release.arrays["centres"]
+    forged = replace(earlier.release, arrays={**earlier.release.arrays, "centres": np.full_like(centres, 4096)})
+    forged.save(april / "forged.release")
+    with pytest.raises(ReleaseError, match="no embeddings"):
+        found(april, texts(100), str(april / "forged.release"))
+    with pytest.raises(ReleaseError, match="no embeddings"):
+        TopicSizes(forged.arrays["centres"])
+    assert not (april / "out" / "release").exists()
 
 
 # -- counting again ---------------------------------------------------------------------------------------------------

@@ -146,9 +146,10 @@ def require_text_invariance(embedder: Embedder) -> None:
 
 
 def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], object]) -> None:
-    """:func:`require_text_invariance`, once for a local embedder of our own on this machine: that it passed is kept in
-    the user's cache folder, under all that decides a vector's bits (:func:`understudy.models.vectors.conditions`), how
-    many threads embed, and what steers the libraries. That it failed is not kept; another embedder is tried each time.
+    """:func:`require_text_invariance`, once for a local embedder of our own on this machine's processor: that it passed
+    is kept in the user's cache folder, under all that decides a vector's bits
+    (:func:`understudy.models.vectors.conditions`), how many threads embed, and what steers the libraries. That it
+    failed is not kept; another embedder, and another device, is tried each time.
     """
     path = _passed(embedder)
     told = json.dumps({"model": embedder.model_id, "text invariance": "passed", "under": path.name if path else ""})
@@ -172,7 +173,7 @@ _CODE = ("embedder.py", "machine.py", "trials.py")
 def _passed(embedder: Embedder) -> Path | None:
     """The file that says that an embedder passed under just these conditions; None for one that is tried each time."""
     own = uncached(embedder)
-    if type(own) is not SentenceEmbedder or (found := conditions(own)) is None:
+    if type(own) is not SentenceEmbedder or own.device != "cpu" or (found := conditions(own)) is None:
         return None
     around = sorted(each for each in os.environ.items() if each[0].startswith(_STEERING))
     code = [hashlib.sha256(Path(__file__).with_name(name).read_bytes()).hexdigest() for name in _CODE]

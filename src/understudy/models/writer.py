@@ -48,7 +48,7 @@ def fingerprint() -> str:
 
 def fingerprint_with(weights: str) -> str:
     """Of a model of these weights with the adapters added."""
-    return hashlib.sha256(f"{weights}+{KEPT}*{fingerprint()}".encode()).hexdigest()
+    return hashlib.sha256(f"{weights}+{KEPT}*{SCALE}*{fingerprint()}".encode()).hexdigest()
 
 
 def merge(model: Any) -> None:

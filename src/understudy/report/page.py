@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -137,6 +138,7 @@ def environment(*packages: str) -> Environment:
     )
     made.policies["json.dumps_function"] = lambda value, **options: json.dumps(_visible(value), **options)
     made.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
+    made.filters["quoted"] = shlex.quote
     return made
 
 

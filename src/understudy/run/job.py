@@ -123,7 +123,7 @@ class Job(FreeJob):
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
-        config, self.fitted = _fitted(config)
+        config, self.fitted = fitted(config)
         self.guide_decision = GuideDecision.of(config)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
@@ -272,13 +272,16 @@ class TopicsDecision:
         return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
 
 
-def _fitted(config: RunConfig) -> tuple[RunConfig, str]:
+def fitted(config: RunConfig) -> tuple[RunConfig, str]:
     """The configuration with what the method takes from the declared size, where nobody gives it; and a line on it.
 
-    A run that began keeps what it began with.
+    A run that began keeps what it began with. The size is rounded, so that a Release hardly tells it, should it have
+    been counted. Where labels are read from the data, their number is private, and nothing that rests on it is taken.
     """
     method = make_method(config.method, config.method_parameters)
-    found = method.fitted(config.expected_records or TYPICAL_RECORDS, config.label_set.size)
+    records = int(float(f"{config.expected_records or TYPICAL_RECORDS:.2g}"))
+    known = not (config.labels_from_data and method.labels_in_parallel)
+    found = method.fitted(records, config.label_set.size) if known else {}
     begun = settings_begun(config) if found else {}
     if config.expected_records is None:
         found = {name: begun.get(name) for name in found}

@@ -24,6 +24,8 @@ from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsamp
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
+LEAST_RATE = 1e-9
+
 
 class StoppingParameters(Parameters):
     """Where a release stops before its tokens are used up."""
@@ -37,7 +39,7 @@ class FewShotParameters(TextParameters, StoppingParameters):
 
     gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most", free=True)}
 
-    sampling_rate: float | None = Field(None, ge=1e-9, le=1)
+    sampling_rate: float | None = Field(None, ge=LEAST_RATE, le=1)
     """Probability with which each record is sampled for a token (q); public, never computed from the private data.
     Default: such that subsets of ``expected_records`` hold as many records as they show, on average."""
     subsets: int = Field(10, ge=1, le=500)
@@ -107,7 +109,7 @@ def fitted(parameters: FewShotParameters, expected_records: int, labels: int) ->
     """The sampling rate, where it is not given."""
     if parameters.sampling_rate is not None:
         return {}
-    return {"sampling_rate": float(f"{fitting_rate(parameters, expected_records, labels):.3g}")}
+    return {"sampling_rate": max(LEAST_RATE, float(f"{fitting_rate(parameters, expected_records, labels):.3g}"))}
 
 
 def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> Facts:

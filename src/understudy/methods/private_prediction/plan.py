@@ -156,7 +156,8 @@ def fitted(parameters: PrivatePredictionParameters, expected_records: int, label
     """The number of batches, where it is not given."""
     if parameters.batches is not None:
         return {}
-    return {"batches": recommended_batches(expected_records, labels, parameters.resolved.batch_size)}
+    found = recommended_batches(expected_records, labels, parameters.resolved.batch_size)
+    return {"batches": min(found, MOST_BATCHES // labels)}
 
 
 def _forecast(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.methods.shared.evolution.embeddings import STEPS, Block
+from understudy.base.errors import ReleaseError
+from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
 from understudy.methods.shared.labelling import TERMS_OF_TOPIC
@@ -79,6 +81,14 @@ def on_grid(centres: Floats) -> Grid:
     """``Int16[K, d]``: in grid steps, rounded towards zero: none is longer than 1, so scalar products are exact."""
     lengths = np.linalg.norm(centres, axis=1, keepdims=True)
     return np.asarray(np.trunc(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
+
+
+def require_short(centres: NDArray[Any]) -> None:
+    """Raises ReleaseError for centres that are longer than :func:`on_grid` makes any, as a forged Release may have:
+    scalar products with them are not exact, and one record could change the topic of others."""
+    longest = int(np.square(centres.astype(np.int64)).sum(axis=-1).max(initial=0))
+    if longest > LARGEST_NORM**2:
+        raise ReleaseError("The Release has centres that are no embeddings.", "It was changed: get the original.")
 
 
 def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:

@@ -71,16 +71,17 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     held = held_of(release)
     stds = held.stds()
     shown = np.clip(held.sizes, 0.0, max(0.0, float(held.sizes.sum())))
+    highest = np.maximum(held.sizes, shown) + _NORMAL * stds  # of the size as it came out
     return tuple(
         Topic(
             number,
             tuple(filter(None, held.terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
             size,
             max(0.0, size - _NORMAL * std),
-            size + _NORMAL * std,
+            high,
             size >= max(1.0, _CLEAR * std),
         )
-        for number, (size, std) in enumerate(zip(shown.tolist(), stds.tolist(), strict=True))
+        for number, (size, std, high) in enumerate(zip(shown.tolist(), stds.tolist(), highest.tolist(), strict=True))
     )
 
 

@@ -9,6 +9,7 @@ Of topics that another Release found, the sizes alone, for the whole budget.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +18,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.voting import vote_sensitivity
 from understudy.methods.shared.guide.plan import VECTOR_WEIGHT, guide_sensitivity
 from understudy.methods.shared.labelling import BESIDE, ROUNDS, SIZES, VOTES, TopicCount, sums_name
+from understudy.methods.topics.centres import require_short
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -51,9 +53,20 @@ class TopicsParameters(Parameters):
     the whole budget is then for their sizes."""
 
 
-def known_topics(file: str) -> Release:
-    """The Release of topics that are counted again: it was checked when the run was put together."""
-    return read_release(Path(file))
+def known_topics(file: str) -> tuple[Release, str]:
+    """The Release of topics that are counted again, and its file's SHA-256: all of it was checked when the run was put
+    together, what the count rests on is checked again.
+
+    Raises ReleaseError if it cannot be read, is none of topics, or has centres that are no embeddings.
+    """
+    digests = []
+    for _ in range(2):
+        digests.append(hashlib.sha256(Path(file).read_bytes()).hexdigest())
+        known = read_release(Path(file))
+    if known.method != NAME or len(set(digests)) > 1:
+        raise ReleaseError("The Release of topics changed while it was read.", "Begin again.")
+    require_short(known.arrays["centres"])
+    return known, digests[0]
 
 
 def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CANDIDATES) -> dict[str, NoisySum]:
@@ -87,7 +100,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
     topics = parameters.topics
     if isinstance(topics, str):
-        known = len(known_topics(topics).arrays["centres"])
+        known = len(known_topics(topics)[0].arrays["centres"])
         size = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], Sensitivity.of_counts(1), (known,))
         counted = {SIZES: size}
         return Plan(NAME, facts.unit, budget, _charges(known, counted), _forecast(known, counted, facts.unit))

@@ -23,7 +23,6 @@ Guarantee:
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +55,7 @@ from understudy.methods.topics.centres import (
     merged,
     nearest_centres,
     next_centres,
+    require_short,
     terms_of,
 )
 from understudy.methods.topics.found import require_embedder
@@ -87,7 +87,7 @@ def prepare(
     """
     if isinstance(parameters.topics, int):
         return embed_candidates(parameters.topics, preparation)
-    require_embedder(known_topics(parameters.topics), needed(preparation.embedder), preparation.dimension)
+    require_embedder(known_topics(parameters.topics)[0], needed(preparation.embedder), preparation.dimension)
     return None
 
 
@@ -219,7 +219,8 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
 
 def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Released topics, with noisy numbers of other records that are nearest to them."""
-    embedder, known = needed(tools.embedder), known_topics(file)
+    embedder, (known, digest) = needed(tools.embedder), known_topics(file)
+    require_embedder(known, embedder, tools.dimension)  # the file may be another by now
     centres, topic = known.arrays["centres"], known.arrays["topic"]
     measured = tools.measure(SIZES, TopicSizes(centres), _voters(corpus, embedder, tools, tools.scratch))
     counts = np.where(first_ones(centres), measured.value, 0.0)
@@ -229,12 +230,19 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
     return Released(
         {"centres": centres, "topic": topic, "sizes": sizes},
         public_inputs={
-            "topics": {"source": Path(file).name, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()},
+            "topics": {"source": Path(file).name, "sha256": digest},
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
         noise_check=Facts(_sizes_check(sizes, noise, plan.unit)),
+        notes=(OF_ANOTHER_TABLE,),
         strings={"terms": known.strings["terms"]},
     )
+
+
+OF_ANOTHER_TABLE = (
+    "Centres and terms of the topics were found in another table, under the promise of the Release that is named; this "
+    "promise is about how many records each topic has here."
+)
 
 
 def _voters(corpus: BoundedCorpus, embedder: Embedder, tools: ReleaseTools, folder: Path) -> PrivateEmbeddings:
@@ -285,6 +293,9 @@ class _Nearest(Query[Block]):
     """
 
     centres: NDArray[np.int16]
+
+    def __post_init__(self) -> None:
+        require_short(self.centres)
 
     def _found(self, batch: Block) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """Of the records that have a vector: the centre of each, and how many such records its unit has."""
