@@ -114,6 +114,7 @@ def audit_run(
     """
     parameters = parameters or AuditParameters()
     started = time.monotonic()
+    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     if config.output is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     if config.method_parameters.get("incidence") == "public":
@@ -121,7 +122,6 @@ def audit_run(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
-    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
     _require_inside(job.chat)
     plan = job.plan()
