@@ -319,6 +319,7 @@ def test_a_release_of_an_earlier_version_is_refused_in_one_sentence(file: Path) 
         load_release(file)
 
 
+@pytest.mark.slow
 def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
     """Arrow's threads once aborted one in three."""
     reading = "from pathlib import Path; from understudy.release.reading import read_release"

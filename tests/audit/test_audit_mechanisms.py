@@ -15,6 +15,7 @@ from understudy.methods.registry import GROUP, method_class
 from understudy.privacy.noise import InsecureSeededNoise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_no_mechanism_loses_more_than_it_promises(name: str) -> None:
     """With the system's noise, as in a release."""

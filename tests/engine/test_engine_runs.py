@@ -64,6 +64,7 @@ def same(one: us.Release, other: us.Release) -> bool:
     } and (one.terms, one.strings) == (other.terms, other.strings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "unit", "engine"),
     [
@@ -112,6 +113,7 @@ def test_a_guides_sample_is_the_same_on_every_engine_too(unit: str, tmp_path: Pa
     assert here.statement.charges[-1].event.kind == "subsampled gaussian"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
     here = released(values, "in-process")
@@ -120,6 +122,7 @@ def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -
     assert len(list(tmp_path.glob("died-*"))) == 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, t
     assert runs_charged(values["ledger"]) == 1
 
 
+@pytest.mark.slow
 def test_the_command_has_engines(tmp_path: Path, use_embedder: Any, understudy: Any) -> None:
     words = flags(settings(tmp_path, **GUIDED, engine="processes", workers=1, scratch=str(tmp_path / "mine")))
     said = understudy("run", *words)

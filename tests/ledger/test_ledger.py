@@ -276,6 +276,7 @@ FORGED: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
 def test_a_seal_that_is_not_that_of_a_booked_charge_is_not_confirmed(ledger: Ledger, change: dict[str, object]) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)

@@ -51,6 +51,7 @@ def id_of(location: str) -> str | None:
         raise
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_ledger_is_made_leaves_none_or_a_whole_one(location: str, clear: Callable[[], None]) -> None:
     """Which the same command then makes, or finds."""
     for moment in count():

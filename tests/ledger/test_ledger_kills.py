@@ -39,6 +39,7 @@ def recorded(ledger: Ledger, prefix: str) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_ten_killed_processes_had_done_is_there_and_what_was_torn_is_whole_or_absent(location: str) -> None:
     runs = 0
     with new_ledger(location) as ledger:

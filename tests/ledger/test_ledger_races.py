@@ -37,6 +37,7 @@ def test_processes_that_make_a_ledger_and_charge_at_once_never_overspend_nor_los
         assert ledger.spent("d") == Budget(1, 0)
 
 
+@pytest.mark.slow
 def test_in_twenty_races_no_cap_is_passed_no_charge_lost_and_one_value_used(location: str) -> None:
     with new_ledger(location) as ledger, ExitStack() as stack:
         ends = [stack.enter_context(started("race", location, number)).connection for number in range(PROCESSES)]

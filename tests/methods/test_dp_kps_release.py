@@ -197,6 +197,7 @@ def level(check: Facts) -> str | None:
     return None if check.verdict is None else check.verdict.level
 
 
+@pytest.mark.slow
 @modes
 def test_a_tiny_corpus_is_warned_about_and_a_large_one_is_not(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode], top_terms=12)

@@ -70,6 +70,7 @@ LISTS: dict[str, list[Event]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", LISTS.values(), ids=LISTS.keys())
 def test_an_independent_accountant_finds_the_same(events: list[Event]) -> None:
     for prior, bound in zip(PRIORS, accountant_bounds(events), strict=True):
@@ -227,6 +228,7 @@ def test_nothing_released_and_nothing_drawn_leave_the_prior() -> None:
     assert posterior([mixture(1.0, ((0.0, 5),))] * 10, 1e-3) == pytest.approx(1e-3, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_hardly_any_noise_gives_everything_away_and_no_error() -> None:
     assert posterior([mixture(1e-2, ((0.5, 20),))] * 10, 1e-4) == pytest.approx(1, abs=1e-3)
     assert posterior([mixture(1e-3, ((0.001, 1),))] * 2, 1e-4) == pytest.approx(2e-3, rel=0.1)

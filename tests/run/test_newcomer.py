@@ -212,6 +212,7 @@ def test_a_vocabulary_of_another_language_than_the_names_is_said_before_the_char
     assert (str(made).splitlines()[2].startswith("Warning: Hardly a name")) == foreign, "below the verdict"
 
 
+@pytest.mark.slow
 def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     values = settings(tmp_path, delimiter=";", encoding="cp1252", columns="paid", formats="de", guide=False)
     table = "note;department;paid\n" + "".join(

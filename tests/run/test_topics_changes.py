@@ -177,6 +177,7 @@ def share_of_alarms(release: Release, *, records: int = 600) -> float:
     return float(np.mean([len(changes(*pair)) > 0 for pair in pairs]))
 
 
+@pytest.mark.slow
 def test_where_nothing_changed_hardly_anything_is_named_at_the_stated_level(
     earlier: FoundTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(tmp_path: Path, ll
         assert "Traceback" not in said.err
 
 
+@pytest.mark.slow
 def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
     tmp_path: Path, llama: Path, understudy: Command
 ) -> None:

@@ -98,6 +98,7 @@ def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeyp
     assert seen == list(synthetic.texts)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_rounds")
 def test_a_seed_repeats_all_figures_and_another_gives_others() -> None:
     def measured(seed: int) -> list[dict]:

@@ -128,6 +128,7 @@ def test_without_labels_among_the_synthetic_texts_only_all_real_texts_are_the_ya
     assert {each.of: each.value is None for each in found} == {"synthetic": True, "real (all)": False}
 
 
+@pytest.mark.slow
 def test_fewer_real_texts_than_synthetic_ones_are_all_taken_and_told() -> None:
     found = [each for each in measured(toy(60, seed=1), real=toy(30, seed=3)) if each.of == "real"]
     assert len(found) == 2 * len(KINDS)
