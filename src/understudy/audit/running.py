@@ -114,14 +114,15 @@ def audit_run(
     """
     parameters = parameters or AuditParameters()
     started = time.monotonic()
-    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
-    if config.output is None:
+    place = config.output
+    if place is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     if config.method_parameters.get("incidence") == "public":
         raise ConfigError(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
+    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
     _require_inside(job.chat)
     plan = job.plan()
@@ -137,7 +138,7 @@ def audit_run(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
         )
-    output = OutputFolder(Path(config.output))
+    output = OutputFolder(Path(place))
     embedder, private = None, output.private
     if EMBEDDING in attacks:
         embedder = catalog.load_embedder(job.embedder.embedder)
