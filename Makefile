@@ -23,7 +23,7 @@ DEMO_TABLE := out/hotel_reviews.csv
 help:
 	@echo "make demo        synthetic hotel reviews in $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with new noise"
-	@echo "make test        every test but those marked slow, which .ci/run runs too"
+	@echo "make test        every test but those marked slow"
 	@echo "make lint        style, types and import contracts"
 	@echo "make docs        this documentation as a site in build/docs, with search; needs no network"
 	@echo "make dist        sdist and wheel in dist/, checked, and tests run from the unpacked sdist"

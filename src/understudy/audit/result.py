@@ -265,16 +265,28 @@ def judge(
     confidence: float,
 ) -> Attack:
     """What one attack's scores show, with this confidence in each bound."""
-    guesses = []
-    for rule in rules:
-        correct = rule.correct(scores, planted)
-        bound = lower_bound(correct, rule.guesses, canaries=len(scores), delta=delta, confidence=confidence)
-        guesses.append(Guesses(rule, correct, bound))
+    guesses = _guesses(scores, planted, rules, delta=delta, confidence=confidence)
     rate, interval = true_positive_rate(scores, planted)
     area = bootstrap(
         lambda rows: area_under_curve(scores[rows], planted[rows]), len(scores), seed=_SEED, over="the canaries"
     )
-    return Attack(name, area_under_curve(scores, planted), area, rate, interval, tuple(guesses))
+    return Attack(name, area_under_curve(scores, planted), area, rate, interval, guesses)
+
+
+def _guesses(
+    scores: NDArray[np.float64],
+    planted: NDArray[np.bool_],
+    rules: tuple[GuessRule, ...],
+    *,
+    delta: float,
+    confidence: float,
+) -> tuple[Guesses, ...]:
+    found = []
+    for rule in rules:
+        correct = rule.correct(scores, planted)
+        bound = lower_bound(correct, rule.guesses, canaries=len(scores), delta=delta, confidence=confidence)
+        found.append(Guesses(rule, correct, bound))
+    return tuple(found)
 
 
 def judge_groups(
@@ -300,11 +312,8 @@ def judge_groups(
         single = 1 - (1 - confidence) / (len(scores) * len(rules) * len(groups))
         bounds = {
             attack: max(
-                lower_bound(
-                    *(rule.correct(values[chosen], planted[chosen]), rule.guesses),
-                    **{"canaries": count, "delta": delta, "confidence": single},
-                )
-                for rule in rules
+                each.epsilon
+                for each in _guesses(values[chosen], planted[chosen], rules, delta=delta, confidence=single)
             )
             for attack, values in scores.items()
         }
