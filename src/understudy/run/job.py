@@ -123,7 +123,7 @@ class Job(FreeJob):
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
-        config, self.fitted = fitted(config)
+        config, self.size_line = fitted(config)
         self.guide_decision = GuideDecision.of(config)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
