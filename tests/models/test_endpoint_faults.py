@@ -129,7 +129,7 @@ def test_too_many_failures_in_a_row_end_the_run(endpoint: FakeEndpoint, reply: R
     endpoint.plan = lambda number, seen: reply
     with pytest.raises(ModelError, match="does not answer"):
         collect(chat(endpoint, max_concurrency=4, max_retries=0), questions(500))
-    assert len(endpoint.seen) <= 24
+    assert len(endpoint.seen) < 100, "some twenty, what was in flight, and what lost connections repeat"
 
 
 def test_many_failures_with_answers_between_them_do_not_end_the_run(endpoint: FakeEndpoint) -> None:
