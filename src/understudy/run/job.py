@@ -247,17 +247,18 @@ class TopicsDecision:
                 raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
             return cls(asked)
         if begun := settings_begun(config):
-            return cls(begun.get("topics"))
+            return cls(begun.get("topics"), "as this run began")
         budget, expected = config.budget, config.expected_records
         if isinstance(budget, SecretBudget) or not budget.delta:
             return cls(2)  # refused, with its own message, when it is planned
         records = expected or TYPICAL_RECORDS
         share, spare = (1.0, 1.0) if own else (LABELS_SHARE, SPARE)
         count = topics_that_pay(budget, share=share, records=records / spare)
-        told = f"what about {records} {config.unit.kind}s carry" + ("" if expected else " (--expected-records)")
-        if own and not count:
-            return cls(2, f"though fewer than two are {told}")
-        return cls(count or None, told if count else f"fewer than two are {told}")
+        told = f"{records:,} {'declared' if expected else 'assumed'} {config.unit.kind}s"
+        told += "" if expected else " (declare how many: --expected-records)"
+        if count:
+            return cls(count, f"for {told}")
+        return cls(2, f"though two are too many for {told}") if own else cls(None, f"two are too many for {told}")
 
     def applied(self, config: RunConfig) -> RunConfig:
         """The configuration with as many."""
