@@ -1,6 +1,6 @@
 """Private decoding beside plain decoding: tokens per second of the built-in model, by turns in one process.
 
-Ours: a whole step of private prediction (all rows one token on, public candidates, clipped sums, distance, a token
+Ours: a whole step of private prediction (all rows one token on, public candidates, clipped sums, a token
 sampled by the system's randomness) of s private rows and the public one, prompts of 160 tokens. Plain: a loop that
 decodes the same s sequences with the same model, prompts and a transformers KV cache, takes the likeliest token, and
 does nothing else; one thread each on as many batches as ours has in flight. Each turn of ours stands right behind one
@@ -29,7 +29,6 @@ from understudy.privacy.noise import SystemNoise
 SEED = 0
 PREFIX, WIDTH = 60, 100
 TAU, CLIP = 2.0, {"recenter": 10.0, "difference": 2.0}
-DISTANCE_GRID = 2**18
 
 
 def prompts(model: CausalModel, rows: int) -> tuple[list[int], list[list[int]]]:
@@ -52,16 +51,14 @@ class Private:
             rows, prefix=prefix, width=WIDTH, tokens=steps, rows_at_once=model.rows_at_once(size)
         )
 
-    def run(self, steps: int, clipping: str, count: int | None, distance: bool) -> None:
+    def run(self, steps: int, clipping: str, count: int | None) -> None:
         clip = CLIP[clipping]
-        sums = TokenSums(clipping, clip, distance_grid=DISTANCE_GRID if distance else None)  # type: ignore[arg-type]
+        sums = TokenSums(clipping, clip)  # type: ignore[arg-type]
         margin = 2 * clip / self.size if clipping == "difference" else 0.0
         self.contexts.rewind()
         for _ in range(steps):
             candidates = public_candidates(self.contexts.public_logits(whole=count is None), count=count, margin=margin)
             found = sums.over(self.contexts, candidates)
-            if distance:
-                found.distance(self.size)
             index = self.noise.choose(found.utilities(self.size), scale=sums.grid * self.size * TAU / clip)
             self.contexts.step(candidates.token(index))
 
@@ -106,7 +103,7 @@ class Plain:
         self.cache.crop(-steps)
 
 
-def measure(size: int, count: int, *, clipping: str, distance: bool, flight: int, steps: int, repetitions: int) -> Row:
+def measure(size: int, count: int, *, clipping: str, flight: int, steps: int, repetitions: int) -> Row:
     """Ours beside the plain loop, with ``flight`` batches at once (0: as many as the tool has).
 
     Args:
@@ -119,7 +116,7 @@ def measure(size: int, count: int, *, clipping: str, distance: bool, flight: int
     with worker_pool(model.device) as pool:
         private = [future.result() for future in [pool.submit(Private, model, size, steps) for _ in range(flight)]]
         plain = [future.result() for future in [pool.submit(Plain, model, size) for _ in range(flight)]]
-        ours = [partial(each.run, steps, clipping, count or None, distance) for each in private]
+        ours = [partial(each.run, steps, clipping, count or None) for each in private]
         found = by_turns(
             partial(_together, ours, pool),
             partial(_together, [partial(each.run, steps) for each in plain], pool),
@@ -130,7 +127,6 @@ def measure(size: int, count: int, *, clipping: str, distance: bool, flight: int
         "rows": size,
         "candidates": count or "all",
         "clipping": clipping,
-        "distance": distance,
         "batches_in_flight": flight,
         **found,
         "floor": "plain greedy decoding of as many sequences",
@@ -153,7 +149,6 @@ def run(options: Namespace) -> Iterator[Row]:
                 size,
                 count,
                 clipping=options.clipping,
-                distance=options.distance,
                 flight=options.flight,
                 steps=options.steps,
                 repetitions=options.repetitions,
@@ -164,7 +159,6 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--candidates", type=int, nargs="+", default=[20, 0], help="0 for the whole vocabulary")
     parser.add_argument("--clipping", choices=CLIP, default="difference")
-    parser.add_argument("--distance", action="store_true", help="measure the distance from the public prediction too")
     parser.add_argument("--flight", type=int, default=0, help="batches at once; 0 for as many as the tool has")
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)

@@ -41,7 +41,6 @@ from understudy.methods.private_prediction import plan
 from understudy.methods.private_prediction import release as releasing
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.structured import Fault
-from understudy.privacy import tokens as private_tokens
 from understudy.text.prompts.template import PromptTemplate, load_template
 
 DELTA = "1e-6"
@@ -114,12 +113,6 @@ SCHEMA = {
 }
 
 
-# Most tokens are found private and drawn as in the base: what is looked at are the distances.
-DISTANCES: dict[str, Any] = {"sparse_vector": True, "threshold": 1e-4, "epsilon": 1000.0}
-DISTANCES |= {"clip_range": 2.19}
-SPARSE: dict[str, Any] = {"sparse_vector": True, "threshold": 0.15}
-
-
 def _sweep(base: Configuration, **values: Sequence[Any]) -> list[Configuration]:
     return [base.but(f"{name}={value}", **{name: value}) for name, options in values.items() for value in options]
 
@@ -151,11 +144,6 @@ SWEEPS: dict[str, list[Configuration]] = {
         RECENTRED.but("tau 2, 1024", top_k=1024),
         RECENTRED.but("tau 2, 100", top_k=100),
         RECENTRED.but("tau 1.5, 100", top_k=100, temperature=1.5, tokens_per_batch=None),
-    ],
-    "sparse vector": [
-        NEWS.but("distances", **DISTANCES, tokens_per_batch=256, texts_per_batch=1),
-        FILMS.but("distances", **DISTANCES, tokens_per_batch=64, batches=1),
-        FILMS.but("sparse vector", **SPARSE, batch_size=63, tokens_per_batch=32, batches=1),
     ],
     "films": [
         FILMS,
@@ -192,39 +180,22 @@ class Watched:
 
     asked: LabelPrompts | None = None
     drawn: Sequence[Any] = ()
-    public: int = 0
-    distances: list[float] = field(default_factory=list)
 
 
 @contextmanager
 def watching() -> Iterator[Watched]:
-    """Look at every text that was drawn, those that are left out too, and at the distances of the test."""
-    seen = Watched()
-    collected, public, is_private = (
-        releasing.collected,
-        releasing.TokenSampler._public,
-        private_tokens.BatchTokens.is_private,
-    )
+    """Look at every text that was drawn, those that are left out too."""
+    seen, collected = Watched(), releasing.collected
 
     def look(parameters: Any, asked: LabelPrompts, drawn: Sequence[Any], *rest: Any) -> Any:
         seen.asked, seen.drawn = asked, drawn
         return collected(parameters, asked, drawn, *rest)
 
-    def count(self: Any, logits: Any) -> int:
-        seen.public += 1
-        return public(self, logits)
-
-    def note(self: Any, distance: int) -> bool:
-        mechanism = self._mechanism
-        seen.distances.append(distance / (mechanism.batch_size * mechanism.distance_grid))
-        return is_private(self, distance)
-
-    releasing.collected, releasing.TokenSampler._public, private_tokens.BatchTokens.is_private = look, count, note
+    releasing.collected = look
     try:
         yield seen
     finally:
-        releasing.collected, releasing.TokenSampler._public = collected, public
-        private_tokens.BatchTokens.is_private = is_private
+        releasing.collected = collected
 
 
 @contextmanager
@@ -359,12 +330,11 @@ def _figures(
         "good": len(good),
         "tokens": tokens,
         "private": private,
-        "public": seen.public,
-        "forced": tokens - private - seen.public,
+        "forced": tokens - private,
         "tokens a text": round(tokens / max(1, len(seen.drawn)), 1),
         "wall_s": round(wall, 1),
         "core_s": round(core, 1),
-        "core_s a drawn token": round(core / max(1, private + seen.public), 4),
+        "core_s a drawn token": round(core / max(1, private), 4),
         "load": round(os.getloadavg()[0], 1),
         "corpus: batches": int(filled),
         "corpus: texts": int(len(good) / batches / used * filled) if used else 0,
@@ -376,10 +346,6 @@ def _figures(
             :3
         ],
     }
-    if seen.distances:
-        result["distances"] = [
-            round(float(each), 3) for each in np.quantile(seen.distances, [0.1, 0.25, 0.5, 0.75, 0.9])
-        ]
     return result
 
 

@@ -31,7 +31,7 @@ from understudy.audit.mechanisms.sums import (
     sampled_guide,
     sec_pe,
 )
-from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens
 from understudy.audit.mechanisms.training import (
     CANARY,
     COUNT,
@@ -84,7 +84,7 @@ class Less(InsecureSeededNoise):
         return super().choose(utilities, scale=scale / 2)
 
 
-FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics", "token-test")
+FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics")
 """Twins of others with noise of the same code, or attacks that need more runs."""
 DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "private-tokens-many", "subsets")
 """Attacks that see less, and those that see a little less."""
@@ -522,19 +522,6 @@ class NotDivided(TokenSums):
 def test_an_owners_rows_that_are_not_divided_are_caught() -> None:
     attack = private_tokens("recenter", BUDGET, rows=3)
     assert caught(replace(attack, sums=NotDivided(**vars(attack.sums))), runs=600)
-
-
-class EqualNoise(InsecureSeededNoise):
-    """No more noise on an answer of the sparse vector than on its threshold."""
-
-    scale = token_test(BUDGET).vector.scale
-
-    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        return super().draw(kind, scale=self.scale, size=size)
-
-
-def test_a_sparse_vector_with_equal_noise_on_answers_and_threshold_is_caught() -> None:
-    assert audited(replace(token_test(BUDGET), source=EqualNoise(0)), runs=25_000).violated
 
 
 # -- few-shot ---------------------------------------------------------------------------------------------------------

@@ -5,30 +5,26 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, zcdp_within
-from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.guarantee import ZCDP, Budget
 from understudy.privacy.mechanisms import Declared
-from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.tokens import (
     BatchTokens,
     PaidTokens,
     PrivateTokens,
     TokenTest,
-    break_even,
     clip_for,
-    cost_of_test,
     tokens_within,
 )
 from understudy.privacy.unit import Unit
@@ -37,7 +33,6 @@ DELTA = 1e-6
 TEST = TokenTest(threshold=0.5, noise=0.2)
 TOKENS = PrivateTokens(clip=10, batch_size=250, temperature=2, tokens=100)
 FLAT = np.zeros(3, dtype=np.int64)
-FAR = 2 * 250 * PrivateTokens.distance_grid
 budgets = st.builds(Budget, st.floats(0.01, 100), st.floats(1e-12, 1e-2))
 
 
@@ -65,21 +60,6 @@ def test_private_tokens_a_batch_at_epsilon_1(batch_size: int, temperature: float
     assert tokens_within(Budget(1, "1e-6"), **numbers) == tokens  # type: ignore[arg-type]
 
 
-def test_a_test_costs_16_4_and_1_8_times_a_token() -> None:
-    for noise, times in ((0.1, 16.0), (0.2, 4.0), (0.3, 1.8)):
-        tested = replace(TOKENS, test=TokenTest(0.5, noise))
-        assert cost_of_test(clip=10, temperature=2, noise=noise) == pytest.approx(times, abs=0.03)
-        assert tested.rho_run / tested.rho_token == pytest.approx(cost_of_test(clip=10, temperature=2, noise=noise))
-        assert tested.rho_run == pytest.approx(2 / (250 * noise) ** 2)
-
-
-def test_one_run_more_than_private_tokens_is_charged() -> None:
-    tested = replace(TOKENS, test=TEST)
-    assert (TOKENS.runs, tested.runs) == (0, 101)
-    assert tested.rho == pytest.approx(100 * (10 / 500) ** 2 / 2 + 101 * 2 / (250 * 0.2) ** 2)
-    assert TOKENS.event == ZCDPEvent(TOKENS.rho)
-
-
 @settings(max_examples=300)
 @given(
     clip=st.floats(0.01, 100),
@@ -90,30 +70,32 @@ def test_one_run_more_than_private_tokens_is_charged() -> None:
 def test_the_charge_is_never_below_what_the_scales_in_use_cost(
     clip: float, batch_size: int, temperature: float, tokens: int
 ) -> None:
-    mechanism = PrivateTokens(clip, batch_size, temperature, tokens, TEST)
-    assert mechanism.vector is not None
+    mechanism = PrivateTokens(clip, batch_size, temperature, tokens)
     exact = tokens * (Fraction(mechanism.grid) / Fraction(mechanism.scale)) ** 2 / 2
-    exact += (tokens + 1) * (2 * Fraction(mechanism.distance_grid) / Fraction(mechanism.vector.scale)) ** 2 / 2
     assert Fraction(mechanism.event.rho) >= exact
     assert mechanism.event.rho == pytest.approx(float(exact), rel=1e-13)
-    stated = tokens * (clip / (batch_size * temperature)) ** 2 / 2 + (tokens + 1) * 2 / (batch_size * TEST.noise) ** 2
-    assert mechanism.event.rho == pytest.approx(stated, rel=1e-12)
+    assert mechanism.event.rho == pytest.approx(tokens * (clip / (batch_size * temperature)) ** 2 / 2, rel=1e-12)
+
+
+def test_an_older_charge_with_a_sparse_vector_is_read_at_what_it_cost_and_pays_for_nothing_more() -> None:
+    """Its event must be that of its mechanism, to the last bit: a run of the test was 2 / (s sigma), pure."""
+    tested = replace(TOKENS, test=TEST)
+    assert tested.event.rho == 0.10079999999999963
+    assert tested.rho == pytest.approx(100 * (10 / 500) ** 2 / 2 + 101 * 2 / (250 * 0.2) ** 2)
+    with pytest.raises(AssertionError):
+        opened(tested)
 
 
 def test_an_owner_in_several_labels_costs_no_more_than_one_in_one() -> None:
-    """Batch l moves by w_l of both sensitivities; the costs are quadratic in them, and the weights sum to 1 at most."""
-    tested = replace(TOKENS, test=TEST)
-    assert tested.vector is not None
+    """Batch l moves by w_l of the sensitivity; the cost is quadratic in it, and the weights sum to 1 at most."""
     generator = np.random.default_rng(0)
     for labels in (1, 2, 3, 10):
         rows = generator.integers(1, 4, labels)
         rho = 0.0
         for count in rows.tolist():  # floor(grid / k) steps per row
-            moved = count * (tested.grid // int(rows.sum()))
-            moved_in_test = count * (tested.distance_grid // int(rows.sum()))
-            rho += tested.tokens * (moved / tested.scale) ** 2 / 2
-            rho += tested.runs * replace(tested.vector, sensitivity=moved_in_test).rho
-        assert rho <= tested.rho
+            moved = count * (TOKENS.grid // int(rows.sum()))
+            rho += TOKENS.tokens * (moved / TOKENS.scale) ** 2 / 2
+        assert rho <= TOKENS.rho
 
 
 @pytest.mark.parametrize(
@@ -124,20 +106,12 @@ def test_an_impossible_parameter_is_refused(change: dict[str, float]) -> None:
         replace(TOKENS, **change)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("threshold", "noise"), [(-0.1, 0.2), (2.1, 0.2), (0.5, 0.0), (0.5, -1.0)])
-def test_an_impossible_test_is_refused(threshold: float, noise: float) -> None:
-    with pytest.raises(ConfigError):
-        TokenTest(threshold, noise)
-
-
 def test_what_does_not_fit_into_64_bits_is_refused() -> None:
     with pytest.raises(ConfigError, match="64-bit"):
         replace(TOKENS, temperature=1e14)
     for change in ({"clip": 1e-7}, {"clip": 1e7}, {"batch_size": 2**20 + 1}):
         with pytest.raises(ConfigError, match="out of range"):
             replace(TOKENS, **change)
-    with pytest.raises(ConfigError, match="64-bit"):
-        replace(TOKENS, test=TokenTest(0.5, 1e12))
 
 
 # -- paying and counting ----------------------------------------------------------------------------------------------
@@ -165,56 +139,10 @@ def test_a_draw_is_the_softmax_of_the_mean_over_the_temperature() -> None:
     assert stats.chisquare(counts, 8_000 * expected / expected.sum()).pvalue > 1e-6
 
 
-def test_runs_of_the_test_are_counted_when_they_begin_and_end_with_a_private_token_due() -> None:
-    batch = opened(replace(TOKENS, tokens=1, test=TEST)).batch()
-    assert (batch.runs_spent, batch.runs_left, batch.can_test) == (0, 2, True)
-    near, threshold = 0, round(0.5 * 250 * 2**18)
-    assert [batch.is_private(near) for _ in range(3)] == [False, False, False]
-    assert (batch.runs_spent, batch.runs_left) == (1, 1)
-    assert batch.is_private(threshold)
-    assert batch.runs_spent == 1
-    assert not batch.is_private(threshold - 1)
-    assert (batch.runs_spent, batch.runs_left, batch.can_test) == (2, 0, True)  # a run is open
-    assert batch.is_private(FAR)
-    assert not batch.can_test
-    with pytest.raises(PrivacyError, match="No run of the test"):
-        batch.is_private(near)
-
-
-def test_each_run_of_a_batch_has_a_threshold_of_its_own() -> None:
-    class Noted(InsecureNoNoise):
-        asked: list[float] = []  # noqa: RUF012
-
-        def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-            self.asked.append(scale / (250 * 2**18 * 0.2))
-            return super().draw(kind, scale=scale, size=size)
-
-    batch = opened(replace(TOKENS, test=TEST), Noted()).batch()
-    assert [batch.is_private(distance) for distance in (0, FAR, 0)] == [False, True, False]
-    assert Noted.asked == pytest.approx([1, 2, 2, 1, 2])
-
-
-def test_without_a_test_there_is_nothing_to_ask() -> None:
-    batch = opened(TOKENS).batch()
-    assert not batch.can_test
-    with pytest.raises(PrivacyError, match="No run of the test"):
-        batch.is_private(FAR)
-
-
-def test_a_resumed_batch_goes_on_where_its_stored_examples_ended() -> None:
-    mechanism = replace(TOKENS, test=TEST)
-    batch = opened(mechanism).batch(tokens_spent=98, runs_spent=100)
-    assert (batch.left, batch.runs_left, batch.can_test) == (2, 1, True)
-    assert not batch.is_private(0)  # the run that was open is gone: this one is new, and counts
-    assert batch.runs_left == 0
-
-
-@pytest.mark.parametrize(
-    "spent", [{"tokens_spent": 101}, {"tokens_spent": -1}, {"runs_spent": 102}, {"runs_spent": -1}]
-)
-def test_a_batch_that_has_stored_more_than_was_charged_is_refused(spent: dict[str, int]) -> None:
+@pytest.mark.parametrize("spent", [101, -1])
+def test_a_batch_that_has_stored_more_than_was_charged_is_refused(spent: int) -> None:
     with pytest.raises(PrivacyError, match="than were charged"):
-        opened(replace(TOKENS, test=TEST)).batch(**spent)  # type: ignore[arg-type]
+        opened(TOKENS).batch(tokens_spent=spent)
 
 
 def test_a_named_batch_is_opened_once() -> None:
@@ -226,13 +154,12 @@ def test_a_named_batch_is_opened_once() -> None:
 
 
 def test_batches_in_threads_count_for_themselves() -> None:
-    tokens = opened(replace(TOKENS, tokens=200, test=TEST), SystemNoise())
+    tokens = opened(replace(TOKENS, tokens=200), SystemNoise())
     batches = [tokens.batch(str(number)) for number in range(4)]
 
     def work(batch: BatchTokens) -> None:
-        while batch.left and batch.can_test:
-            if batch.is_private(FAR):
-                batch.choose(FLAT)
+        while batch.left:
+            batch.choose(FLAT)
 
     threads = [threading.Thread(target=work, args=(batch,)) for batch in batches]
     for thread in threads:
@@ -240,7 +167,6 @@ def test_batches_in_threads_count_for_themselves() -> None:
     for thread in threads:
         thread.join()
     assert [batch.left for batch in batches] == [0] * 4
-    assert all(200 <= batch.runs_spent <= 201 for batch in batches)
 
 
 # -- whole texts: the printed loop, ours, and crashes -----------------------------------------------------------------
@@ -276,69 +202,50 @@ def test_the_printed_loop_spends_more_than_was_charged_and_ours_never_does(token
     assert (printed > mechanism.event.rho) == (tokens % TEXT != 0)
 
 
-@dataclass(frozen=True)
-class Example:
-    """What is stored of an example."""
-
-    tokens: int
-    runs: int
-    open_run: bool
-
-
 class Killed(Exception):
     pass
 
 
-def write(batch: BatchTokens, world: np.random.Generator, *, kill: float) -> Example | None:
-    """An example of up to TEXT tokens; None if none is left to draw where one is due. Killed at any step."""
-    tokens, runs = batch.tokens_spent, batch.runs_spent
+def write(batch: BatchTokens, world: np.random.Generator, *, kill: float) -> int | None:
+    """The tokens of an example, up to TEXT; None if none is left. Killed at any step."""
+    before = batch.tokens_spent
     for _ in range(TEXT):
         if world.random() < kill:
             raise Killed
-        private = not batch.can_test or batch.is_private(int(world.integers(0, FAR)))
-        if world.random() < kill:
-            raise Killed
-        if private and not batch.left:
+        if not batch.left:
             return None
-        if private:
-            batch.choose(FLAT)
-    return Example(batch.tokens_spent - tokens, batch.runs_spent - runs, batch._is_open)
+        batch.choose(FLAT)
+    return batch.tokens_spent - before
 
 
 @pytest.mark.parametrize("kill", [0.0, 0.02, 0.2])
-def test_killed_at_any_step_a_batch_stores_no_more_tokens_and_runs_than_were_charged(kill: float) -> None:
-    mechanism = replace(TOKENS, tokens=40, test=TEST)
+def test_killed_at_any_step_a_batch_stores_no_more_tokens_than_were_charged(kill: float) -> None:
+    mechanism = replace(TOKENS, tokens=40)
     world, source = np.random.default_rng(3), InsecureSeededNoise(3)
     for _ in range(20):
-        stored: list[Example] = []
+        stored: list[int] = []
         for _ in range(500):
-            spent = {
-                "tokens_spent": sum(example.tokens for example in stored),
-                "runs_spent": sum(example.runs for example in stored),
-            }
-            batch = opened(mechanism, source).batch(**spent)
-            assert not batch._is_open
+            batch = opened(mechanism, source).batch(tokens_spent=sum(stored))
             try:
                 while (example := write(batch, world, kill=kill)) is not None:
                     stored.append(example)
                 break
             except Killed:
                 pass
-        assert sum(example.tokens for example in stored) <= mechanism.tokens
-        assert sum(example.runs for example in stored) <= mechanism.runs
-        if kill == 0:  # each private token ended a run, and what was left over at most one
-            assert mechanism.tokens - TEXT < sum(example.tokens for example in stored)
+        assert sum(stored) <= mechanism.tokens
+        if kill == 0:
+            assert mechanism.tokens - TEXT < sum(stored)
 
 
 # -- what a budget buys -----------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
-@given(budget=budgets, batch_size=st.integers(10, 3000), temperature=st.floats(0.5, 3), tested=st.booleans())
+@given(budget=budgets, batch_size=st.integers(10, 3000), temperature=st.floats(0.5, 3))
 def test_the_tokens_within_a_budget_never_overshoot_and_one_more_would(
-    budget: Budget, batch_size: int, temperature: float, tested: bool
+    budget: Budget, batch_size: int, temperature: float
 ) -> None:
-    numbers = {"clip": 10.0, "batch_size": batch_size, "temperature": temperature, "test": TEST if tested else None}
+    numbers = {"clip": 10.0, "batch_size": batch_size, "temperature": temperature}
     tokens = tokens_within(budget, **numbers)  # type: ignore[arg-type]
     if tokens:
         event = PrivateTokens(tokens=tokens, **numbers).event  # type: ignore[arg-type]
@@ -348,18 +255,15 @@ def test_the_tokens_within_a_budget_never_overshoot_and_one_more_would(
 
 
 @settings(max_examples=60, deadline=None)
-@given(budget=budgets, tokens=st.integers(1, 10_000), batch_size=st.integers(1, 3000), tested=st.booleans())
+@given(budget=budgets, tokens=st.integers(1, 10_000), batch_size=st.integers(1, 3000))
 def test_the_clip_for_a_number_of_tokens_never_overshoots_and_wastes_nothing(
-    budget: Budget, tokens: int, batch_size: int, tested: bool
+    budget: Budget, tokens: int, batch_size: int
 ) -> None:
-    test = TEST if tested else None
-    if test and (tokens + 1) * 2 / (batch_size * test.noise) ** 2 >= zcdp_within(budget) * 0.99:
-        return
-    clip = clip_for(budget, tokens, batch_size=batch_size, temperature=1.5, test=test)
-    mechanism = PrivateTokens(clip, batch_size, 1.5, tokens, test)
+    clip = clip_for(budget, tokens, batch_size=batch_size, temperature=1.5)
+    mechanism = PrivateTokens(clip, batch_size, 1.5, tokens)
     Plan("method", Unit(), budget, (Charge("tokens", mechanism, "to test"),))
     assert mechanism.rho == pytest.approx(zcdp_within(budget), rel=1e-9)
-    found = tokens_within(budget, clip=clip, batch_size=batch_size, temperature=1.5, test=test)
+    found = tokens_within(budget, clip=clip, batch_size=batch_size, temperature=1.5)
     assert found in (tokens, tokens - 1)
 
 
@@ -370,22 +274,10 @@ def test_the_rho_within_a_budget_is_the_inverse_of_its_epsilon() -> None:
         assert ZCDP(rho).epsilon(DELTA) == pytest.approx(epsilon, rel=1e-7)
 
 
-def test_a_budget_too_small_buys_no_token_and_a_test_dearer_than_the_budget_is_an_error() -> None:
+def test_a_budget_too_small_buys_no_token() -> None:
     assert tokens_within(Budget(0.01, "1e-6"), clip=10, batch_size=3, temperature=1) == 0
-    assert tokens_within(Budget(1, "1e-6"), clip=10, batch_size=3, temperature=1, test=TEST) == 0
-    with pytest.raises(ConfigError, match="costs more than the budget"):
-        clip_for(Budget(1, "1e-6"), 1000, batch_size=7, temperature=1, test=TEST)
 
 
 def test_tokens_without_a_delta_are_one_clear_error() -> None:
     with pytest.raises(ConfigError, match="delta = 0"):
         tokens_within(Budget(1, 0), clip=10, batch_size=255, temperature=2)
-
-
-@pytest.mark.parametrize("noise", [0.1, 0.2, 0.3])
-def test_below_the_break_even_share_of_private_tokens_the_test_buys_more_text(noise: float) -> None:
-    budget, numbers = Budget(3, "1e-6"), {"clip": 10.0, "batch_size": 2047, "temperature": 2.0}
-    without = tokens_within(budget, **numbers)  # type: ignore[arg-type]
-    tested = tokens_within(budget, **numbers, test=TokenTest(0.5, noise))  # type: ignore[arg-type]
-    share = break_even(clip=10, temperature=2, noise=noise)
-    assert tested / (share * 0.99) > without > tested / (share * 1.01)

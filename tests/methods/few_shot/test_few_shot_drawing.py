@@ -19,7 +19,7 @@ from understudy.methods.few_shot.plan import FewShotParameters, mechanism_of
 from understudy.methods.few_shot.release import TokenSampler, deal
 from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.prompting import LabelPrompts, PromptTokens
-from understudy.methods.shared.decoding.sums import floor_softmax, public_candidates
+from understudy.methods.shared.decoding.sums import public_candidates
 from understudy.models.causal import CausalModel
 from understudy.models.machine import worker_pool
 from understudy.privacy.subsampled import Sample
@@ -184,7 +184,7 @@ def _says_what_is_public(model: CausalModel) -> None:
     found = sampler(model, prompt=small_prompt(model))
     contexts = found.contexts([[]] * SUBSETS, [65])
     candidates = public_candidates(contexts.public_logits(), count=found.parameters.candidates)
-    public = floor_softmax(candidates.logits, found.mechanism.grid)
+    public = np.floor(candidates.logits.double().softmax(0).numpy() * found.mechanism.grid)
     summed = found.sums(contexts, candidates)
     assert np.all(summed % SUBSETS == 0), "all subsets say the same, bit for bit"
     np.testing.assert_allclose(summed // SUBSETS, public, atol=4)  # by float rounding in another shape

@@ -50,17 +50,13 @@ ODD_TABLES: dict[str, Sequence[Row]] = {
 
 
 class Scripted:
-    """Takes the greatest utility; the test's noise is none. Counts, and dies at the ``dies_at``-th choice.
-
-    ``thresholds`` counts the noise drawn for thresholds: the runs of the test that begin.
-    """
+    """Takes the greatest utility. Counts, and dies at the ``dies_at``-th choice."""
 
     origin = "none"
 
     def __init__(self, dies_at: int | None = None) -> None:
         self.dies_at = dies_at
-        self.choices = self.public = self.thresholds = 0
-        self._scales: set[float] = set()
+        self.choices = 0
         self._lock = threading.Lock()
 
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
@@ -71,10 +67,7 @@ class Scripted:
         return int(utilities.argmax())
 
     def draw(self, kind: str, *, scale: float, size: int) -> NDArray[np.int64]:
-        with self._lock:
-            self._scales.add(scale)
-            self.thresholds += scale == min(self._scales)
-        return np.zeros(size, dtype=np.int64)
+        raise AssertionError("no noise is sampled")
 
     def include(self, rates: Any) -> Any:
         raise AssertionError("nothing is sampled")
@@ -128,10 +121,10 @@ class Store(MemoryStore):
         if self.dead:
             raise Died
 
-    def spent(self, batch: str) -> tuple[int, int]:
-        """Private tokens and runs of the test in the stored texts of ``LABEL/BATCH``."""
+    def spent(self, batch: str) -> int:
+        """Private tokens in the stored texts of ``LABEL/BATCH``."""
         found = [value for name, value in self.kept.items() if name.startswith(f"tokens/{batch}/")]
-        return sum(int(each["private"].sum()) for each in found), sum(int(each["runs"]) for each in found)
+        return sum(int(each["private"].sum()) for each in found)
 
 
 def method(**parameters: Any) -> PrivatePrediction:

@@ -16,7 +16,7 @@ from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.privacy.tokens import PrivateTokens, TokenTest
+from understudy.privacy.tokens import PrivateTokens
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(4, "1e-6")
@@ -40,13 +40,10 @@ def test_the_figures_of_a_plan_by_hand() -> None:
     assert found["recommended_batches"] == 100_000 // (4 * 255) == 98
     assert found["texts_in_a_batch"] == pytest.approx(100_000 / (4 * 98))
     assert found["texts_per_label"] == pytest.approx(98 * 126 / 50)
-    assert found["sparse_vector_cost"] == pytest.approx(5)
-    assert found["sparse_vector_break_even"] == pytest.approx(0.2)
     rows = 4 * 98 * (255 + 1)
     assert found["private_model_tokens"] == rows * 128
     assert found["private_model_work"] == rows * 126
     assert str(found["with_batches_of_510"]).startswith("49 batches per label, 50")
-    assert "sparse vector (off; at noise 0.2): a private token costs, times: 5" in found.lines()
 
 
 @pytest.mark.parametrize(("size", "tokens"), [(255, 126), (511, 508), (1023, 2039), (2047, 8164)])
@@ -90,29 +87,11 @@ def test_batches_that_are_declared_are_forecast_with() -> None:
     assert recommended_batches(3, 4, 255) == 1
 
 
-def test_the_test_costs_what_the_forecast_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    options: dict[str, Any] = {"clip": "recenter", "sparse_vector": True}
-    for noise, times in ((0.1, 17), (0.2, 5), (0.3, 1 + 16 / 9)):
-        monkeypatch.setattr("understudy.methods.private_prediction.plan._THRESHOLD_NOISE", noise)
-        made = plan(PrivatePrediction(**options)).forecast
-        assert made["sparse_vector_cost"] == pytest.approx(times)
-        assert made["sparse_vector_break_even"] == pytest.approx(1 / times)
-    monkeypatch.undo()
-    on = mechanism_of(PrivatePrediction(**options), BUDGET)
-    off = mechanism_of(PrivatePrediction(clip="recenter"), BUDGET)
-    assert off.tokens / 5 - 2 <= on.tokens <= off.tokens / 5
-    assert on.runs == on.tokens + 1
-    assert on.rho <= zcdp_within(BUDGET)
-    (charge,) = plan(PrivatePrediction(**options)).charges
-    assert charge.mechanism.test == TokenTest(PrivatePrediction().threshold, 0.2)
-
-
 @pytest.mark.parametrize(
     ("chosen", "budget", "message"),
     [
         ({"clip": "recenter", "batch_size": 2}, BUDGET, "buys 0 private tokens per batch, and 1 are asked for"),
         ({"clip_range": 3.0, "tokens_per_batch": 9_999}, BUDGET, "and 9999 are asked for"),
-        ({"sparse_vector": True}, BUDGET, "257 times costs more than the budget"),
         ({"clip_range": 1e-7}, BUDGET, "out of range"),
         ({}, Budget(4, 0), "needs a delta"),
     ],

@@ -22,7 +22,7 @@ from understudy.audit.mechanisms.sums import (
     sec_pe,
     topics,
 )
-from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens
 from understudy.audit.mechanisms.training import dp_sgd, seq_pate
 from understudy.base.errors import ConfigError
 from understudy.models.machine import require_local
@@ -35,7 +35,6 @@ _OWNER = "one owner more, with three records"
 _VOTER = "one record more, which votes for the two candidates of its label"
 _ROW = "one record more in the batch, which favours half of the vocabulary by all that clipping leaves"
 _ROWS = f"{_OWNER} that favour the same tokens"
-_TEST = "one record more, which brings every distance nearer to the public one, and the last one further away"
 _SUBSET = "one record more, which makes its subset say another token"
 _CANARY = "one record more, whose gradient is clipped"
 _SUBSET_HALF, _CANARY_HALF = (f"{each}, where it is sampled (half of the time)" for each in (_SUBSET, _CANARY))
@@ -60,7 +59,7 @@ _TURNED_BY_OWNER = f"{_OWNER} in one shard, who turn their teacher's answers rou
 def _of(
     name: str, title: str, neighbours: str, attack: Callable[..., Attack], *settings: object, **named: object
 ) -> Auditable:
-    local = attack in (private_tokens, token_test, few_shot, dp_sgd, seq_pate)
+    local = attack in (private_tokens, few_shot, dp_sgd, seq_pate)
     return Auditable(name, title, neighbours, partial(attack, *settings, **named), local)
 
 
@@ -124,7 +123,6 @@ _ALL: tuple[Auditable, ...] = (
         "recenter",
         vocabulary=_MANY,
     ),
-    _of("token-test", "private-prediction: one run of the sparse vector", _TEST, token_test),
     _of("subsets", "few-shot: noisy sums", _SUBSET, few_shot, "gaussian", rate=1.0, tokens=2),
     _of("subsets-sampled", "few-shot: noisy sums of samples", _SUBSET_HALF, few_shot, "gaussian", rate=0.5, tokens=1),
     _of("subset-votes", "few-shot: votes of samples", _SUBSET_HALF, few_shot, "votes", rate=0.5, tokens=1),

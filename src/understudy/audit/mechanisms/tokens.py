@@ -1,4 +1,4 @@
-"""Attacks on tokens of private prediction and few-shot, and on the sparse vector's test."""
+"""Attacks on tokens of private prediction and few-shot."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from understudy.base.lazy import torch
 from understudy.methods.few_shot.release import deal
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.models.contexts import Rows
-from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
-from understudy.privacy.tokens import PrivateTokens, Run, SparseVector, clip_for
+from understudy.privacy.tokens import PrivateTokens, clip_for
 
 SURE = 99.0
 """A logit beside which others do not count."""
@@ -110,52 +109,6 @@ def private_tokens(
         np.tile(np.where(first, SURE, 0.0), (rows, 1)),
         Claim((mechanism.event,), float(budget.delta)),
     )
-
-
-@dataclass(frozen=True)
-class TestAttack:
-    """Was a run of the test late, with many tokens found public before a private one?
-
-    The unit makes every distance but the last one smaller, and that one larger (Lyu, Su and Li 2017).
-
-    Args:
-        early, late: other records of the batch, at every question but the last and at the last.
-        questions: before the last.
-        claim: of one run.
-    """
-
-    vector: SparseVector
-    batch_size: int
-    early: int
-    late: int
-    questions: int
-    claim: Claim
-    run: type[Run] = Run
-    source: NoiseSource = field(default_factory=SystemNoise)
-
-    def scores(self, runs: int, *, present: bool) -> Floats:
-        early = self.distance([_SECOND] * self.early + [_FIRST] * present)
-        late = self.distance([_SECOND] * self.late + [_SECOND] * present)
-        found = []
-        for _ in range(runs):
-            run = self.run(self.vector, self.source)
-            found.append(not any(run.is_above(early) for _ in range(self.questions)) and run.is_above(late))
-        return np.array(found, dtype=np.float64)
-
-    def distance(self, rows: Sequence[Sequence[float]]) -> int:
-        """The real distance of the rows from the public distribution."""
-        scripted: Any = ScriptedLogits([_FIRST, *rows])
-        sums = TokenSums("recenter", 1.0, distance_grid=PrivateTokens.distance_grid)
-        return sums.over(scripted, scripted.candidates).distance(self.batch_size)
-
-
-def token_test(budget: Budget) -> TestAttack:
-    """One run of the test with the noise that a pure epsilon asks for; distances half a scale from the threshold."""
-    step, epsilon = PrivateTokens.distance_grid, float(budget.epsilon)
-    apart = max(1, round(4 / epsilon))  # rows, each of one step: twice the scale
-    vector = SparseVector(round((4 + 1 + apart / 2) * step), step, 2 * step / epsilon)
-    claim = Claim((PureEvent(vector.epsilon),), 0.0)
-    return TestAttack(vector, batch_size=4, early=1 + apart, late=1, questions=8, claim=claim)
 
 
 @dataclass(frozen=True)

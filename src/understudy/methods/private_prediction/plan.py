@@ -17,7 +17,7 @@ from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.tokens import PrivateTokens, TokenTest, break_even, clip_for, cost_of_test, tokens_within
+from understudy.privacy.tokens import PrivateTokens, clip_for, tokens_within
 from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
@@ -50,14 +50,12 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Temperature of sampling (tau). Default: 2 with ``recenter``, 1 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
-    sparse_vector: bool = False
-    """Take the public token where a noisy test finds the batch near to public: pays where most tokens are."""
-    threshold: float = Field(0.15, gt=0, le=2)
-    """Sparse vector: how far from public, in L1, counts as private (theta)."""
 
     gone: ClassVar[GoneOnes] = {
-        "threshold_noise": Gone(0.2, "the Laplace noise on the threshold has a scale of 0.2"),
-        "public_temperature": Gone(1.0, "public tokens are sampled at temperature 1"),
+        "sparse_vector": Gone(False, "every sampled token is a private one", free=True),
+        "threshold": Gone(0.15, "every sampled token is a private one", free=True),
+        "threshold_noise": Gone(0.2, "every sampled token is a private one", free=True),
+        "public_temperature": Gone(1.0, "every sampled token is a private one", free=True),
         "text_tokens": Gone(
             50, "the forecast takes a text for 50 tokens; it also says how many tokens there are", free=True
         ),
@@ -103,8 +101,6 @@ class ResolvedNumbers:
 
 
 NAME = "private-prediction"
-_THRESHOLD_NOISE = 0.2
-"""Scale of the Laplace noise on the sparse vector's threshold (sigma)."""
 _TEXT_TOKENS = 50
 """Of a synthetic text, in the forecast."""
 TOKENS = "tokens"
@@ -117,8 +113,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
     resolved = parameters.resolved
-    test = TokenTest(parameters.threshold, _THRESHOLD_NOISE) if parameters.sparse_vector else None
-    given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature, "test": test}
+    given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature}
     clip_range, tokens = resolved.clip_range, resolved.tokens
     if clip_range is None:
         assert tokens is not None, "one is left open at most"
@@ -128,7 +123,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
         raise ConfigError(
             f"The budget {budget} buys {affordable} private tokens per batch, and {tokens or 1} are asked for.",
             "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), sample at a higher "
-            "--temperature, ask for fewer tokens, or leave the sparse vector out.",
+            "--temperature, or ask for fewer tokens.",
         )
     return PrivateTokens(clip_range, tokens=tokens or affordable, **given)
 
@@ -197,7 +192,7 @@ def _forecast(
             Fact(
                 "texts_per_label",
                 batches * mechanism.tokens / _TEXT_TOKENS,
-                f"texts of {_TEXT_TOKENS} tokens per label, every token private",
+                f"texts of {_TEXT_TOKENS} tokens per label",
             ),
             Fact(
                 "private_model_tokens",
@@ -206,7 +201,7 @@ def _forecast(
             ),
             Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
         ]
-    entries += [*_sparse_vector(mechanism), *_other_sizes(parameters, mechanism, budget, facts)]
+    entries += _other_sizes(parameters, mechanism, budget, facts)
     found = verdict(mechanism, labels, batches, facts.expected_records) if parameters.clip == "difference" else None
     return Facts(tuple(entries), tuple(warnings), found) + facts.rows(parameters.private_text_tokens)
 
@@ -215,23 +210,6 @@ def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records:
     """By how far a batch moves a token's logit: less where it holds fewer texts than it is divided by."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
-
-
-def _sparse_vector(mechanism: PrivateTokens) -> list[Fact]:
-    """What the test for public tokens costs and when it pays, whether it is on or not."""
-    noise = _THRESHOLD_NOISE if mechanism.test is None else mechanism.test.noise
-    numbers = {"clip": mechanism.clip, "temperature": mechanism.temperature, "noise": noise}
-    share, off = break_even(**numbers), " (off; at noise 0.2)" if mechanism.test is None else ""
-    advice = (
-        "only where the model without private text writes most of each text already (forms, set phrases)"
-        if share > 0.05
-        else "no: next to no text has so few private tokens"
-    )
-    return [
-        Fact("sparse_vector_cost", 1 + cost_of_test(**numbers), f"sparse vector{off}: a private token costs, times"),
-        Fact("sparse_vector_break_even", share, "sparse vector pays where the share of private tokens is below"),
-        Fact("sparse_vector_recommended", advice, "sparse vector, recommended"),
-    ]
 
 
 def _other_sizes(

@@ -13,9 +13,7 @@ One text (with InvisibleInk's differences, 2025), until it ends:
 
     z_pub      = next-token logits without private text                                       public
     candidates = the k tokens likeliest by z_pub (differences: those within 2C/s of the k-th)  public
-    d          = distance of the batch's mean distribution from the public one + noise        with a sparse vector
-    token      = d near: sampled from softmax(z_pub)                                          costs no token
-                 else:   sampled from softmax(sum of clipped logits / (s tau))                one private token
+    token      = sampled from softmax(sum of clipped logits / (s tau))                         one private token
     then what must follow by the public form of a record (its next key)                       no sampling
 
 Guarantee:
@@ -24,8 +22,7 @@ Guarantee:
     of the private rows are the exact integer sums of :class:`~understudy.methods.shared.decoding.sums.TokenSums`; a
     row's own values depend on its own text (behind its own cells) alone (:mod:`understudy.models.contexts`), besides
     sampled rows, which are made of the columns' released values: charges compose adaptively. Empty batches run like any
-    other. A text is sealed before it is used; one that a crash lost is decoded again, and a test that was open then
-    counts as spent.
+    other. A text is sealed before it is used; one that a crash lost is decoded again.
 """
 
 from __future__ import annotations
@@ -57,7 +54,6 @@ from understudy.privacy.sealed import Arrays
 from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens
 
 _REPORTS = 50  # lines of progress, at most about
-_PUBLIC_GRID = 2**20  # integer steps of a public log-probability; free to choose
 
 
 def prepare(
@@ -130,16 +126,10 @@ class _BatchDecoder:
     number: int
     tools: ReleaseTools
     stop: Stop
-    tokens_spent: int = 0  # by sealed texts, as the next
-    runs_spent: int = 0
+    tokens_spent: int = 0  # by sealed texts
 
     def texts(self, most: int) -> list[Text]:
-        """The sealed texts, and new ones while private tokens are left.
-
-        Args:
-            most: texts. By default it limits those with a sparse vector only: a batch that is always near to public
-                would never use up its private tokens.
-        """
+        """At most so many: the sealed texts, and new ones while private tokens are left."""
         texts: list[Text] = []
         shown = self.tools.rows is not None and columns_shown(self.tools)
         rows = needed(self.tools.rows)((self.label, self.number)) if shown else None
@@ -148,7 +138,6 @@ class _BatchDecoder:
             decode = partial(self._decode, [] if row is None else self.prompt.behind(row.cells))
             found = self.tools.seal(f"{TOKENS}/{self.label}/{self.number}/{len(texts)}", decode).arrays
             self.tokens_spent += int(found["private"].sum())
-            self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])
             cells = None if row is None else row.numbers
             texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended, cells))
@@ -169,22 +158,18 @@ class _BatchDecoder:
         )
 
     def _decode_text(self, behind: Sequence[int]) -> Arrays:
-        tokens = self._tokens
-        before = tokens.runs_spent
-        text = self.prompt.ending.open(self.prompt.model)
-        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check, behind=behind)
+        text, check = self.prompt.ending.open(self.prompt.model), self.stop.check
+        decoded = self.sampler.text(self._contexts, self.batch.shares, self._tokens, text, check, behind=behind)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
             "private": np.asarray(decoded.noisy, dtype=np.bool_),
-            "runs": np.asarray(tokens.runs_spent - before, dtype=np.int64),
             "ended": np.asarray(decoded.whole),
         }
 
     @cached_property
     def _tokens(self) -> BatchTokens:
         """The batch's counter, made for its first new text: what the sealed ones have used is known then."""
-        name = f"{self.label}/{self.number}"
-        return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
+        return self.paid.batch(f"{self.label}/{self.number}", tokens_spent=self.tokens_spent)
 
     @cached_property
     def _contexts(self) -> Contexts:
@@ -231,8 +216,7 @@ class TokenSampler:
     @property
     def sums(self) -> TokenSums:
         """What is summed over the private rows."""
-        made, distance_grid = self.mechanism, None if self.mechanism.test is None else self.mechanism.distance_grid
-        return TokenSums(self.clip, made.clip, made.grid, distance_grid)
+        return TokenSums(self.clip, self.mechanism.clip, self.mechanism.grid)
 
     @property
     def margin(self) -> float:
@@ -249,7 +233,7 @@ class TokenSampler:
         *,
         behind: Sequence[int] = (),
     ) -> Decoded:
-        """Decode until ``text`` has ended, or no private token is left where one is due.
+        """Decode until ``text`` has ended, or no private token is left.
 
         Args:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
@@ -267,15 +251,13 @@ class TokenSampler:
                 public = contexts.public_logits(whole=not self.top_k)
             except ModelError:
                 if decoded.tokens:
-                    break  # this too is an outcome of what was paid for, tests included: stored, not decoded again
+                    break  # this too is an outcome of what was paid for: stored, not decoded again
                 raise
-            candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
-            sums = sums_of_rows.over(contexts, candidates, divisors)
-            private = not tokens.can_test or tokens.is_private(sums.distance(batch_size))
-            if private and tokens.left == 0:
+            if tokens.left == 0:
                 break
-            place = tokens.choose(sums.utilities(batch_size)) if private else self._public(candidates.logits, tokens)
-            self._write(decoded, contexts, candidates.token(place), noisy=private)
+            candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
+            place = tokens.choose(sums_of_rows.over(contexts, candidates, divisors).utilities(batch_size))
+            self._write(decoded, contexts, candidates.token(place), noisy=True)
             for token in self.encode(text.next):
                 self._write(decoded, contexts, token, noisy=False)
         return decoded
@@ -284,10 +266,6 @@ class TokenSampler:
         decoded.take(token, noisy=noisy)
         if decoded.text.ended is None:
             contexts.step(token)
-
-    def _public(self, logits: Any, tokens: BatchTokens) -> int:
-        utilities = np.rint((logits - logits.max()).double().cpu().numpy() * _PUBLIC_GRID).astype(np.int64)
-        return tokens.choose_public(utilities, scale=_PUBLIC_GRID)
 
 
 @dataclass(frozen=True)

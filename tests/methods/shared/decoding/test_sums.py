@@ -23,7 +23,6 @@ from understudy.methods.shared.decoding.sums import (
     Softmax,
     Sums,
     TokenSums,
-    floor_softmax,
     public_candidates,
     row_sums,
     softmax_sum,
@@ -64,8 +63,8 @@ def over(rows: torch.Tensor, sums: TokenSums, *, count: int | None = None, **opt
     return sums.over(contexts, public_candidates(contexts.public_logits(), count=count), **options)
 
 
-def both(clipping: str, clip: float = 3.0) -> TokenSums:
-    return TokenSums(clipping, clip, GRID, DISTANCE)  # type: ignore[arg-type]
+def made(clipping: str, clip: float = 3.0) -> TokenSums:
+    return TokenSums(clipping, clip, GRID)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("count", [None, 100])
@@ -75,14 +74,12 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
     chosen = slice(None) if count is None else (rows[0] >= rows[0].topk(count).values[-1]).nonzero()[:, 0]
     z = rows[1:, chosen].double()
     phi, phi_public = z.log_softmax(1), rows[0, chosen].double().log_softmax(0)
-    found = over(rows, both("recenter", clip), count=count)
+    found = over(rows, made("recenter", clip), count=count)
     expected = torch.clamp(z - z.amax(1, keepdim=True) + clip, -clip, clip).sum(0) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 10  # half a step per row, and float32
-    found = over(rows, both("difference", clip), count=count)
+    found = over(rows, made("difference", clip), count=count)
     expected = (torch.clamp(phi - phi_public, -clip, clip).sum(0) + 8 * phi_public) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 15
-    distance = float((phi.exp().sum(0) - 8 * phi_public.exp()).abs().sum())
-    assert found.distance(8) / DISTANCE == pytest.approx(distance, abs=18 * z.shape[1] / DISTANCE)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, 64])
@@ -93,14 +90,14 @@ def test_sums_do_not_depend_on_blocks_and_chunks(
     rows = some(11, 400)
     candidates = public_candidates(rows[0], count=120)
     found = [
-        both(clipping).over(Given(rows, at_once), candidates)  # type: ignore[arg-type]
+        made(clipping).over(Given(rows, at_once), candidates)  # type: ignore[arg-type]
         for at_once in (3, rows_at_once)
     ]
-    whole = over(rows, both(clipping))
+    whole = over(rows, made(clipping))
     monkeypatch.setattr("understudy.methods.shared.decoding.sums._CHUNK", 4 * 7)
-    for one, other in (found, (whole, over(rows, both(clipping)))):
-        for name in ("clipped", "public", "softmax", "public_softmax"):
-            assert np.array_equal(getattr(one, name), getattr(other, name))
+    for one, other in (found, (whole, over(rows, made(clipping)))):
+        assert np.array_equal(one.clipped, other.clipped)
+        assert np.array_equal(one.public, other.public)
 
 
 @pytest.mark.parametrize("tokens", [1, 15, 17, 33, 1001])
@@ -113,23 +110,27 @@ def test_a_row_adds_the_same_at_every_place_of_a_block(rows_at_once: int, tokens
     for place in range(rows_at_once):
         block: Any = Given(torch.cat([others[:place], row[None], others[place:]]), rows_at_once)
         divisors = [int(number == place) for number in range(rows_at_once)]
-        found = row_sums(block, candidates, terms, divisors=divisors)
-        seen.add(tuple(values.tobytes() for values in found))
+        seen.add(tuple(row_sums(block, candidates, term, divisors=divisors).tobytes() for term in terms))
     assert len(seen) == 1
 
 
 def test_float32_logits_are_left_as_they_are() -> None:
     rows = some(9, 50)
     before = rows.clone()
-    over(rows, both("difference"))
+    over(rows, made("difference"))
     assert torch.equal(rows, before)
 
 
-def largest_moves(sums: TokenSums, rows: torch.Tensor, added: torch.Tensor, size: int = 8) -> tuple[int, int]:
-    """How far one more row moves utilities (L-infinity) and distance."""
+def largest_move(sums: TokenSums, rows: torch.Tensor, added: torch.Tensor) -> int:
+    """How far one more row moves utilities, in L-infinity."""
     without, with_it = over(rows, sums), over(torch.cat([rows, added[None]]), sums)
-    moved = np.abs(with_it.utilities(size) - without.utilities(size)).max()
-    return int(moved), abs(with_it.distance(size) - without.distance(size))
+    return int(np.abs(with_it.utilities(8) - without.utilities(8)).max())
+
+
+def distribution(row: torch.Tensor) -> NDArray[np.int64]:
+    """What a row alone adds to a sum of softmaxes."""
+    contexts: Any = Given(row[None], 1)
+    return softmax_sum(contexts, Candidates(None, row), grid=DISTANCE, divisors=[1])
 
 
 ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
@@ -140,17 +141,15 @@ ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), f
 @pytest.mark.parametrize("clipping", ["recenter", "difference"])
 @given(row=arrays(np.float32, 6, elements=st.sampled_from(ODD) | st.floats(-30, 30, width=32)))
 def test_no_row_moves_a_sum_by_more_than_its_grid(clipping: str, dtype: torch.dtype, row: NDArray[np.float32]) -> None:
-    clipped, distance = largest_moves(both(clipping), some(5, 6).to(dtype), torch.from_numpy(row).to(dtype))
-    assert clipped <= GRID
-    assert distance <= DISTANCE
+    assert largest_move(made(clipping), some(5, 6).to(dtype), torch.from_numpy(row).to(dtype)) <= GRID
+    assert distribution(torch.from_numpy(row).to(dtype)).sum() <= DISTANCE
 
 
 def test_a_row_that_pushes_one_token_moves_the_sums_by_the_whole_grid() -> None:
     row = torch.full((6,), -50.0)
     row[2] = 50.0
-    assert largest_moves(both("recenter"), some(5, 6), row)[0] == GRID
-    assert largest_moves(both("difference"), some(5, 6), row)[0] == GRID
-    assert largest_moves(both("recenter"), torch.full((1, 6), 0.0), row)[1] == pytest.approx(DISTANCE, rel=1e-5)
+    assert largest_move(made("recenter"), some(5, 6), row) == GRID
+    assert largest_move(made("difference"), some(5, 6), row) == GRID
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -158,8 +157,8 @@ def test_a_row_that_pushes_one_token_moves_the_sums_by_the_whole_grid() -> None:
 def test_a_row_with_broken_logits_counts_as_one_of_equal_logits(clipping: str, bad: float) -> None:
     rows, equal = some(6, 50), some(6, 50)
     rows[3, 7], equal[3] = bad, 0.0
-    assert np.array_equal(over(rows, both(clipping)).clipped, over(equal, both(clipping)).clipped)
-    assert over(rows, both(clipping)).distance(5) == over(equal, both(clipping)).distance(5)
+    assert np.array_equal(over(rows, made(clipping)).clipped, over(equal, made(clipping)).clipped)
+    assert np.array_equal(distribution(rows[3]), distribution(equal[3]))
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0, 10.0])
@@ -167,7 +166,7 @@ def test_a_row_with_broken_logits_counts_as_one_of_equal_logits(clipping: str, b
 def test_a_rows_distribution_adds_up_to_its_grid_at_most(tokens: int, spread: float) -> None:
     rows = some(6, tokens, seed=tokens, spread=spread)
     for row in rows:
-        shares = floor_softmax(row, DISTANCE)
+        shares = distribution(row)
         assert DISTANCE - tokens - 1 <= shares.sum() <= DISTANCE
         assert shares.min() >= 0
 
@@ -180,66 +179,36 @@ def test_rounding_to_the_nearest_oversteps_the_grid_and_is_caught() -> None:
 
     contexts: Any = Given(torch.zeros(2, 3 * 2**14))  # a share of 5.33 steps each; and of 10.67 on the next grid
     candidates = public_candidates(contexts.public_logits(), count=None)
-    sums = [row_sums(contexts, candidates, [kind(2**19)], divisors=[0, 1])[0].sum() for kind in (Nearest, Softmax)]
+    sums = [row_sums(contexts, candidates, kind(2**19), divisors=[0, 1]).sum() for kind in (Nearest, Softmax)]
     assert sums[0] > 2**19 >= sums[1]
 
 
 @pytest.mark.parametrize("clipping", ["recenter", "difference"])
 def test_an_owners_rows_together_move_no_more_than_one_record(clipping: str) -> None:
-    rows, sums = some(5, 6), both(clipping)
+    rows, sums = some(5, 6), made(clipping)
     row = torch.full((3, 6), -50.0)
     row[:, 2] = 50.0
     without = over(rows, sums, divisors=[1] * 4)
     with_them = over(torch.cat([rows, row]), sums, divisors=[1] * 4 + [3] * 3)
     assert GRID - 3 <= np.abs(with_them.utilities(8) - without.utilities(8)).max() <= GRID
-    assert abs(with_them.distance(8) - without.distance(8)) <= DISTANCE
     whole = over(torch.cat([rows, row]), sums)
     assert np.abs(whole.utilities(8) - without.utilities(8)).max() > GRID  # undivided they move more: caught
 
 
-def test_divisor_of_the_rows_that_are_there_moves_the_distance_further() -> None:
-    """The broken twin: weights 1/n instead of the fixed 1/s."""
-    rows, row = torch.zeros(3, 1000), torch.zeros(1000)
-    rows[0] = some(1, 1000)[0]
-    row[:] = rows[0] * 5
-    without, with_it = (over(each, both("recenter")) for each in (rows, torch.cat([rows, row[None]])))
-    assert abs(with_it.distance(2) - without.distance(2)) <= DISTANCE
-    few = over(rows[:2], both("recenter"))  # one record; the mean of one moves by all when another joins
-    mean = [each.distance(number) / number for each, number in ((few, 1), (over(rows[[0, 0]], both("recenter")), 1))]
-    assert abs(mean[0] - mean[1]) > DISTANCE / 2
-
-
-def test_the_distance_of_averaged_clipped_logits_moves_further_than_charged() -> None:
-    """The broken twin: softmax of the mean clipped logits, not the mean of softmaxes."""
-
-    def broken(rows: torch.Tensor, size: int, clip: float) -> float:
-        z = torch.clamp(rows - rows.amax(1, keepdim=True) + clip, min=-clip)
-        return float(((z[1:].sum(0) / size).softmax(0) - rows[0].softmax(0)).abs().sum())
-
-    size, clip = 10, 10.0
-    push = torch.full((1, 2), -100.0)
-    push[0, 0] = 0.0
-    rows = torch.zeros(10, 2)
-    moved = abs(broken(torch.cat([rows, push]), size, clip) - broken(rows, size, clip))
-    assert moved > 3 / size  # charged for 1/s
-    ours = TokenSums("recenter", clip, GRID, DISTANCE)
-    assert largest_moves(ours, rows, push[0], size)[1] <= DISTANCE
-
-
 def test_a_difference_falls_back_to_the_public_distribution() -> None:
     rows = some(1, 50)
-    utilities = over(rows, both("difference", 2.0)).utilities(16)
+    utilities = over(rows, made("difference", 2.0)).utilities(16)
     assert np.allclose(utilities / (16 * GRID / 2.0), rows[0].log_softmax(0).numpy(), atol=1e-3)
 
 
 @pytest.mark.parametrize("divisors", [[], [1] * 3, [1, 1, 1, 0], [1, 1, 1, -1]])
 def test_rows_without_their_divisor_are_refused(divisors: list[int]) -> None:
     with pytest.raises(PrivacyError, match="divi"):
-        over(some(5, 6), both("recenter"), divisors=divisors)
+        over(some(5, 6), made("recenter"), divisors=divisors)
 
 
 @pytest.mark.parametrize(
-    "sums", [lambda: both("recenter", 0.0), lambda: over(some(3, 6), TokenSums("recenter", 1, 2**21))]
+    "sums", [lambda: made("recenter", 0.0), lambda: over(some(3, 6), TokenSums("recenter", 1, 2**21))]
 )
 def test_what_cannot_be_exact_is_refused(sums: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match="expected"):
@@ -260,7 +229,7 @@ def test_a_softmax_sum_counts_the_rows_it_is_told_to() -> None:
     contexts: Any = Given(some(7, 30))
     candidates = public_candidates(contexts.public_logits(), count=10)
     found = softmax_sum(contexts, candidates, grid=DISTANCE, divisors=[1, 0, 0, 0, 0, 0, 0])
-    assert np.array_equal(found, floor_softmax(candidates.logits, DISTANCE))
+    assert np.array_equal(found, distribution(candidates.logits))
 
 
 def test_candidates_are_the_publics_top_k_and_what_is_near() -> None:
@@ -298,7 +267,7 @@ def test_no_tensor_grows_with_rows_times_vocabulary() -> None:
         blocks = [(block.first, block.real, block.logits) for block in given.blocks()]
         with Largest() as largest:
             Recorded = type("Recorded", (Given,), {"blocks": lambda *_: (Rows(*block) for block in blocks)})
-            both("difference").over(Recorded(given.rows, 8), candidates)
+            made("difference").over(Recorded(given.rows, 8), candidates)
         return largest.elements
 
     assert elements(64, 50_000) == elements(8, 50_000) < 8 * 50_000

@@ -174,10 +174,8 @@ class Softmax:
         return logits.below_top(tokens).exp_().mul_((scale * _BELOW / logits.mass).float()).floor_()
 
 
-def row_sums(
-    contexts: Contexts, candidates: Candidates, terms: Sequence[Term], *, divisors: Sequence[int]
-) -> list[NDArray[np.int64]]:
-    """Each term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
+def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors: Sequence[int]) -> NDArray[np.int64]:
+    """The term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
 
     Args:
         divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
@@ -185,27 +183,24 @@ def row_sums(
 
     Raises PrivacyError: not one divisor of at least 0 per row.
     """
-    for term in terms:
-        if not 1 <= term.grid <= _FINEST:
-            raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
+    if not 1 <= term.grid <= _FINEST:
+        raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
     if len(divisors) != len(contexts) or min(divisors) < 0:
         raise bug("Every row of a sum needs a divisor of 0 or more.")
     device, size, at_once = candidates.logits.device, len(candidates), contexts.rows_at_once
     filled = [*divisors, *[0] * (-len(divisors) % at_once)]
-    scales = [
-        torch.tensor([term.grid // divisor if divisor else 0 for divisor in filled], device=device).float()[:, None]
-        for term in terms
-    ]
+    steps = [term.grid // divisor if divisor else 0 for divisor in filled]
+    scale = torch.tensor(steps, device=device).float()[:, None]
     with single_threaded_inference():
-        totals = [torch.zeros(size + -size % _VECTOR, dtype=torch.int64, device=device) for _ in terms]
+        total = torch.zeros(size + -size % _VECTOR, dtype=torch.int64, device=device)
         for block in contexts.blocks(candidates.tokens):
             logits = _Logits(block.logits)
             for tokens in logits.chunks():
-                for term, scale, total in zip(terms, scales, totals, strict=True):
-                    values = term(logits, tokens, scale[block.first : block.first + at_once])
-                    exact = values.split(_EXACT // term.grid)  # few enough rows at a time
-                    total[tokens] += sum(part.sum(0).long() for part in exact)
-        return [total[:size].cpu().numpy() for total in totals]
+                values = term(logits, tokens, scale[block.first : block.first + at_once])
+                exact = values.split(_EXACT // term.grid)  # few enough rows at a time
+                total[tokens] += sum(part.sum(0).long() for part in exact)
+        found: NDArray[np.int64] = total[:size].cpu().numpy()
+        return found
 
 
 @dataclass(frozen=True)
@@ -216,29 +211,14 @@ class Sums:
         clipped: ``Int64[K]``, the sum of clipped logits or of clipped log-probability differences.
         public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: 0 for ``recenter``, the
             public log-probabilities for ``difference``.
-        softmax: ``Int64[K]``, the sum of the rows' distributions; None where no distance was asked for.
-        public_softmax: ``Int64[K]``, the public distribution on the same grid; None likewise.
     """
 
     clipped: NDArray[np.int64]
     public: NDArray[np.int64]
-    softmax: NDArray[np.int64] | None
-    public_softmax: NDArray[np.int64] | None
 
     def utilities(self, batch_size: int) -> NDArray[np.int64]:
         """``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
         return self.clipped + batch_size * self.public
-
-    def distance(self, batch_size: int) -> int:
-        """``sum_i |S_i - s P_i|``: s times the L1 distance of mean and public distribution, in steps of its grid.
-
-        Guarantee
-            A row of scale ``distance_grid`` moves it by ``distance_grid`` at most. The divisor is the declared s: with
-            the rows that happen to be there a row would move all others' weights.
-        """
-        if self.softmax is None or self.public_softmax is None:
-            raise ValueError("these sums were made without the softmax distance")
-        return int(np.abs(self.softmax - batch_size * self.public_softmax).sum())
 
 
 @dataclass(frozen=True)
@@ -247,19 +227,16 @@ class TokenSums:
 
     Guarantee
         Adding or removing a row of divisor 1, or all rows of an owner of k rows of divisor k, moves ``utilities`` by
-        at most ``grid`` in L-infinity and ``distance`` by at most ``distance_grid``, exactly: integers, no noise
-        here. Source: mechanisms.md section 3.
+        at most ``grid`` in L-infinity, exactly: integers, no noise here.
 
     Args:
         clip: c (or C), in nats; above 0.
         grid: integer steps of c.
-        distance_grid: integer steps of probability 1; None where no distance is wanted.
     """
 
     clipping: Clipping
     clip: float
     grid: int = 2**12
-    distance_grid: int | None = None
 
     def __post_init__(self) -> None:
         if not self.clip > 0:
@@ -279,19 +256,17 @@ class TokenSums:
             raise bug("Every private row is divided by its owner's number of rows, 1 or more.")
         public = candidates.logits.log_softmax(-1)
         recenter = self.clipping == "recenter"
-        terms: list[Term] = [Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)]
-        public_shares = None
-        if self.distance_grid is not None:
-            terms.append(Softmax(self.distance_grid))
-            public_shares = floor_softmax(candidates.logits, self.distance_grid)
-        clipped, *shares = row_sums(contexts, candidates, terms, divisors=[0, *divisors])
-        base = np.zeros_like(clipped) if recenter else _on_grid(public.double(), self.grid / self.clip)
-        return Sums(clipped, base, shares[0] if shares else None, public_shares)
+        term: Term = Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)
+        clipped = row_sums(contexts, candidates, term, divisors=[0, *divisors])
+        if recenter:
+            return Sums(clipped, np.zeros_like(clipped))
+        steps = (public.double() * (self.grid / self.clip)).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC)
+        return Sums(clipped, steps.round().long().cpu().numpy())
 
 
 def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, divisors: Sequence[int]) -> NDArray[np.int64]:
     """``sum_rows floor(softmax(z)_i * (grid // divisor))`` over the candidates, ``Int64[K]``."""
-    return row_sums(contexts, candidates, [Softmax(grid)], divisors=divisors)[0]
+    return row_sums(contexts, candidates, Softmax(grid), divisors=divisors)
 
 
 def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[int]) -> NDArray[np.int64]:
@@ -308,18 +283,4 @@ def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[i
             likeliest = rows.argmax(1)[counted[block.first : block.first + block.real]]
             total += torch.bincount(likeliest, minlength=len(candidates))
     found: NDArray[np.int64] = total.cpu().numpy()
-    return found
-
-
-def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
-    """The distribution of the public logits ``Float32[K]`` on the grid that rows are summed on, ``Int64[K]``."""
-    with single_threaded_inference():
-        whole = _Logits(logits[None])
-        scale = torch.full((1, 1), float(grid), device=logits.device)
-        shares = torch.cat([Softmax(grid)(whole, tokens, scale)[0] for tokens in whole.chunks()])
-        return _on_grid(shares[: len(logits)], 1.0)
-
-
-def _on_grid(values: Any, steps: float) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = (values * steps).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC).round().long().cpu().numpy()
     return found
