@@ -146,6 +146,15 @@ def test_prompts_show_the_row_that_the_text_gets_or_the_columns_of_it_that_are_n
         assert ("night" in shown[0]) == (asked is None)
 
 
+def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
+    made: Release, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = use_chat(FakeChat())
+    result = us.generate(made, llm="builtin", records=8, where="ward=A|B")
+    shown = [request.messages[-1].content.split("\n")[1] for request in chat.asked]
+    assert shown == [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
+
+
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
 def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
     with pytest.raises(ConfigError, match="rows have none of that name"):

@@ -40,7 +40,7 @@ from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_co
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
 from understudy.run.tabling import TableRows
-from understudy.text.prompts.template import Prompts, with_phrases
+from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 
 AT_ONCE = 64
@@ -184,8 +184,10 @@ class Writing:
 
     @property
     def prompted(self) -> str | Sequence[str]:
-        """The columns of a row that prompts show."""
-        return self.prompts.template.settings.prompt_columns
+        """The columns of a row that prompts show: to the writer, whose training had none, no numbers and dates, which
+        it would copy, and not the label again."""
+        asked = self.prompts.template.settings.prompt_columns
+        return CATEGORIES if self.named.trained and asked == ALL else asked
 
     def writer(
         self,

@@ -42,6 +42,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.release import Release
+from understudy.text.prompts.template import CATEGORIES
 from understudy.text.writing import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
@@ -314,6 +315,8 @@ def longest_details(variables: Variables | None, prompt_columns: str | Sequence[
 def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str]:
     """The names of the columns that a prompt shows; ConfigError for one that is not there to be shown."""
     known = frozenset(column.name for column in variables.all_columns if not column.made_up)
+    if asked == CATEGORIES:
+        return frozenset(each.name for each in variables.columns if each.kind in ("category", "boolean")) & known
     if asked in (ALL, NONE):
         return known if asked == ALL else frozenset()
     names = [name.strip() for name in (asked.split(",") if isinstance(asked, str) else asked)]

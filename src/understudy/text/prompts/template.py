@@ -31,7 +31,7 @@ from understudy.text.prompts.predicting import (
 )
 from understudy.text.vocabulary.words import kept_phrases
 
-ALL = "all"
+ALL, CATEGORIES = "all", "categories"
 
 
 class PromptSettings(Parameters):
@@ -44,7 +44,8 @@ class PromptSettings(Parameters):
     label_in_prompt: bool = False
     """Name the label in the prompt (the label set must be public)."""
     prompt_columns: str | tuple[str, ...] = ALL
-    """Columns that a prompt shows of its row: ``all``, ``none``, or names, separated by commas."""
+    """Columns that a prompt shows of its row: ``all``, ``categories`` (those of categories and booleans that are no
+    part of the label), ``none``, or names, separated by commas."""
     repair: int = Field(0, ge=0, le=8)
     """Times to ask again for a text with the phrases that are missing."""
     top_p: float = Field(0.95, gt=0, le=1)
