@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -137,22 +138,25 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     assert runs_charged(values["ledger"]) == 1
 
 
+KILLED = (
+    "import os; from understudy.ledger.store import RunStore; from understudy.cli import main; "
+    "RunStore.keep = lambda *_, **__: os.kill(os.getpid(), 9); main()"
+)
+"""The command line, killed when its workers have worked and the first value is to be stored."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
 def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, tmp_path: Path) -> None:
     write_csv(tmp_path / "notes.csv", rows(4000))
     values = settings(tmp_path, llm=None, records_per_label=None, guide=False)
     here = ["release", *flags(values)]
-    script = [sys.executable, "-m", "understudy"]
-    with subprocess.Popen(
-        [*script, *here, "--engine", engine, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as driver:
-        while not runs_charged(values["ledger"]):
-            assert driver.poll() is None
-            time.sleep(0.05)
-        driver.kill()
+    script = [sys.executable, "-c", KILLED]
+    driver = subprocess.run([*script, *here, "--engine", engine, "--workers", "1"], check=False, capture_output=True)
+    assert driver.returncode == -signal.SIGKILL, driver.stderr
+    assert runs_charged(values["ledger"]) == 1
     assert not list((tmp_path / "out").rglob("*.release"))
-    subprocess.run([*script, *here], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "understudy", *here], check=True, capture_output=True)
     assert list((tmp_path / "out").rglob("*.release"))
     assert not (tmp_path / "out" / "private" / "scratch").exists()
     assert runs_charged(values["ledger"]) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,22 @@ def fail(item: int) -> int:
 class Unloadable:
     def __reduce__(self) -> tuple[Any, ...]:
         return fail, (1,)
+
+
+@dataclass(frozen=True)
+class Meets:
+    """Waits until so many processes are at work."""
+
+    folder: Path
+    workers: int
+
+    def __call__(self, item: int) -> int:
+        (self.folder / f"here-{os.getpid()}").touch()
+        for _ in range(6000):
+            if len(list(self.folder.glob("here-*"))) >= self.workers:
+                break
+            time.sleep(0.01)
+        return item
 
 
 def panic(item: int) -> int:

@@ -75,7 +75,7 @@ def use(connection: Connection, location: str, work: list[tuple[str, str]], stub
     """
     with Ledger(location) as ledger:
         for step in work:
-            for left in range(2000 if stubborn else 0, -1, -1):
+            for left in range(12_000 if stubborn else 0, -1, -1):
                 try:
                     charge_or_confirm(ledger, *step)
                     break

@@ -232,9 +232,10 @@ def test_a_connection_that_is_lost_while_a_ledger_is_made_leaves_one_that_can_be
 def test_a_server_that_does_not_answer_is_given_up(
     postgres_location: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.ledger.database.CONNECT_SECONDS", 2)
     with new_ledger(postgres_location), Ledger(proxy.url) as ledger:
-        error = lost(ledger.datasets, proxy, Cut(0, "silent"))
+        with monkeypatch.context() as patch:
+            patch.setattr("understudy.ledger.database.CONNECT_SECONDS", 2)
+            error = lost(Ledger(proxy.url).datasets, proxy, Cut(0, "silent"))
         assert error is not None
         assert "timeout" in error.problem
         assert ledger.datasets() == []

@@ -219,7 +219,7 @@ def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", [RECORD, SECRET], ids=["record", "secret"])
 def test_the_noise_has_the_declared_scale_in_votes(unit: Unit) -> None:
-    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the scale would fail."""
+    """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the scale would fail."""
     many = replace(query(unit), candidates=np.tile(query().candidates, (40, 1)), labels=np.tile(query().labels, 40))
     records = vectors_of(unit)
     mechanism = NoisySum("gaussian", 1.5, many.sensitivity.times(records), (None,))
@@ -232,9 +232,9 @@ def test_the_noise_has_the_declared_scale_in_votes(unit: Unit) -> None:
 
     truth = 1.5 * (unit.max_records if unit.kind == "secret" else 1)
     assert mechanism.noise_std == pytest.approx(truth)
-    assert p_value(truth) > 1e-6
-    assert p_value(truth * 2 / 3) < 1e-6
-    assert p_value(truth * 3 / 2) < 1e-6
+    assert p_value(truth) > 1e-12
+    assert p_value(truth * 2 / 3) < 1e-12
+    assert p_value(truth * 3 / 2) < 1e-12
 
 
 def test_any_sensible_noise_is_fine_on_the_grid() -> None:

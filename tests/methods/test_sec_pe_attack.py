@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.measurement import measure
 from understudy.privacy.mechanisms import SampledSum
-from understudy.privacy.noise import NoiseSource, SystemNoise
+from understudy.privacy.noise import InsecureSeededNoise, NoiseSource
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate, posterior
 from understudy.privacy.unit import Unit
@@ -88,6 +88,9 @@ def _batch(texts: list[str], labels: NDArray[np.int32]) -> BoundedBatch:
     return BoundedBatch(texts, labels, np.ones(len(texts), dtype=np.int64), np.arange(len(texts)))
 
 
+SEEDED = partial(InsecureSeededNoise, 0)
+
+
 @dataclass(frozen=True)
 class Attack:
     """A release to attack.
@@ -105,7 +108,7 @@ class Attack:
     releases: int = 1
     kind: type[ClusterSums] = ClusterSums
     norm: float = 1.0
-    source: Callable[[], NoiseSource] = SystemNoise
+    source: Callable[[], NoiseSource] = SEEDED
     shared: bool = False
 
     @property
@@ -210,10 +213,11 @@ class TwoStatistics(ClusterSums):
         return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
-class OneDraw(SystemNoise):
+class OneDraw(InsecureSeededNoise):
     """The first coins are used for every release."""
 
     def __init__(self) -> None:
+        super().__init__(0)
         self._coins: dict[int, NDArray[np.bool_]] = {}
 
     def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:

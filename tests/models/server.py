@@ -39,6 +39,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     drop: str = ""
+    until: Callable[[], bool] | None = None  # held back before that
 
 
 def answer(
@@ -48,6 +49,7 @@ def answer(
     usage: tuple[int, int] | None = (10, 5),
     delay: float = 0.0,
     drop: str = "",
+    until: Callable[[], bool] | None = None,
     **message: Any,
 ) -> Reply:
     """A chat completion."""
@@ -56,7 +58,7 @@ def answer(
     document["choices"] = [{"index": 0, "message": said, "finish_reason": finish_reason}]
     if usage is not None:
         document["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
-    return Reply(json.dumps(document).encode(), delay=delay, drop=drop)
+    return Reply(json.dumps(document).encode(), delay=delay, drop=drop, until=until)
 
 
 def error(status: int, message: str = "No.", *, retry_after: str | None = None, **fields: Any) -> Reply:
@@ -111,6 +113,9 @@ class _Connection(asyncio.Protocol):
 
     def _send(self, reply: Reply) -> None:
         if self._transport.is_closing():
+            return
+        if reply.until is not None and not reply.until():
+            asyncio.get_running_loop().call_later(0.005, self._send, reply)
             return
         if reply.drop == "before":
             self._transport.abort()

@@ -225,7 +225,9 @@ def test_an_answer_is_on_disk_before_the_next_one_comes() -> None:
         async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
             for index in range(len(requests)):
                 yield index, Completion("text", "stop")
-                await asyncio.sleep(0.02)
+                patience = time.monotonic() + 10
+                while len(store.items) <= index and time.monotonic() < patience:
+                    await asyncio.sleep(0.001)
                 stored.append(len(store.items))
 
     collect(CachedChat(Slow(), store), asks(*"abcd"))

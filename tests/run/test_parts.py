@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import Barrier, Lock, get_ident
 from typing import Any
 
 import pytest
@@ -42,6 +42,8 @@ class Machine:
         self.steps: list[tuple[str, str]] = []  # ("before draw", "tokens/0/0/0"), ...
         self.used: dict[str, set[int]] = {}
         self.threads: set[int] = set()
+        self.meeting: Barrier | None = None
+        """Where the first two threads wait for each other."""
         self.crash_at: int | None = None
         self._lock = Lock()
         for name, owner, place in [("draw", Drawing, 0), ("keep", RunStore, 1), ("confirm", Ledger, 1)]:
@@ -70,9 +72,13 @@ class Machine:
     def _step(self, step: str, name: str) -> None:
         with self._lock:
             self.steps.append((step, name))
+            new = get_ident() not in self.threads
             self.threads.add(get_ident())
             if self.crash_at is not None and len(self.steps) > self.crash_at:  # from here on, in every thread
                 raise Crash(step)
+            meets = self.meeting is not None and new and len(self.threads) <= 2
+        if meets:
+            self.meeting.wait(60)
 
     def run(self, values: dict[str, Any], *, crash_at: int | None = None) -> Release | None:
         """The Release; None where the machine went down."""
@@ -121,6 +127,7 @@ def texts(made: Release) -> set[str]:
 
 def test_every_part_is_stored_then_confirmed_then_used_by_several_threads(tmp_path: Path, machine: Machine) -> None:
     values = parts(tmp_path, texts_per_batch=3)
+    machine.meeting = Barrier(2)
     made = machine.run(values)
     assert made is not None
     order = ["before draw", "after draw", "before keep", "after keep", "before confirm", "after confirm", "use"]

@@ -312,7 +312,7 @@ class _Session:
         """Count a refused text; a ModelError after several in a row if the endpoint refuses a plain question, too."""
         self._breaker.refused += 1
         async with self._plainly:
-            if not self._breaker.suspects(fewest):
+            if self._error is not None or not self._breaker.suspects(fewest):
                 return
             outcome, adapted, _ = await self._send(Asked(PLAIN))
             if isinstance(outcome, Answer):

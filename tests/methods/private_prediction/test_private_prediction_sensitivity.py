@@ -25,7 +25,7 @@ from understudy.methods.shared.decoding.sums import Sums, public_candidates
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.privacy.noise import SystemNoise
+from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.tokens import PrivateTokens
 from understudy.privacy.unit import Unit
 
@@ -298,7 +298,7 @@ def first_tokens(mechanism: PrivateTokens, texts: int, draws: int) -> list[tuple
     """The first token and whether it was private, with so many private texts in the batch."""
     model = Coin()
     asked = build_prompts(method(), prompts(1), model, label_names=NAMES.names, record_columns=())  # type: ignore[arg-type]
-    prompt, paid = asked.labels[0], mechanism.open(SystemNoise())
+    prompt, paid = asked.labels[0], mechanism.open(InsecureSeededNoise(texts))
     contexts = prompt.contexts([list(b"text")] * texts, rows_at_once=SIZE + 1)
     sampler = TokenSampler("difference", mechanism, 2, model.encode)
     found = []
