@@ -172,13 +172,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest goes first, so that no worker is left alone with it; of slow tests that there may be no time
-    for, others at each call."""
+    """What takes longest goes first, so that no worker is left alone with it; slow tests that there may be no time for go
+    last, others at each call."""
     slow = [item for item in items if item.get_closest_marker("slow")]
     begin = (config.getoption("slow_until") or 0) % max(len(slow), 1)
     others = [item for item in items if not item.get_closest_marker("slow")]
     others.sort(key=lambda item: item.path.name != "test_docs.py")
-    items[:] = [*slow[begin:], *slow[:begin], *others]
+    slow = [*slow[begin:], *slow[:begin]]
+    items[:] = [*others, *slow] if config.getoption("slow_until") else [*slow, *others]
 
 
 def pytest_collection_finish() -> None:
