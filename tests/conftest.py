@@ -172,8 +172,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest goes first, so that no worker is left alone with it; slow tests that there may be no time for go
-    last, others at each call."""
+    """What takes longest goes first, so that no worker is left alone with it; slow tests that there may be no time for
+    go last, others at each call."""
     slow = [item for item in items if item.get_closest_marker("slow")]
     begin = (config.getoption("slow_until") or 0) % max(len(slow), 1)
     others = [item for item in items if not item.get_closest_marker("slow")]

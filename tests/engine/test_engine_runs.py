@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,10 +140,10 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
 
 
 KILLED = (
-    "import os; from understudy.ledger.store import RunStore; from understudy.cli import main; "
-    "RunStore.keep = lambda *_, **__: os.kill(os.getpid(), 9); main()"
+    "import os; from understudy.ledger import Ledger; from understudy.cli import main; "
+    "Ledger.confirm = lambda *_, **__: os.kill(os.getpid(), 9); main()"
 )
-"""The command line, killed when its workers have worked and the first value is to be stored."""
+"""The command line, killed when its workers have worked and the first value is to be confirmed."""
 
 
 @pytest.mark.slow
@@ -151,9 +152,12 @@ def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, t
     write_csv(tmp_path / "notes.csv", rows(4000))
     values = settings(tmp_path, llm=None, records_per_label=None, guide=False)
     here = ["release", *flags(values)]
-    script = [sys.executable, "-c", KILLED]
-    driver = subprocess.run([*script, *here, "--engine", engine, "--workers", "1"], check=False, capture_output=True)
-    assert driver.returncode == -signal.SIGKILL, driver.stderr
+    words = [sys.executable, "-c", KILLED, *here, "--engine", engine, "--workers", "1"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, start_new_session=True, **quiet) as driver:
+        assert driver.wait() == -signal.SIGKILL
+        with suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)  # its workers, which nobody ends
     assert runs_charged(values["ledger"]) == 1
     assert not list((tmp_path / "out").rglob("*.release"))
     subprocess.run([sys.executable, "-m", "understudy", *here], check=True, capture_output=True)
