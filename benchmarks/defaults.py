@@ -40,8 +40,8 @@ from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, top_terms
+from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Seed
 
 _SIZES = (100, 300, 1_000, 3_000, 10_000)

@@ -31,8 +31,8 @@ from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
 from understudy.run.settings import EngineParameters
 from understudy.run.working import open_engine
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.words import TermMatcher
 
 SEED = corpora.SEED
 _KEY = b"benchmark"

@@ -37,7 +37,7 @@ PARTS = {
     "hashing each row: does the table stay as it was?": ("corpus/verified.py",),
     "fingerprint and identity: is the table known?": ("corpus/corpus.py:fingerprint", "corpus/identity.py"),
     "bounding owners": ("corpus/bounding.py",),
-    "matching terms": ("text/vocabulary/matcher.py", "text/vocabulary/words.py"),
+    "matching terms": ("text/vocabulary/words.py", "text/vocabulary/words.py"),
     "the public vocabulary, and the terms above the noise": ("text/vocabulary/",),
     "counting in integers": ("methods/shared/queries/",),
     "noise": ("privacy/noise.py", "privacy/mechanisms.py"),

@@ -40,8 +40,8 @@ def _reading(texts: int, repetitions: int) -> Turns:
 
 
 def _matching(texts: int, repetitions: int) -> Turns:
-    from understudy.text.vocabulary.matcher import TermMatcher
     from understudy.text.vocabulary.terms import load_vocabulary
+    from understudy.text.vocabulary.words import TermMatcher
 
     made = [text for some, _ in corpora.texts(texts) for text in some]
     matcher = TermMatcher(load_vocabulary().terms)

@@ -30,7 +30,7 @@ import understudy as us
 import understudy.models.catalog
 from benchmarks.sets import VOCABULARIES, TextSet, embed, embedder, load_set
 from understudy.ledger import Ledger
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 
 def one_run(texts: TextSet, method: us.DPKPS, epsilon: float, delta: str, count: int) -> us.Result:

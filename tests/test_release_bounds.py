@@ -26,7 +26,7 @@ from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussi
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
-from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
+from understudy.release import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.release.statement import load_statement
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from training.sources import SOURCES, Text
 from understudy.text.prompts.writer import Asked
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.terms import load_vocabulary
-from understudy.text.vocabulary.words import split_words
+from understudy.text.vocabulary.words import TermMatcher, split_words
 
 _SENTENCE = re.compile(r".+?(?:[.!?][\"')\]]*(?=\s+[A-Z\"'(0-9])|$)", re.DOTALL)
 _BAD = re.compile(r"https?:|www\.|[<>{}|@_\\]|[^\x00-\x7fé°]|\s[%+,.;:]|``")

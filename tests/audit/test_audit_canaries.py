@@ -25,7 +25,7 @@ from understudy.base.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
 from understudy.run.job import Job, Table
 from understudy.run.settings import RunConfig, run_config
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefghij"]
 TEXTS = ["Chest pain since Monday, pulse fast", "A rash on both ankles", "Pulse normal, no chest pain at all"]

@@ -26,7 +26,7 @@ from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 from understudy.run.job import Table
 from understudy.run.settings import run_config
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 STRAY = 'note,ward\none,a\n"Zebra-quux,a\ntwo,b\n5"" nail",a\nthree,b\n'
 

@@ -29,7 +29,7 @@ from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 KEY = b"dataset key"
 WORDS = ("heart", "pain", "cough", "fever", "knee", "blood", "skin", "eye")

@@ -28,8 +28,8 @@ from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.words import TermMatcher
 
 BUDGET = Budget(6, "1e-6")
 

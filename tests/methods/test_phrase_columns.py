@@ -26,8 +26,8 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Row as SampledRow
 from understudy.text.writing import Seed
 

@@ -15,7 +15,7 @@ from understudy.methods.shared.queries.counts import TermCounts, TermRows
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 WORDS = ["title", "body", "null", "true", "n", "chest", "pain", "inner", "seven", "7"]
 ROWS = [

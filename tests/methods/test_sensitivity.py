@@ -42,7 +42,7 @@ from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 S = 4
 MATCHER = TermMatcher(WORDS)

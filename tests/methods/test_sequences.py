@@ -30,7 +30,7 @@ from understudy.methods.dp_kps.sequences import (
 )
 from understudy.methods.shared.queries.counts import TermRows
 from understudy.privacy.measurement import exact_sum
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 ALPHA = 1e-6
 

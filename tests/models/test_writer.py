@@ -13,8 +13,7 @@ from test_local import answers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from understudy.models import writer
-from understudy.models.local import LocalChat
-from understudy.models.steering import BEGIN, CONTINUE, Steering, lengthening
+from understudy.models.local import BEGIN, CONTINUE, LocalChat, Steering, lengthening
 from understudy.models.types import ChatRequest
 from understudy.text.prompts.writer import Asked
 

@@ -24,8 +24,7 @@ from server import FakeEndpoint, answer, error
 from understudy.corpus.corpus import RowCheck
 from understudy.models import batches
 from understudy.text.prompts.template import load_template
-from understudy.text.vocabulary.matcher import TermMatcher
-from understudy.text.vocabulary.words import split_words
+from understudy.text.vocabulary.words import TermMatcher, split_words
 
 PLANT = "zqxvkjw"
 """Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance."""

@@ -31,7 +31,7 @@ from understudy.run.forecast import forecast
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 TWO = LabelSet(("a", "b"))
 METHODS: dict[str, dict[str, Any]] = {

@@ -27,7 +27,7 @@ from understudy.run.progress import recorded
 from understudy.run.session import SILENT
 from understudy.run.settings import run_config
 from understudy.studio import plans
-from understudy.studio.accounts import read_ledger
+from understudy.studio.app import read_ledger
 from understudy.studio.plans import Forecasts
 from understudy.text.writing import SyntheticRecord
 

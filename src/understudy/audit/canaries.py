@@ -31,8 +31,8 @@ from understudy.methods.shared.tables.variables import cells_of_label
 from understudy.privacy.unit import Unit
 from understudy.run.job import Table
 from understudy.run.settings import RunConfig
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.text.vocabulary.words import TermMatcher
 
 
 @dataclass(frozen=True, repr=False)

@@ -72,8 +72,7 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import ModelParameters, RunConfig
-from understudy.text.vocabulary.matcher import TermMatcher
-from understudy.text.vocabulary.words import split_words
+from understudy.text.vocabulary.words import TermMatcher, split_words
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6

@@ -14,8 +14,7 @@ from pydantic.fields import FieldInfo
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, is_free
-from understudy.cli.completion import TEXT
-from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
+from understudy.cli.environment import LEDGER, TEXT, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
 TABLE = ("text", "roles", "label", "labels", "topics", "columns", "owner")

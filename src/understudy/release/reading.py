@@ -27,8 +27,19 @@ from understudy.base.files import is_pipe_or_device, read_whole
 from understudy.base.untrusted import MOST_BYTES as MOST_JSON_BYTES
 from understudy.base.untrusted import parse_json, read_form
 from understudy.privacy.facts import Facts
-from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS, TERMS, PublicSchema, Release
-from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
+from understudy.release import (
+    ARRAYS,
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    STRINGS,
+    TERMS,
+    PublicSchema,
+    Release,
+    arrays_from_bytes,
+    strings_from_bytes,
+    terms_from_bytes,
+)
 from understudy.release.statement import MethodName, Statement, require_consistent
 
 

@@ -28,10 +28,11 @@ from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
 from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
-from understudy.methods.shared.labelling import COLUMN
+from understudy.methods.shared.labelling import BESIDE, COLUMN, TOPIC_CENTRES, TOPIC_SIZES, TOPIC_TERMS
 from understudy.methods.shared.tables.fitting import require_fitting
 from understudy.methods.shared.tables.variables import TablesParameters
-from understudy.methods.topics.release import embed_candidates
+from understudy.methods.topics.found import names_of
+from understudy.methods.topics.release import TopicLabels, embed_candidates, find
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
@@ -52,7 +53,6 @@ from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
 from understudy.run.guiding import with_guide
 from understudy.run.job import Job, Table
-from understudy.run.labelling import label_by_topics
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, longest_details, with_columns
@@ -181,8 +181,7 @@ def make_release(
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
         beside, parameters = Released({}), promise.part(TablesParameters)
         if job.topics:
-            topics = label_by_topics(bounded, plan, tools, candidates=candidates)
-            bounded, labels, beside = topics.corpus, topics.labels, topics.released
+            bounded, labels, beside = label_by_topics(bounded, plan, tools, candidates=candidates)
             planned = replace(planned, schema=replace(planned.schema, labels=labels.names))
             variables = table.variables(labels)
             named = replace(preparation, labels=labels, say=lambda _line: None)  # it was said
@@ -404,3 +403,34 @@ def require_same_model(session: Session, model: CausalModel | Embedder, *, what:
             "Use the model that it began with (of the built-in one: the version of understudy), or --fresh to start "
             "over (which charges the budget again).",
         )
+
+
+def label_by_topics(
+    corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *, candidates: Any
+) -> tuple[BoundedCorpus, LabelSet, Released]:
+    """Find the topics of the records, with charges of their own, and give each record the nearest one for its label:
+    the records with these labels, the topics' names, and the topics for the Release.
+
+    Guarantee:
+        Unit: a record; or an owner, of whom the same records count as without labels. The centres are released
+        (:mod:`understudy.methods.topics.release`) before a record gets its label, which is a function of its own text
+        and of them: a record has one label, as of a column, and the sensitivity of what is released by label is what
+        it is there. Across sessions of a run a topic is computed anew, and may round otherwise: so each charge must be
+        one measurement of all labels together, and a method that counts labels one by one under one charge is refused
+        (``labels_in_parallel``). Labels of records never leave ``private/``; no text is read but to embed it.
+
+    Args:
+        tools: with as many labels as topics are looked for.
+        candidates: what :func:`~understudy.methods.topics.release.embed_candidates` gave.
+    """
+    found = find(tools.labels.size, corpus, plan, replace(tools, prepared=candidates), beside=BESIDE)
+    return (
+        replace(corpus, label=TopicLabels(needed(tools.embedder), found.centres)),
+        LabelSet(names_of(found.terms)),
+        Released(
+            {TOPIC_CENTRES: found.centres, TOPIC_SIZES: found.sizes},
+            public_inputs={"topic terms": found.vocabulary, "embedder": found.embedder},
+            noise_check=replace(found.check, verdict=None),
+            strings={TOPIC_TERMS: found.terms},
+        ),
+    )

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from understudy.text.vocabulary.matcher import TermMatcher
-from understudy.text.vocabulary.words import _unicode_word, split_words
+from understudy.text.vocabulary.words import TermMatcher, _unicode_word, split_words
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
 """The vocabulary. The worst record holds all of it."""

@@ -58,8 +58,8 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import top_terms
+from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Writer, public_name
 
 

@@ -65,10 +65,9 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import Verdict, at_least
 from understudy.release import Release
-from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
 from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
-from understudy.text.vocabulary.words import split_words
+from understudy.text.vocabulary.words import TermMatcher, split_words
 
 
 def prepare(

@@ -11,7 +11,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.noise import NoiseKind
-from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import TermMatcher
 
 
 @dataclass(frozen=True)
