@@ -119,7 +119,6 @@ def make_canaries(
     Args:
         terms: a public vocabulary, the most frequent terms first.
         taken: indices of the terms that are in the corpus, and so in no suffix.
-        per_canary: terms per suffix.
         prefixes: with their labels; used again from the start where there are fewer than canaries.
 
     Raises ConfigError if the vocabulary has too few terms that the corpus does not hold.

@@ -152,7 +152,6 @@ class Attack:
         auc: chance that a planted canary scores above one that was not planted (a tie counts one half).
         true_positives: share of the planted canaries above a threshold that at most 1 % of the others are above.
         true_positives_interval: Clopper-Pearson, the threshold taken as given.
-        guesses: one per rule.
     """
 
     name: str
@@ -175,8 +174,6 @@ class GroupBound:
 
     Args:
         attack: the one that shows most, by ``epsilon``.
-        auc: its own, in the group.
-        epsilon: lower bound.
         largest_bound: the bound if all guesses had been right.
     """
 
@@ -194,7 +191,6 @@ class RunAudit:
 
     Args:
         unit: what it protects, in words; each canary is one such unit.
-        epsilon, delta: the promise.
         private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
         confidence: of ``bound``, over all attacks and rules together.
         largest_bound: the bound if all guesses had been right: the power of the test.
@@ -302,7 +298,6 @@ def judge_groups(
     The theorem is applied to the canaries of a group, given the coins of the others.
 
     Args:
-        scores: by attack.
         groups: by name ``Bool[m]``; they must not depend on the coins, nor on what the run made.
     """
     found = []

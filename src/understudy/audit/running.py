@@ -269,7 +269,6 @@ class NGramModel:
     whose words are all in ``words``.
 
     Args:
-        texts: to learn from.
         words: all words that will be asked about, contexts included.
 
     Source: Witten and Bell 1991, method C; Chen and Goodman 1999, section 2.

@@ -81,8 +81,6 @@ class Column:
     """One typed column: its name and its domain.
 
     Args:
-        name: as the private table has it.
-        kind: what its values are.
         values: of a category, in their own type.
         least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
         bins: of equal width over the range; each is a cell.

@@ -22,7 +22,7 @@ from understudy.cli.options import (
     release_size_option,
     require_no_configuration,
 )
-from understudy.cli.output import listener, say, show_json, show_table
+from understudy.cli.output import answer, listener, say, show_json, show_table
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
@@ -323,10 +323,7 @@ def report(
         pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
         fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
         lines = [page for each in made for page in (each.shareable, each.internal) if page is not None]
-    if as_json:
-        show_json(fields)
-    else:
-        click.echo("\n".join(map(str, lines)))
+    answer(as_json, fields, *lines)
 
 
 @click.command()

@@ -31,7 +31,7 @@ from understudy.cli.options import (
     require_output,
     value_of,
 )
-from understudy.cli.output import listener, say, show_json
+from understudy.cli.output import answer, listener, say, show_json
 from understudy.corpus.read import Kind, read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.plan import ChoosingParameters
@@ -266,10 +266,7 @@ def generate(
 def plan(config: str | None, as_json: bool, **values: Any) -> None:
     """Forecast what a run would release, cost and buy. Reads no private data."""
     made = forecast(run_config(given(values, config)))
-    if as_json:
-        show_json(made.to_json())
-    else:
-        click.echo(made.words)
+    answer(as_json, made.to_json(), made.words)
 
 
 def _topics_groups(_args: Sequence[str]) -> Groups:
@@ -299,11 +296,8 @@ def topics(config: str | None, as_json: bool, **values: Any) -> None:
         found = find_topics(settings, listener=told)
     assert found.folder is not None
     page = write_topics(found, found.folder.shareable / PAGE)
-    if not as_json:
-        click.echo(page)
-        return
-    file = found.folder.release_file(TOPICS)
-    show_json({"output": str(found.folder.root), "release": str(file), "page": str(page), "topics": found.to_json()})
+    fields = {"output": str(found.folder.root), "release": str(found.folder.release_file(TOPICS)), "page": str(page)}
+    answer(as_json, {**fields, "topics": found.to_json()}, page)
 
 
 @click.command(
@@ -320,10 +314,7 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
     with listener() as told:
         records = write_baseline(settings, listener=told)
     table = OutputFolder(Path(settings["output"])).synthetic_file()
-    if as_json:
-        show_json({"output": str(settings["output"]), "table": str(table), "records": len(records)})
-    else:
-        click.echo(table)
+    answer(as_json, {"output": str(settings["output"]), "table": str(table), "records": len(records)}, table)
 
 
 @click.command()
@@ -343,27 +334,16 @@ def export(folder: str, *, to: str, output: str, document_type: str | None, syst
     from understudy import api
 
     made = api.export(folder, to=to, output=output, document_type=document_type, system=system)  # type: ignore[arg-type]
-    if as_json:
-        show_json({"to": to, "output": str(made)})
-    else:
-        click.echo(made)
+    answer(as_json, {"to": to, "output": str(made)}, made)
 
 
 def _show(result: Result, as_json: bool, *, table: bool) -> None:
     """What was made: a table, or the Release alone."""
     assert result.folder is not None
     release, written = result.folder.release_file(result.release.method), result.folder.synthetic_file()
-    if not as_json:
-        click.echo(written if table else release)
-        return
-    show_json(
-        {
-            **result.to_json(),
-            "output": str(result.folder.root),
-            "release": str(release) if release.exists() else None,
-            "table": str(written) if table else None,
-        }
-    )
+    files = {"release": str(release) if release.exists() else None, "table": str(written) if table else None}
+    fields = {**result.to_json(), "output": str(result.folder.root), **files}
+    answer(as_json, fields, written if table else release)
 
 
 _FORMS: dict[Kind | None, str] = {

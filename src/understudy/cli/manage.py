@@ -15,7 +15,7 @@ from understudy.base.display import printable
 from understudy.base.errors import ConfigError, ModelError
 from understudy.cli.environment import TypedOption, variable
 from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
-from understudy.cli.output import say, show_json, show_table
+from understudy.cli.output import answer, say, show_json, show_table
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
@@ -86,10 +86,8 @@ def open_command(
                     "Name them with --secrets, --secrets-file or --secret-detectors, as the runs will.",
                 )
             dataset = book.open_dataset(name, cap=protection.budget, unit=unit, rule=rule)
-        if as_json:
-            show_json({**_facts(book), **dataset.to_json()})
-        else:
-            click.echo(f"Dataset {name} is open in {book.location}: cap {dataset.cap}.")
+        said = f"Dataset {name} is open in {book.location}: cap {dataset.cap}."
+        answer(as_json, {**_facts(book), **dataset.to_json()}, said)
 
 
 @ledger.command()
@@ -105,10 +103,7 @@ def create(*, strict: bool | None, as_json: bool, location: str | None) -> None:
     from understudy.ledger import Ledger
 
     with Ledger.create(location, strict=strict) as book:
-        if as_json:
-            show_json(_facts(book))
-        else:
-            click.echo(_title(book))
+        answer(as_json, _facts(book), _title(book))
 
 
 @ledger.command()
@@ -395,10 +390,7 @@ def _target(output: str | None, kind: str) -> Path:
 
 def _wrote(target: Path, note: str, as_json: bool) -> None:
     say(note)
-    if as_json:
-        show_json({"file": str(target)})
-    else:
-        click.echo(target)
+    answer(as_json, {"file": str(target)}, target)
 
 
 def _table(values: dict[str, Any], config: str | None) -> Table:

@@ -100,6 +100,14 @@ def show_json(fields: Mapping[str, Any]) -> None:
     click.echo(json.dumps(fields, indent=1))
 
 
+def answer(as_json: bool, fields: Mapping[str, Any], *lines: object) -> None:
+    """The fields as JSON, or these lines for a person."""
+    if as_json:
+        show_json(fields)
+    else:
+        click.echo("\n".join(map(str, lines)))
+
+
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on a terminal, else lines with tabs between the fields; what would steer either is escaped."""
     rows = [[printable(cell).translate(_BETWEEN) for cell in row] for row in rows]

@@ -111,14 +111,11 @@ class BoundedCorpus:
     Its ``repr`` shows nothing, the key least of all.
 
     Args:
-        corpus: the private table.
-        unit: the privacy unit.
         hash_key: at most 64 bytes, persisted with the dataset.
         json_records: whether the texts are JSON records, made of several columns.
         engine: where its parts are worked on; None: here, in one part.
         scratch: a private folder, which all workers of the engine see, for owners' records brought together.
         part: the name of the part of the table that it is; "" for the whole.
-        form: the parts that a text has, if any.
         label: the labels of texts, ``Int32[n]``, where they follow from each text alone and from public values; None:
             as the table has them. Which records of an owner are used does not depend on it.
     """

@@ -187,7 +187,6 @@ def refuse_versions(store: str | None, folders: Iterable[str], listed: Iterable[
 
     Args:
         folders: those to look into: above the files.
-        listed: paths that are known already.
     """
     if any(map(_is_log, listed)) or any(_has_log(store, folder) for folder in folders):
         raise ConfigError(

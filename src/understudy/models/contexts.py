@@ -197,11 +197,13 @@ class _ContextBlock(Block):
     def __init__(
         self, model: LocalNetwork, rows: Sequence[Sequence[int]], start: Any, *, prefix: int, width: int, capacity: int
     ) -> None:
-        from understudy.models.kv_cache import begin_with, columns, roomy_cache
+        from understudy.models.kv_cache import columns, roomy_cache
 
         cache = roomy_cache(model.network)
         if prefix:
-            begin_with(cache, start, rows=len(rows))
+            for number, layer in enumerate(start.layers):  # its one row, for each
+                states = (each.expand(len(rows), -1, -1, -1) for each in (layer.keys, layer.values))
+                cache.update(*states, number)
         super().__init__(rows, cache=cache, prefix=prefix, width=width, capacity=columns(capacity), device=model.device)
         self.hidden = self._forward(model)
         self.whole: Any | None = None  # logits over the whole vocabulary that were computed already

@@ -20,7 +20,9 @@ from understudy.base.errors import ConfigError, ModelError
 from understudy.models.collect import collect, run_to_end
 from understudy.models.connection import Answer, Dialect, Failure, attempt, clean_base_url, find_key, open_client
 from understudy.models.limits import (
+    BODY_BYTES_PER_TOKEN,
     BREAKER,
+    LEAST_BODY_BYTES,
     LIST_BYTES,
     SILENT_SECONDS,
     Breaker,
@@ -29,7 +31,6 @@ from understudy.models.limits import (
     Unreachable,
     Usage,
     backoff,
-    most_body_bytes,
     most_characters,
 )
 from understudy.models.presets import PRESETS, require_extra_body
@@ -58,8 +59,6 @@ class EndpointChat:
         api_key_env: the environment variable with the key; None: the product's own for the product's own hosts, else
             no key.
         extra_body: further fields of every request, as the product documents them.
-        timeout: seconds for one try.
-        max_retries: tries after the first.
         spending_cap: most money over the life of this object, in the unit of the two prices, which it needs. A try
             whose use is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
@@ -115,7 +114,7 @@ class EndpointChat:
         if not requests:
             return
         most_tokens = STRETCH * max(request.max_tokens for request in requests)
-        async with self.connect(most_bytes=most_body_bytes(most_tokens)) as client:
+        async with self.connect(most_bytes=max(LEAST_BODY_BYTES, BODY_BYTES_PER_TOKEN * most_tokens)) as client:
             session = _Session(self, client, requests)
             task = asyncio.create_task(session.run())
             try:

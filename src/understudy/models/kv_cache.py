@@ -76,12 +76,6 @@ def roomy_cache(model: Any) -> Any:
     return Cache(layers=[RoomyLayer() for _ in range(layers)])
 
 
-def begin_with(cache: Any, start: Any, *, rows: int) -> None:
-    """Let each of ``rows`` rows of an empty ``cache`` begin with the one row of transformers' own ``start``."""
-    for number, layer in enumerate(start.layers):
-        cache.update(layer.keys.expand(rows, -1, -1, -1), layer.values.expand(rows, -1, -1, -1), number)
-
-
 def can_go_back(model: Any) -> bool:
     """Whether all that the model keeps of past tokens is keys and values, which can be cut off again."""
     layers = DynamicCache(config=model.config).layers

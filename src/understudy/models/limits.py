@@ -34,11 +34,6 @@ def most_characters(max_tokens: int) -> int:
     return max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * max_tokens)
 
 
-def most_body_bytes(max_tokens: int) -> int:
-    """Bytes of a response that are read."""
-    return max(LEAST_BODY_BYTES, BODY_BYTES_PER_TOKEN * max_tokens)
-
-
 def backoff(tries: int, base: float) -> float:
     """Seconds to wait after ``tries`` failed tries: exponential in ``base`` seconds, with jitter."""
     return min(LONGEST_WAIT, base * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)

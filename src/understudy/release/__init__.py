@@ -123,7 +123,6 @@ class Release:
     """Noised and paid for: what a method hands on to its ``generate``.
 
     Args:
-        parameters: the method's, as JSON.
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
         strings: further lists of strings by name, such as the texts of populations.

@@ -54,7 +54,6 @@ class Result:
     """What a run made.
 
     Args:
-        release: the Release.
         records: the synthetic records; none for a release alone.
         missing: records asked for that the language model did not write.
         folder: where it stands, or None for a run without an output folder.
@@ -200,7 +199,6 @@ class Writing:
         """The prompting loop of one run.
 
         Args:
-            labels: the label set.
             known: phrases that the examples are looked through for, where there are such.
             rows: of typed columns, which prompts show.
         """

@@ -48,8 +48,6 @@ class GuidedChooser:
     """Chooses among a run's texts by the Release's guide: a :class:`~understudy.methods.public.Chooser`.
 
     Args:
-        guide: of the Release.
-        embedder: that the guide was made with.
         say, progress: take a line for the user, and how far embedding is.
     """
 

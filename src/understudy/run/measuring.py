@@ -43,10 +43,7 @@ class Measurements:
     """Implements :class:`~understudy.methods.base.Door` for one run.
 
     Args:
-        plan: what was charged.
-        receipt: that it was.
         noise: where noise comes from; of the store's own origin.
-        store: of the run.
         ledger: that confirms seals; None where nothing is charged, and nothing private.
         rows: keyed hash of the rows that are read.
         note: takes times, for the private side.

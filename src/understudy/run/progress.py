@@ -37,7 +37,6 @@ class Progress(Form):
     """What ``private/progress.json`` holds.
 
     Args:
-        verb, method, dataset: what was begun.
         state: as the run says itself; one that was killed says ``running`` for ever.
         began, at: when it began and when it last said something, ISO 8601.
         stages: what is counted, in the order in which it began.

@@ -159,11 +159,8 @@ class TableRows:
     """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
 
     Args:
-        variables: of the table.
-        distribution: of its rows.
         allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
         spans: by column the values within bins that it asks for.
-        seed: of the samples.
         condition: in words; empty for none.
         form: the parts that texts have.
         part: of a release, which has rows of its own.

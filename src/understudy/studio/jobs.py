@@ -38,7 +38,6 @@ class GenerateForm:
     """What ``generate`` can be asked for of one run's Release.
 
     Args:
-        release: its file.
         models: language models that may write: of this machine; none where the method asks none.
         model: the one that is proposed.
         columns: names of typed columns, which conditions may be about; None where it is not known.
@@ -148,7 +147,6 @@ class Jobs:
     """The one process at a time, and the last one that ended.
 
     Args:
-        root: the folder of runs.
         ledger: where reports look what is left of a cap; None: the default.
     """
 

@@ -21,7 +21,6 @@ class Sample:
         labels: canonical label strings, one per text; None for a table without labels.
         embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
         cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
-        columns: what the cells are of.
         parts: of each text, where texts have such; the texts are then what these say, without their names.
         form: which parts these are.
     """

@@ -49,7 +49,6 @@ class Metric:
     Args:
         name: unique, snake_case.
         definition: in one to three sentences, with its range and unit.
-        source: paper or standard.
     """
 
     family: Family
@@ -67,7 +66,6 @@ class Interval:
     Args:
         low, high: its ends, ``low <= high``.
         method: how it came about, such as ``"bootstrap over the synthetic texts"`` or ``"t over 5 seeds"``.
-        level: its confidence, in (0, 1).
     """
 
     low: Number
@@ -81,7 +79,6 @@ class MetricValue:
     """One value of a metric.
 
     Args:
-        metric: what was measured.
         value: None where it cannot be told from these texts; ``note`` then says why.
         of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
         interval: its uncertainty; None where there is none (or none is known: ``note`` says so).

@@ -46,11 +46,12 @@ def generate(
             which = f"Of {names[label]} there" if names else "There"
             tools.say(f"{which} is no exemplar that a prompt can show: texts are asked for without (zero-shot).")
     prompts = Prompting(writer, check_of(release))
-    wanted = [
-        _draw(tools.seed, label, number, shown[label], EXEMPLARS_PER_PROMPT)
-        for label, count in enumerate(counts)
-        for number in range(count)
-    ]
+    wanted = []
+    for label, count in enumerate(counts):
+        for number in range(count):
+            order = np.random.default_rng([tools.seed, label, number]).permutation(len(shown[label]))
+            chosen = tuple(shown[label][place] for place in order[:EXEMPLARS_PER_PROMPT].tolist())
+            wanted.append(Wanted(label, chosen))
     faults: Counter[str] = Counter()
     for record in prompts.records(wanted, release.strings["exemplars"]):
         if "fault" in record.provenance:
@@ -98,11 +99,6 @@ class Wanted:
 
     label: int
     exemplars: tuple[int, ...]
-
-
-def _draw(seed: int, label: int, number: int, exemplars: Sequence[int], most: int) -> Wanted:
-    order = np.random.default_rng([seed, label, number]).permutation(len(exemplars))[:most]
-    return Wanted(label, tuple(exemplars[place] for place in order.tolist()))
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,6 @@ def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
     return torch.stack([top.indices.masked_fill(before >= mass, -1).double(), top.values], dim=2)
 
 
-def _log_probabilities(logits: Any, _block: Block) -> Any:
-    return logits.double().log_softmax(2)
-
-
 @dataclass(frozen=True, eq=False)
 class Lessons:
     """What the student learns from: pseudo-sentences, and answers about some of their positions.
@@ -189,7 +185,7 @@ class Student:
         shape = len(row), vocabulary if whole else parameters.candidates
         candidates, prior = np.full(shape, -1, dtype=np.int32), np.zeros(shape, dtype=np.float32)
         asked = np.unique(row)
-        of = _log_probabilities if whole else partial(_tops, columns, mass)
+        of = (lambda logits, _: logits.double().log_softmax(2)) if whole else partial(_tops, columns, mass)
         for number, found in zip(asked.tolist(), self._map([rows[each] for each in asked], of), strict=True):
             here = np.flatnonzero(row == number)
             seen = found[place[here]]

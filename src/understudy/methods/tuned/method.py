@@ -149,10 +149,11 @@ def released(
     public = asked.public_inputs()
     if tuned.causal.is_writer:
         public[MODEL]["source"] += ", with adapters that understudy trained on public texts"
+    instructions = tuned.instructions
     return Released(
-        {**bounded, **tuned.instructions.to_arrays(), **arrays},
+        {**bounded, **instructions.to_arrays(), **arrays},
         public_inputs=public,
         noise_check=noise_check,
-        strings={**tuned.instructions.to_strings(), **asked.schema_strings},
+        strings={"form": [instructions.opening, instructions.lead, instructions.shape], **asked.schema_strings},
         **others,
     )

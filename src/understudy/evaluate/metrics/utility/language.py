@@ -123,8 +123,6 @@ class Recipe:
     Args:
         epochs: how often each text is seen.
         blocks: how many of the model's last blocks learn.
-        batch: texts per step.
-        rate: the first step's learning rate.
     """
 
     texts: int = 200

@@ -74,7 +74,7 @@ class Instructions:
     def from_release(
         cls, arrays: Mapping[str, NDArray[Any]], strings: Mapping[str, Sequence[str]], columns: Sequence[str]
     ) -> Instructions:
-        """What :meth:`to_arrays` and :meth:`to_strings` made. Raises ConfigError if the lengths do not fit."""
+        """What :meth:`to_arrays` made, and the form of the texts. Raises ConfigError if the lengths do not fit."""
         tokens, lengths = arrays["prompt_tokens"].tolist(), arrays["prompt_lengths"].tolist()
         if sum(lengths) != len(tokens) or min(lengths, default=0) < 1:
             raise ConfigError("The prompts of the Release are damaged.", "Get the file again from its maker.")
@@ -82,10 +82,6 @@ class Instructions:
         opening, lead, shape = strings["form"]
         prompts = tuple(tuple(islice(ahead, length)) for length in lengths)
         return cls(prompts, opening, lead, "json" if shape == "json" else "text", tuple(columns))
-
-    def to_strings(self) -> dict[str, list[str]]:
-        """The form of the texts, for a Release."""
-        return {"form": [self.opening, self.lead, self.shape]}
 
 
 def build_instructions(
