@@ -260,8 +260,7 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
         runs: with the unit, and as many without it.
         confidence: that no bound is too high.
     """
-    from understudy.audit.mechanisms.audit import audit_mechanism
-    from understudy.audit.mechanisms.registry import ALL, chosen
+    from understudy.audit.mechanisms.audit import ALL, audit_mechanism, chosen
 
     if name == ALL:
         raise ConfigError(f"{ALL!r} is not one mechanism.", "Name one; `understudy audit mechanism --list` lists them.")

@@ -13,9 +13,8 @@ import pytest
 from audited import BUDGET, LOUD, audited
 from numpy.typing import NDArray
 
-from understudy.audit.mechanisms.audit import VIOLATION
+from understudy.audit.mechanisms.audit import MECHANISMS, VIOLATION
 from understudy.audit.mechanisms.bounds import Claim
-from understudy.audit.mechanisms.registry import MECHANISMS
 from understudy.audit.mechanisms.sums import (
     OWNER,
     InMemory,

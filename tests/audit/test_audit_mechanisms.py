@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from audited import BUDGET, SURE, audited
 
-from understudy.audit.mechanisms.audit import audit_mechanism
-from understudy.audit.mechanisms.registry import MECHANISMS
+from understudy.audit.mechanisms.audit import MECHANISMS, audit_mechanism
 from understudy.methods.registry import GROUP, method_class
 from understudy.privacy.noise import InsecureSeededNoise
 

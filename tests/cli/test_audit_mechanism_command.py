@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from run_fixtures import Said
 
-from understudy.audit.mechanisms import registry
-from understudy.audit.mechanisms.registry import MECHANISMS
+from understudy.audit.mechanisms import audit as mechanisms
+from understudy.audit.mechanisms.audit import MECHANISMS
 from understudy.base.errors import PrivacyError
 
 
@@ -70,8 +70,8 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
     understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = {name: MECHANISMS[name] for name in ("label-counts", "subsets")}
-    monkeypatch.setattr(registry, "MECHANISMS", two)
-    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    monkeypatch.setattr(mechanisms, "MECHANISMS", two)
+    monkeypatch.setattr(mechanisms, "find_spec", lambda _: None)
     monkeypatch.setattr("understudy.models.machine.find_spec", lambda _: None)
     said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
     assert said.code == 0

@@ -41,7 +41,7 @@ def _known(command: str | None, name: str) -> Iterable[str]:
 
         return FAMILIES if name == "metrics" else CLASSIFIERS
     if command == "mechanism" and name == "name":
-        from understudy.audit.mechanisms.registry import ALL, MECHANISMS
+        from understudy.audit.mechanisms.audit import ALL, MECHANISMS
 
         return (*MECHANISMS, ALL)
     return ()

@@ -122,8 +122,7 @@ def mechanism(
 
     The noise is the system's, as in a release: it has no seed, and no two audits are alike.
     """
-    from understudy.audit.mechanisms.audit import NO_PROOF, audit_mechanism
-    from understudy.audit.mechanisms.registry import ALL, MECHANISMS, chosen
+    from understudy.audit.mechanisms.audit import ALL, MECHANISMS, NO_PROOF, audit_mechanism, chosen
     from understudy.privacy.guarantee import Budget
 
     if lists:
