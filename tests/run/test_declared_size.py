@@ -37,10 +37,10 @@ def test_the_declared_size_says_what_nobody_gives(
     made = job(method, expected_records=3000)
     assert made.method.dump()[name] == pytest.approx(value, rel=1e-2)
     assert made.lasting.settings[name] == made.method.dump()[name], "a resumed run must share it"
-    assert name.replace("_", " ") in made.size_line
+    assert name.replace("_", " ") in made.fitted_line
     given = job(method, expected_records=3000, **{name: own})
     assert given.method.dump()[name] == own
-    assert not given.size_line
+    assert not given.fitted_line
     with pytest.raises(ConfigError) as caught:
         needed(job(method))
     assert "--expected-records" in caught.value.cure
@@ -50,4 +50,4 @@ def test_the_declared_size_says_what_nobody_gives(
 
 
 def test_other_methods_take_nothing() -> None:
-    assert not job("dp-kps", expected_records=3000).size_line
+    assert not job("dp-kps", expected_records=3000).fitted_line

@@ -191,25 +191,55 @@ def test_ends_of_a_range_that_are_written_as_the_table_writes_them_are_told_how(
         us.plan(METHOD, us.Budget(1, "1e-6"), columns=declared)
 
 
+_SAID = {"pflege": "Verbandswechsel", "küche": "Großküche"}
+_GERMAN = {"text": "anliegen", "label": "abteilung", "labels": list(_SAID)}
+_ENGLISH = {"text": "note", "label": "department", "labels": ["dermatology", "neurology"]}
+
+
 @pytest.mark.parametrize(
-    ("names", "method", "foreign"),
+    ("names", "budget", "method", "foreign"),
     [
-        ({"text": "anliegen", "label": "abteilung", "labels": ["pflege", "küche"]}, us.DPKPS(), True),
-        (
-            {"text": "anliegen", "label": "abteilung", "labels": ["pflege", "küche"]},
-            us.DPKPS(discover_terms=0.3),
-            False,
-        ),
-        ({"text": "note", "label": "department", "labels": ["dermatology", "neurology"]}, us.DPKPS(), False),
-        ({"text": "body", "label": "code", "labels": ["A1", "B7", "C-x"]}, us.DPKPS(), False),
+        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
+        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0.2), ""),
+        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0), "warned"),
+        (_GERMAN, us.Budget(6, 0), us.DPKPS(), "warned"),
+        (_ENGLISH, us.Budget(6, "1e-6"), us.DPKPS(), ""),
+        ({"text": "body", "label": "code", "labels": ["A1", "B7", "C-x"]}, us.Budget(6, "1e-6"), us.DPKPS(), ""),
     ],
 )
-def test_a_vocabulary_of_another_language_than_the_names_is_said_before_the_charge(
-    names: dict[str, Any], method: us.DPKPS, foreign: bool
+def test_where_names_are_not_english_terms_are_found_in_the_texts_or_it_is_said_that_none_will_be(
+    names: dict[str, Any], budget: us.Budget, method: us.DPKPS, foreign: str
 ) -> None:
-    made = us.plan(method, us.Budget(6, "1e-6"), **names, llm="none")
-    assert ("built-in vocabulary is English" in " ".join(made.plan.forecast.warnings)) == foreign
-    assert (str(made).splitlines()[2].startswith("Warning: Hardly a name")) == foreign, "below the verdict"
+    made = us.plan(method, budget, **names)
+    found = [charge for charge in made.plan.charges if charge.name == "discovered-terms"]
+    assert bool(found) == (foreign == "decided" or bool(method.discover_terms))
+    assert ("stop words are those of 33 languages" in str(made)) == (foreign == "decided")
+    assert ("built-in vocabulary is English" in " ".join(made.plan.forecast.warnings)) == (foreign == "warned")
+    below_the_verdict = str(made).splitlines()[2]
+    assert below_the_verdict.startswith("Warning: Hardly a name") == (foreign == "warned")
+
+
+def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_the_run_is_resumed(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    told = {"text": "anliegen", "label": "abteilung", "labels": ",".join(_SAID), "epsilon": "20"}
+    unsaid = dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "llm"))
+    values = settings(tmp_path, guide=False, delimiter=";", **told, **unsaid)
+    rows = [f"Und morgens {word}, Zimmer {number};{label}" for number in range(60) for label, word in _SAID.items()]
+    Path(values["data"]).write_text("anliegen;abteilung\n" + "\n".join(rows), "utf-8")
+    first = understudy("run", *flags(values))
+    assert first.code == 0, first.err
+    assert "the built-in one writes English" in first.err
+    made = us.load_release(Path(values["output"]) / "release" / "dp-kps.release")
+    assert (made.parameters["discover_terms"], made.parameters["stop_words"]) == (0.3, "all-languages")
+    assert {*map(str.lower, _SAID.values())} <= set(made.terms)
+    assert "und" not in made.terms, "a stop word of German"
+    again = understudy("run", *flags(values))
+    assert again.code == 0, again.err
+    assert runs_charged(Path(values["ledger"])) == 1
+    written = understudy("generate", values["output"], "--output", str(tmp_path / "more"), "--records", "4")
+    assert written.code == 0, written.err
+    assert "the built-in one writes English" in written.err
 
 
 @pytest.mark.slow

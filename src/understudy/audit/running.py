@@ -67,7 +67,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import Release
-from understudy.run.job import Job, fitted
+from understudy.run.job import Job, Table, fitted
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.session import SILENT, Listener, remove_leftovers
@@ -121,7 +121,7 @@ def audit_run(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
-    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
+    config, _ = fitted(config, Table.of(config))  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
     _require_inside(job.chat)
     plan = job.plan()

@@ -102,8 +102,8 @@ def forecast(config: RunConfig) -> Forecast:
     entries: list[Fact] = []
     if decided.why:
         entries = [Fact("guide", "on" if decided.on else "off", "guide"), Fact("guide_why", decided.why, "why")]
-    if job.size_line:
-        entries.append(Fact("fitted", job.size_line, "decided"))
+    if job.fitted_line:
+        entries.append(Fact("fitted", job.fitted_line, "decided"))
     if job.topics_decision.why:
         entries.append(Fact("topics_why", job.topics_decision.line, "decided"))
     warned = (*plan.forecast.warnings, *job.warnings)

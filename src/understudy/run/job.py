@@ -59,7 +59,7 @@ from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT, OutputFolder
 from understudy.run.session import Lasting
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
-from understudy.text.vocabulary.terms import BUILT_IN, built_in_terms
+from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN, built_in_terms
 from understudy.text.vocabulary.words import split_words
 
 
@@ -123,8 +123,9 @@ class Job(FreeJob):
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
-        config, self.size_line = fitted(config)
-        self.guide_decision = GuideDecision.of(config)
+        self.table = Table.of(config)
+        config, self.fitted_line = fitted(config, self.table)
+        self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(
             config,
@@ -136,7 +137,6 @@ class Job(FreeJob):
             generates=config.part(Wanted).said if generates is None else generates,
         )
         self.promise = Promise.of(config, self.method, charges=charges)
-        self.table = Table.of(config)
         if self.topics:
             _require_labels_anew(self.method)
             self.method.require_guidable()
@@ -273,8 +273,9 @@ class TopicsDecision:
         return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
 
 
-def fitted(config: RunConfig) -> tuple[RunConfig, str]:
-    """The configuration with what the method takes from the declared size, where nobody gives it; and a line on it.
+def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
+    """The configuration with what the method takes from the declared size, and from names that are not English, where
+    nobody gives it; and a line on it.
 
     A run that began keeps what it began with. The size is rounded, so that a Release hardly tells it, should it have
     been counted. Where labels are read from the data, their number is private, and nothing that rests on it is taken.
@@ -283,13 +284,26 @@ def fitted(config: RunConfig) -> tuple[RunConfig, str]:
     records = int(float(f"{config.expected_records or TYPICAL_RECORDS:.2g}"))
     known = not (config.labels_from_data and method.labels_in_parallel)
     found = method.fitted(records, config.label_set.size) if known else {}
-    begun = settings_begun(config) if found else {}
+    begun = settings_begun(config)
     if config.expected_records is None:
         found = {name: begun.get(name) for name in found}
     taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
-    line = f"From the declared size of the corpus: {told}." if told else ""
-    return config.model_copy(update={"method_parameters": {**config.method_parameters, **taken}}), line
+    lines = [f"From the declared size of the corpus: {told}."] if told else []
+    if config.delta and method.foreign and table.looks_foreign:
+        language = {name: begun.get(name) if begun else value for name, value in method.foreign.items()}
+        taken |= language
+        if any(language.values()):
+            lines.append(_FOREIGN)
+    parameters = {**config.method_parameters, **taken}
+    return config.model_copy(update={"method_parameters": parameters}), " ".join(lines)
+
+
+_FOREIGN = (
+    "Hardly a name of the columns and labels is an English word, and what is built in is: 30 % of the budget finds the "
+    "texts' own terms (--discover-terms), so that what thousands wrote can appear word for word, and stop words are "
+    "those of 33 languages."
+)
 
 
 def _known_topics(path: Path) -> str:
@@ -311,7 +325,7 @@ class GuideDecision:
     why: str = ""
 
     @classmethod
-    def of(cls, config: RunConfig) -> GuideDecision:
+    def of(cls, config: RunConfig, table: Table) -> GuideDecision:
         """As it was said, as the run in the output folder began, or as it pays."""
         if config.guide is not None:
             return cls(config.guide)
@@ -330,6 +344,8 @@ class GuideDecision:
             return cls(False, why)
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
+        if config.embedder == "builtin" and table.looks_foreign:
+            return cls(False, "the built-in embedder reads English, and hardly a name of columns and labels is")
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
         if expected and rate < 1:
@@ -364,11 +380,11 @@ def _decided(
     begun = settings_begun(config)
     if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
         changes["llm"] = begun["llm"]
-    elif optional and "llm" not in config.model_fields_set and missing_packages():
+    elif optional and "llm" not in config.model_fields_set and (missing_packages() or not _in_english(method)):
         changes["llm"] = "none"
+        why = _NOT_HERE if _in_english(method) else "writes English"
         lines.append(
-            "Texts are the phrases themselves: no language model is named (--llm), and the built-in one is not on this "
-            "machine (pip install 'understudy[local]')."
+            f"Texts are the phrases themselves: no language model is named (--llm), and the built-in one {why}."
         )
     if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and config.asks_itself:
         changes["samples"] = _SAMPLES
@@ -384,6 +400,14 @@ def _decided(
             number = f"{each} per label" if labels > 1 else str(each)
         lines.append(f"Texts to write: {number}, since no number is given (--records, --records-per-label).")
     return config.model_copy(update=changes), tuple(lines)
+
+
+_NOT_HERE = "is not on this machine (pip install 'understudy[local]')"
+
+
+def _in_english(method: Method) -> bool:
+    """False where the method leaves out the stop words of every language: what is built in is English."""
+    return getattr(method, "stop_words", None) != ALL_LANGUAGES
 
 
 def _writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:

@@ -125,8 +125,8 @@ def make_release(
         )
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-        if job.size_line:
-            listener.say(job.size_line)
+        if job.fitted_line:
+            listener.say(job.fitted_line)
         if job.topics_decision.why:
             listener.say(job.topics_decision.line)
         if job.guide_decision.why:

@@ -19,7 +19,7 @@ from understudy.base.files import UnreadableText, cannot_read, lines_of, read_wh
 from understudy.base.lazy import pa
 from understudy.text.vocabulary.words import split_words
 
-BUILT_IN = "built-in"
+BUILT_IN, ALL_LANGUAGES = "built-in", "all-languages"
 LARGEST = 5_000_000  # terms, each with noise of its own at some microseconds
 
 
@@ -59,7 +59,8 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
             term per line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
             frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
-        stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words.
+        stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words;
+            ``all-languages`` for those of every language that the package stop-words has.
 
     Raises ConfigError: the file cannot be read or has no terms.
     """
@@ -83,7 +84,8 @@ def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def built_in_terms() -> list[str]:
+@lru_cache(maxsize=1)
+def built_in_terms() -> tuple[str, ...]:
     """The English words of symspellpy's frequency dictionary (MIT), the most frequent first.
 
     It was counted on the web; slurs and obscenities (``offensive_en.txt``; a star marks a part of words) are left out.
@@ -93,15 +95,23 @@ def built_in_terms() -> list[str]:
     words = frozenset(word for word in offensive if not word.endswith("*"))
     stem = re.compile("|".join(word[:-1] for word in offensive if word.endswith("*")))
     listed = (line.split(" ", 1)[0] for line in text.splitlines())
-    return [term for term in listed if term not in words and not stem.search(term)]
+    return tuple(term for term in listed if term not in words and not stem.search(term))
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
-    """The built-in English list for None, no words for ``none``, else one word per line of a file."""
+    """The built-in English list for None, no words for ``none``, else one word per line of a file.
+
+    With ``all-languages``, those of the 33 languages of the package stop-words beside it (BSD licence).
+    """
     if source is None:
         lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
     elif str(source) == "none":
         return frozenset()
+    elif str(source) == ALL_LANGUAGES:
+        from stop_words import AVAILABLE_LANGUAGES, get_stop_words
+
+        lines = [word for language in AVAILABLE_LANGUAGES for word in get_stop_words(language)]
+        return load_stop_words(None) | {word for line in lines for word in split_words(line)}
     else:
         lines = _read_lines(Path(source))
     return frozenset(word for line in lines for word in split_words(line))
