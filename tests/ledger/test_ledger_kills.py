@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 
 import postgres_cluster
 import pytest
-from ledger_lives import charge_or_confirm
+from ledger_lives import DONE, FIT, charge_or_confirm
 from ledger_plans import RECORD, new_ledger
 from ledger_workers import started
 
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger, rows
+from understudy.ledger.database import Database
+from understudy.ledger.location import parse_location
 from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9")
@@ -94,3 +100,103 @@ def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(
             done += [connection.recv() for _ in range(len(expected) - len(done))]
         assert done == expected
         assert recorded(ledger, crash) == expected
+
+
+# -- before every statement and commit that make a ledger -------------------------------------------------------------
+
+
+@pytest.fixture
+def clear(location: str) -> Callable[[], None]:
+    """Makes the place as if there had never been a ledger."""
+
+    def cleared() -> None:
+        if "://" in location:
+            with Database(parse_location(location)).write() as connection:
+                postgres_cluster.empty(connection)
+        else:
+            for file in Path(location).parent.glob("*"):
+                file.unlink()
+
+    return cleared
+
+
+def killed(function: str, location: str, moment: int) -> bool:
+    """False if the work ended before this moment came."""
+    with started(function, location, moment) as worker:
+        return worker.was_killed()
+
+
+def id_of(location: str) -> str | None:
+    """None where there is no ledger; any other fault is an error."""
+    try:
+        with Ledger(location) as ledger:
+            return ledger.id
+    except LedgerError as error:
+        if "There is no ledger" in error.problem:
+            return None
+        raise
+
+
+@pytest.mark.slow
+def test_a_kill_while_a_ledger_is_made_leaves_none_or_a_whole_one(location: str, clear: Callable[[], None]) -> None:
+    """Which the same command then makes, or finds."""
+    for moment in count():
+        clear()
+        died = killed("create", location, moment)
+        found = id_of(location)
+        with Ledger.create(location) as ledger:
+            assert found in (None, ledger.id)
+            assert ledger.strict == ("://" in location)
+            assert ledger.datasets() == []
+        if not died:
+            break
+    assert found is not None, "the last was not killed"
+    assert moment > 15
+
+
+# -- several processes at the same moment -----------------------------------------------------------------------------
+
+ROUNDS = 20
+PROCESSES = 4
+
+
+def test_processes_that_make_a_ledger_and_charge_at_once_never_overspend_nor_lose_a_charge(location: str) -> None:
+    """40 charges, of which exactly 30 fit."""
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(started("charge_all", location, f"p{number}", 10, "1/30"))
+            for number in range(PROCESSES)
+        ]
+        for worker in workers:
+            worker.connection.send("go")
+        said = [worker.rest() for worker in workers]
+    assert [each.pop() for each in said] == [DONE] * PROCESSES
+    charged = [run_id for each in said for run_id in each if run_id is not None]
+    assert sum(map(len, said)) - len(charged) == 10
+    with Ledger(location) as ledger:
+        assert sorted(str(entry.run_id) for entry in ledger.history("d")) == sorted(charged)
+        assert ledger.spent("d") == Budget(1, 0)
+
+
+@pytest.mark.slow
+def test_in_twenty_races_no_cap_is_passed_no_charge_lost_and_one_value_used(location: str) -> None:
+    with new_ledger(location) as ledger, ExitStack() as stack:
+        ends = [stack.enter_context(started("race", location, number)).connection for number in range(PROCESSES)]
+        for end in ends:
+            assert end.recv() == "ready"
+        for name in (f"d{number}" for number in range(ROUNDS)):
+            for end in ends:
+                end.send(name)
+            accepted = [run_id for end in ends for run_id in end.recv()]
+            for end in ends:
+                end.send("confirm")
+            (used,) = [drawn for end in ends if (drawn := end.recv())]
+            booked = [str(entry.run_id) for entry in ledger.history(name)]
+            assert sorted(booked) == sorted(set(accepted))
+            assert len(booked) == FIT
+            assert accepted.count(f"{name}-shared") == PROCESSES
+            assert ledger.spent(name) == Budget(1, 0)
+            with ledger._database.read() as connection:
+                assert rows.drawn(connection, f"{name}-shared") == {"sums/0": used}
+        for end in ends:
+            end.send(None)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan, Receipt
+from understudy.privacy.sealed import NoiseOrigin, Seal, SealedValue, charge_of
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(2, "1e-6")
@@ -143,3 +147,125 @@ def test_a_secret_is_all_records_that_hold_it_in_any_column() -> None:
 def test_impossible_contribution_bounds_are_refused(kind: str, records: int) -> None:
     with pytest.raises(ConfigError):
         Unit(kind, records)  # type: ignore[arg-type]
+
+
+# -- what a plan forecasts and a noise check finds: fields, put into words where they are shown -----------------------
+
+FACTS = Facts(
+    (
+        Fact("noise", 12.3456, "noise standard deviation (records)"),
+        Fact("terms", 5000, "terms"),
+        Fact("side", "private", "side of the boundary"),
+        Fact("texts", (3, 0.12345), "texts"),
+    ),
+    ("The noise is larger than the signal.",),
+)
+
+
+def test_an_entry_is_found_by_its_name() -> None:
+    assert FACTS["terms"] == 5000
+    assert FACTS["texts"] == (3, 0.12345)
+    assert "noise" in FACTS
+    assert "noise standard deviation (records)" not in FACTS
+    with pytest.raises(KeyError, match="other"):
+        FACTS["other"]
+
+
+def test_facts_survive_json_exactly() -> None:
+    assert Facts.from_json(json.loads(json.dumps(FACTS.to_json()))) == FACTS
+    assert Facts.from_json(Facts().to_json()) == Facts()
+
+
+def test_lines_are_for_people_warnings_last() -> None:
+    assert FACTS.lines() == [
+        "noise standard deviation (records): 12.35",
+        "terms: 5000",
+        "side of the boundary: private",
+        "texts: 3, 0.1235",
+        "Warning: The noise is larger than the signal.",
+    ]
+    assert Facts().lines() == []
+
+
+def test_numbers_per_label_are_told_apart_by_the_labels() -> None:
+    assert FACTS.lines(("asthma", "flu"))[3] == "texts: 3 for asthma, 0.1235 for flu"
+
+
+@pytest.mark.parametrize("labels", [("asthma",), ("asthma", "flu", "other")])
+def test_numbers_are_not_said_of_labels_that_are_not_theirs(labels: tuple[str, ...]) -> None:
+    assert FACTS.lines(labels)[3] == "texts: 3, 0.1235"
+
+
+def test_the_number_of_the_only_label_stands_alone() -> None:
+    assert Fact("texts", (3,), "texts").line(("all",)) == "texts: 3"
+
+
+# -- a seal: only the system's noise under a booked charge makes a value private --------------------------------------
+
+OWNER = Unit("owner", 3, "patient")
+SEAL = Seal("sums", GaussianEvent(5 / 3), OWNER, "system", "1" * 32, "2" * 32, 7, rows="3" * 64)
+PLAN = Plan("test", OWNER, Budget(2, 0), (Charge("sums", Declared(PureEvent(1.0)), "to test"),))
+
+
+def test_a_value_is_private_if_its_noise_is_the_systems_and_its_charge_is_booked() -> None:
+    assert SEAL.private
+    assert replace(SEAL, rows="").private
+
+
+@pytest.mark.parametrize("noise", ["seeded", "none"])
+def test_a_value_of_insecure_noise_is_never_private_whatever_was_charged(noise: NoiseOrigin) -> None:
+    assert not replace(SEAL, noise=noise).private
+
+
+@pytest.mark.parametrize("change", [{"ledger_id": ""}, {"charge_number": 0}, {"charge_number": -1}], ids=str)
+def test_a_value_that_no_ledger_has_booked_is_not_private(change: dict[str, object]) -> None:
+    assert not replace(SEAL, **change).private  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("event", [GaussianEvent(0.1), PureEvent(1 / 3), MixtureEvent(2.5, (((0.5, 3), (0.25, 1)),))])
+@pytest.mark.parametrize("unit", [Unit(), OWNER, Unit("secret", 5, recognised_by="detector email")])
+def test_a_seal_survives_json_exactly(event: Event, unit: Unit) -> None:
+    seal = replace(SEAL, event=event, unit=unit, noise="seeded")
+    assert Seal.from_json(json.loads(json.dumps(seal.to_json()))) == seal
+    assert set(seal.to_json()) == {field.name for field in fields(Seal)}
+
+
+def test_neither_the_rows_that_were_read_nor_the_values_are_shown() -> None:
+    value = SealedValue({"value": np.array([123456.0])}, SEAL)
+    assert "3" * 64 not in repr(SEAL)
+    assert repr(value) == "<SealedValue sums: Gaussian noise, noise multiplier 1.66667, system noise>"
+    assert "123456" not in repr(value)
+    assert value.value.tolist() == [123456.0]
+
+
+def test_a_part_is_paid_for_by_what_stands_before_its_first_slash() -> None:
+    assert [charge_of(name) for name in ("tokens", "tokens/0/3", "/tokens", "")] == ["tokens", "tokens", "", ""]
+
+
+# -- the seals of a receipt -------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_seals_values_and_parts_with_what_was_booked() -> None:
+    receipt = Receipt("run", PLAN, ledger_id="ledger", charge_number=4)
+    for name in ("sums", "sums/0/17"):
+        seal = receipt.seal(name, noise="system", rows="rows")
+        assert seal == Seal(name, PureEvent(1.0), OWNER, "system", "run", "ledger", 4, "rows")
+        assert seal.private
+        assert not receipt.seal(name, noise="none", rows="rows").private
+
+
+def test_a_receipt_without_a_ledger_seals_nothing_private() -> None:
+    assert not Receipt("run", PLAN).seal("sums", noise="system", rows="").private
+
+
+def test_a_receipt_seals_only_what_a_charge_pays_for() -> None:
+    for name in ("other", "other/sums", "/sums", "sum", "Sums"):
+        with pytest.raises(PrivacyError, match="No charge of the plan pays for"):
+            Receipt("run", PLAN).seal(name, noise="system", rows="")
+
+
+def test_sealing_uses_no_charge_up_and_a_used_one_still_seals_its_parts() -> None:
+    receipt = Receipt("run", PLAN)
+    receipt.seal("sums/0", noise="none", rows="")
+    receipt.pay("sums")
+    assert receipt.seal("sums/1", noise="none", rows="").name == "sums/1"

@@ -19,15 +19,18 @@ from typing import Any
 import pytest
 from clinic import flags, settings
 from evolution_fixtures import evolving
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, files_holding, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
 from understudy.base.errors import StorageError
+from understudy.base.files import private_folder
 from understudy.ledger import Ledger
+from understudy.ledger.locking import FolderLock
 from understudy.ledger.store import database
 from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
+from understudy.run.job import Table
 from understudy.run.settings import run_config
 
 TMPFS = 4 * 1024  # KiB
@@ -194,3 +197,53 @@ def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_
     assert modes["release"] == 0o755
     assert {name for name, mode in modes.items() if name.startswith("private") and mode & 0o077} == set()
     assert modes["private"] == modes["private/metrics"] == 0o700
+
+
+# -- what a killed command leaves -------------------------------------------------------------------------------------
+
+ROW, LEFT = b"Number 7.", b"left by a killed command"
+COPY = "import pathlib, sys; from understudy.corpus.sources import spool_stdin; spool_stdin(pathlib.Path(sys.argv[1]))"
+
+
+def leave(folder: Path) -> None:
+    """A copy of standard input, and halves of files, as a kill leaves them."""
+    (folder / "stdin.spool").write_bytes(LEFT)
+    (folder / ".run-20250101T000000000000.sqlite.00ff00ff.tmp").write_bytes(LEFT)
+    (private_folder(folder / "embeddings") / ".a.vectors.00ff00ff.tmp").write_bytes(LEFT)
+
+
+def test_what_killed_commands_left_goes_with_the_next_run_even_where_that_opens_no_table(tmp_path: Path) -> None:
+    config, private = run_config(settings(tmp_path)), private_folder(tmp_path / "out" / "private")
+    with subprocess.Popen([sys.executable, "-c", COPY, str(private)], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(ROW * 200_000)
+        process.kill()
+    assert files_holding(private, ROW)
+    for _ in range(2):
+        leave(private)
+        running.release(config)  # the second time it is there already
+        assert not files_holding(private, ROW) + files_holding(private, LEFT)
+
+
+@pytest.mark.parametrize("command", ["evaluate FILE FILE --embedder none --seeds 1", "secrets count --data FILE"])
+def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
+    tmp_path: Path, understudy: Callable[..., Said], command: str
+) -> None:
+    data, private = settings(tmp_path)["data"], private_folder(tmp_path / "out" / "private")
+    words = [data if word == "FILE" else word for word in command.split()] + ["--text", "note"]
+    words += ["--output", str(tmp_path / "out"), *(["--secret-detectors", "email"] if "secrets" in words else [])]
+    leave(private)
+    lock = FolderLock(private)
+    assert understudy(*words).code == 0
+    lock.release()
+    assert len(files_holding(private, LEFT)) == 3
+    assert understudy(*words).code == 0
+    assert not files_holding(private, LEFT)
+
+
+def test_a_copy_that_a_corpus_of_this_process_reads_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = run_config(settings(tmp_path, data="-", format="csv", dataset="notes"))
+    monkeypatch.setattr("sys.stdin", (tmp_path / "notes.csv").open())
+    with Table.of(config).open(tmp_path / "out" / "private") as corpus, sys.stdin:
+        running.run(config, corpus=corpus)
+        assert files_holding(tmp_path / "out" / "private", ROW)
