@@ -200,15 +200,37 @@ def test_a_completion_script_is_written_for(shell: str, sign: str) -> None:
     assert sign in done.stdout, done.stderr
 
 
-def test_completion_proposes_verbs_and_the_flags_of_a_method() -> None:
-    def proposed(*words: str) -> list[str]:
-        *given, begun = words
-        completion = BashComplete(cli, {}, "understudy", "_UNDERSTUDY_COMPLETE")
-        return [each.value for each in completion.get_completions(given, begun)]
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("rel", ["plain,release"]),
+        ("run --config k", ["file,k"]),
+        ("evaluate t", ["file,t"]),
+        ("config schema --method dp-", ["plain,dp-finetune", "plain,dp-kps"]),
+        ("run --engine pro", ["plain,processes"]),
+        ("run --method seq-pate --teach", ["plain,--teachers"]),
+        ("generate --llm oll", ["plain,ollama:"]),
+        ("audit mechanism vocabulary-l", ["plain,vocabulary-laplace"]),
+        ("run k.yaml --delim", ["plain,--delimiter"]),
+        ("run --epsilon 6", []),
+    ],
+)
+def test_verbs_flags_files_choices_and_known_names_are_completed(line: str, found: list[str]) -> None:
+    *given, begun = line.split()
+    proposed = BashComplete(cli, {}, "understudy", "_UNDERSTUDY_COMPLETE").get_completions(given, begun)
+    assert [f"{each.type},{each.value}" for each in proposed] == found
 
-    assert "release" in proposed("rel")
-    assert "--top-terms" in proposed("run", "--top")
-    assert "--rounds" in proposed("run", "--method", "aug-pe", "--rou")
+
+def test_what_is_wrong_before_it_says_nothing_on_the_line_that_is_typed() -> None:
+    asked = {
+        "_UNDERSTUDY_COMPLETE": "bash_complete",
+        "COMP_WORDS": "understudy run --method nosuch --te",
+        "COMP_CWORD": "4",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "understudy"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_name_with_spaces_is_one_source(
