@@ -230,27 +230,22 @@ def test_a_divisor_that_counts_the_rows_that_are_there_is_caught(model: CausalMo
     assert "sums" in faults(looks(Path_(model, size=actual_size)))
 
 
-def joint(path: Path_, *, pairs: int = PAIRS) -> list[tuple[float, float]]:
+def joint(path: Path_, *, pairs: int = PAIRS) -> Iterator[tuple[float, float]]:
     """For each pair that differs by an owner: the sums over batches of the shares moved, and of their squares."""
-    found = []
     for pair in neighbours(OWNER, pairs=pairs, seed=1):
         smaller, larger = path.look(pair.smaller, OWNER), path.look(pair.larger, OWNER)
         shares = [moved(smaller[place], larger[place]) for place in smaller]
-        found.append((sum(shares), sum(share**2 for share in shares)))
-    return found
+        yield sum(shares), sum(share**2 for share in shares)
 
 
 def test_an_owners_records_in_several_batches_together_move_no_more_than_one_record(model: CausalModel) -> None:
-    found = joint(Path_(model))
-    assert max(shares for shares, _ in found) <= 1
-    assert max(shares for shares, _ in found) > 0.9
-    assert max(squares for _, squares in found) <= 1, "what all batches cost, of what is charged"
+    shares, squares = zip(*joint(Path_(model)), strict=True)
+    assert 0.9 < max(shares) <= 1
+    assert max(squares) <= 1, "what all batches cost, of what is charged"
 
 
 def test_an_owners_rows_that_count_in_full_are_caught(model: CausalModel) -> None:
-    found = joint(Path_(model, sort=undivided_batches))
-    assert max(shares for shares, _ in found) > 1
-    assert max(squares for _, squares in found) > 1
+    assert any(shares > 1 and squares > 1 for shares, squares in joint(Path_(model, sort=undivided_batches)))
 
 
 def test_an_owners_rows_are_the_declared_shares_whatever_batches_they_are_in() -> None:
@@ -277,9 +272,9 @@ def test_a_copy_of_a_text_is_a_row_of_its_own_and_cut_texts_are_counted() -> Non
 A, B = ord("a"), ord("b")
 SIZE, CLIP, TEMPERATURE = 2, 0.5, 0.25
 SHIFT = 2 * CLIP / (SIZE * TEMPERATURE)
-DRAWS = 800
-WITHIN = 6 * math.sqrt(2 / (DRAWS * 0.1))
-"""Seven standard deviations; a draw that forgets the divisor comes so near with a chance below 1e-6."""
+DRAWS = 200
+WITHIN = 3 * math.sqrt(2 / (DRAWS * 0.1))
+"""Three standard deviations: the noise has a seed."""
 
 
 class Coin(ScriptModel):
