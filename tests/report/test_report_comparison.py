@@ -22,17 +22,22 @@ from understudy.report.comparison import compare, read_runs, together
 from understudy.run.outputs import OutputFolder
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
-    """Two methods at three epsilons each, in no order."""
-    roots = []
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two methods at three epsilons each, in no order; to be copied."""
+    roots, place = [], tmp_path_factory.mktemp("made")
     for method, gain in (("dp-kps", 0.0), ("aug-pe", 0.05)):
         for epsilon in (6, 1, 15):
-            folder = make_run(tmp_path / f"{method}-{epsilon}", statement=made_statement(epsilon, method=method))
+            folder = make_run(place / f"{method}-{epsilon}", statement=made_statement(epsilon, method=method))
             measure(folder, accuracy=0.6 + epsilon / 100 + gain)
             charge_metrics(folder, accuracy=0.5)
             roots.append(folder.root)
     return roots
+
+
+@pytest.fixture
+def runs(made: list[Path], tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copytree(root, tmp_path / root.name)) for root in made]
 
 
 def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: list[Path]) -> None:
