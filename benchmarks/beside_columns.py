@@ -7,7 +7,7 @@
 FOLDER), the split of Tab-PE's own example. ``xor:K`` has K numbers from -1 to 1, and the parity of their signs as
 label: no pair of columns shows anything for K > 1. All at epsilon 1 and Tab-PE's delta, 1 / (n ln n); 1,000 rows each
 (``real``: of the private table; ``real-all``: all of it). ``star`` measures the pairs of each column with the label;
-``triples`` is a prototype that measures sets of three, chosen by hand with a look at the table (so it is no release).
+``ours`` selects pairs and sets of three, ``tree`` is a tree of pairs.
 The classifier is scikit-learn's random forest, where Tab-PE's example has TabICL. Ours gets declared ranges, in at most
 16 bins; Tab-PE takes them from the table.
 Results go to ``benchmarks/results/beside/columns.json``.
@@ -24,7 +24,6 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -32,16 +31,8 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 import benchmarks.tables as tables
-import understudy as us
 from benchmarks.tables_sets import CellTable
 from understudy.base.columns import Column, declared_columns
-from understudy.base.labels import LabelSet
-from understudy.methods.shared.queries.marginals import Marginals
-from understudy.methods.shared.tables.fitting import fit
-from understudy.methods.shared.tables.plan import column_charges
-from understudy.methods.shared.tables.variables import COLUMNS, PAIRS, TablesParameters, Variables
-from understudy.privacy.measurement import measure
-from understudy.privacy.noise import SystemNoise
 
 COUNT, EPSILON = 1000, "1"
 RESULT = Path(__file__).parent / "results" / "beside" / "columns.json"
@@ -52,7 +43,6 @@ CHARACTERS = {
     "V7": ("float", 0, 80),
 }
 STAR = ",".join(f"{name}*label" for name in CHARACTERS)
-TRIPLES = ((5, 6, 7), (2, 4, 7), (0, 1, 7))  # 7 is the label
 ROUNDS = {"characters": 15, "xor": 20}  # of Tab-PE's examples
 
 
@@ -127,7 +117,7 @@ def ours(table: Table, way: str, python: str) -> NDArray[np.float64]:
     """Rows of the library, or of ``tables_others.py`` on the same cells."""
     columns = table.columns
     private = cells(table, columns)
-    given = CellTable(tuple(column.size for column in columns), private, private)
+    given = CellTable(tuple(column.size for column in columns), private, private, label=len(columns) - 1)
     with (
         mock.patch.object(tables, "DELTA", f"{table.delta:.6g}"),
         mock.patch.object(tables, "SAMPLED", COUNT),
@@ -146,32 +136,6 @@ def values_of(rows: NDArray[np.int64], columns: tuple[Column, ...]) -> NDArray[n
         for place, column in enumerate(columns)
     ]
     return np.array(values).T
-
-
-def triples(table: Table) -> NDArray[np.float64]:
-    """The prototype: as many declared sets of three as :data:`TRIPLES` names, in place of pairs."""
-    columns = table.columns
-    chosen = TRIPLES if len(columns) > 3 else ((0, 1, 2),)
-    variables, records = Variables(None, LabelSet(), columns), tables.Records(cells(table, columns))
-    as_many = ",".join(f"{variables.names[a]}*{variables.names[b]}" for a, b in variables.all_pairs[: len(chosen)])
-    parameters = TablesParameters(column_pairs=as_many)
-    budget = us.Budget(EPSILON, f"{table.delta:.6g}")
-    charges: dict[str, Any] = {each.name: each.mechanism for each in column_charges(budget, variables, parameters)}
-    queries = {
-        COLUMNS: Marginals(variables.sizes, tuple((each,) for each in range(len(columns))), False),
-        PAIRS: Marginals(variables.sizes, chosen, False),
-    }
-    noisy = {
-        name: query.split(measure(charges[name], query, records, source=SystemNoise()))
-        for name, query in queries.items()
-    }
-    stds = {name: charges[name].noise_std for name in queries}
-    made = fit(
-        *(variables.sizes, noisy[COLUMNS], chosen, noisy[PAIRS]),
-        **{"single_std": stds[COLUMNS], "pair_stds": [stds[PAIRS]] * len(chosen)},
-    )
-    allowed = [np.ones(size, dtype=np.bool_) for size in variables.sizes]
-    return values_of(made.sample(COUNT, allowed, np.random.default_rng()), columns)
 
 
 def tab_pe(table: Table, python: str, rounds: int) -> NDArray[np.float64]:
@@ -213,8 +177,6 @@ def scored(name: str, ways: list[str], runs: int, python: str, bins: int) -> lis
             if way.startswith("real"):
                 order = np.random.default_rng(run).permutation(len(table.train))
                 rows = table.train[order[: None if way == "real-all" else COUNT]]
-            elif way == "triples":
-                rows = triples(table)
             elif way == "tab-pe":
                 rows = tab_pe(table, python, ROUNDS[kind])
             else:

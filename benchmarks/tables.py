@@ -49,23 +49,20 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
-from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
 from understudy.methods.shared.tables.distribution import Distribution
-from understudy.methods.shared.tables.fitting import fit, select_pairs, shares
 from understudy.methods.shared.tables.plan import column_charges, require_measurable
 from understudy.methods.shared.tables.variables import (
     COLUMNS,
     PAIRS,
     SCORES,
     SELECTED,
-    TREE,
     TablesParameters,
     Variables,
 )
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
-from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.noise import SystemNoise
+from understudy.run.tabling import measure_marginals
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000
@@ -75,43 +72,39 @@ SPLITS = ((0.3, 0.15, 0.55), (0.2, 0.1, 0.7), (0.4, 0.2, 0.4), (0.3, 0.3, 0.4))
 
 
 class Records:
-    """A table of cells, as the library's sums read one."""
+    """A table of cells, as the library's sums read one.
 
-    def __init__(self, rows: NDArray[np.int64]) -> None:
-        self._rows = rows
+    Args:
+        labelled: whether the first column is the label.
+    """
+
+    def __init__(self, rows: NDArray[np.int64], *, labelled: bool = False) -> None:
+        self._rows, self._labelled = rows.astype(np.int32), labelled
 
     def batches(self) -> Iterator[BoundedBatch]:
-        count = len(self._rows)
-        ones, cells = np.ones(count, dtype=np.int64), self._rows.astype(np.int32)
-        yield BoundedBatch([""] * count, np.zeros(count, dtype=np.int32), ones, np.arange(count), cells=cells)
+        count, ones = len(self._rows), np.ones(len(self._rows), dtype=np.int64)
+        labels = self._rows[:, 0] if self._labelled else np.zeros(count, dtype=np.int32)
+        yield BoundedBatch([""] * count, labels, ones, np.arange(count), cells=self._rows[:, int(self._labelled) :])
 
 
 def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
-    """As :func:`~understudy.run.tabling.with_columns` makes it, with all of the budget."""
-    variables, parameters = Variables(None, LabelSet(), table.columns), TablesParameters(column_pairs=way)
+    """As :func:`~understudy.run.tabling.with_columns` makes it, with all of the budget. A label comes first."""
+    columns, rows, label, labels = table.columns, table.private, table.label, LabelSet()
+    if label is not None:
+        columns = tuple(column for place, column in enumerate(columns) if place != label)
+        labels = LabelSet(tuple(f"v{n}" for n in range(table.sizes[label])))
+        rows = np.column_stack([rows[:, label], np.delete(rows, label, axis=1)])
+    variables, parameters = Variables(None, labels, columns), TablesParameters(column_pairs=way)
     require_measurable(variables, parameters)
-    records, sizes = Records(table.private), variables.sizes
-    charges = {each.name: each.mechanism for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)}
+    charges: dict[str, Any] = {
+        each.name: each.mechanism for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)
+    }
+    records = Records(rows, labelled=label is not None)
 
     def noisy(name: str, query: Any) -> NDArray[np.float64]:
         return measure(charges[name], query, records, source=SystemNoise())
 
-    single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), False)
-    singles = single.split(noisy(COLUMNS, single))
-    pairs, histograms, pair_stds = variables.pairs(parameters.column_pairs), [], []
-    query = Marginals(sizes, pairs or (), False)
-    if pairs is None:
-        every = Marginals(sizes, variables.all_pairs, False)
-        total = float(np.mean([each.sum() for each in singles]))
-        expected = independent(every, singles, total)
-        scores, counts = noisy(SCORES, PairScores(every, expected)), every.split(expected / COUNT_GRID)
-        std = charges[PAIRS].noise_std
-        pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std, tree=way == TREE)
-        query = Marginals.sharing(sizes, pairs, labelled=False, shares=shares(sizes, pairs))
-    if pairs:
-        histograms = query.split(query.in_records(noisy(PAIRS, query)))
-        pair_stds = (charges[PAIRS].noise_std / query.per_record).tolist()
-    return fit(sizes, singles, pairs, histograms, single_std=charges[COLUMNS].noise_std, pair_stds=pair_stds)
+    return measure_marginals(variables, parameters, noisy, lambda name: float(charges[name].noise_std)).fitted()
 
 
 def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float) -> tuple[NDArray[Any], float]:
@@ -121,7 +114,10 @@ def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float)
         made = distribution(table, epsilon, way)
         seconds = time.perf_counter() - start
         allowed = [np.ones(size, dtype=np.bool_) for size in made.sizes]
-        return made.sample(SAMPLED, allowed, np.random.default_rng()), seconds
+        rows = made.sample(SAMPLED, allowed, np.random.default_rng())
+        if table.label is not None:
+            rows = np.insert(rows[:, 1:], table.label, rows[:, 0], axis=1)
+        return rows, seconds
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "table.npz", Path(folder) / "rows.npz"
         budget = us.Budget(epsilon, DELTA)

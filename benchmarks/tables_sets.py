@@ -53,11 +53,13 @@ class CellTable:
         sizes: cells of each column.
         private: ``Int64[n, columns]``.
         fresh: as many or other records of the same source, or None.
+        label: the column that is declared as the label, if one is.
     """
 
     sizes: tuple[int, ...]
     private: NDArray[np.int64]
     fresh: NDArray[np.int64]
+    label: int | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -172,4 +174,4 @@ def cells(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
 def ticket_cells() -> CellTable:
     """The tickets without their texts."""
     (private, fresh), columns = tickets(), ticket_columns()
-    return CellTable(tuple(column.size for column in columns), cells(private, columns), cells(fresh, columns))
+    return CellTable(tuple(column.size for column in columns), cells(private, columns), cells(fresh, columns), label=0)

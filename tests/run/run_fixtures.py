@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -186,17 +186,18 @@ def finished(finished_runs: Path) -> Callable[..., dict[str, Any]]:
 def simple_fit(
     sizes: Sequence[int],
     singles: Sequence[NDArray[np.float64]],
-    pairs: Sequence[tuple[int, int]],
+    sets: Sequence[tuple[int, ...]],
     histograms: Sequence[NDArray[np.float64]],
     **_std: Any,
 ) -> Distribution:
-    """Without the extra: each pair's ratio to independence, of pairs that make no circle."""
+    """Without the extra: each set's ratio to independence, of sets that make no circle."""
     known, reached = [np.maximum(each, 0.5) for each in singles], set[int]()
     factors = [((place,), np.log(each / each.max())) for place, each in enumerate(known)]
-    for (a, b), table in zip(pairs, histograms, strict=True):
-        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b])) * (b not in reached)
-        reached.add(b)
-        factors.append(((a, b), np.maximum(ratio - ratio.max(), -60)))
+    for scope, table in zip(sets, histograms, strict=True):
+        independent = reduce(np.multiply.outer, (known[each] for each in scope))
+        ratio = np.log(np.maximum(table, 0.5) / independent) * reached.isdisjoint(scope[1:])
+        reached.update(scope[1:])
+        factors.append((scope, np.maximum(ratio - ratio.max(), -60)))
     return Distribution(tuple(sizes), tuple(factors))
 
 

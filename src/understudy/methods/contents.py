@@ -97,17 +97,19 @@ class Contents:
     def with_columns(self, release: Release) -> Contents:
         """Of a Release that has typed columns besides. Raises ConfigError if its pairs are not of its columns."""
         variables, parameters = variables_of(release), parameters_of(release)
-        pairs, declared = len(variables.all_pairs), variables.pairs(parameters.column_pairs)
+        declared = variables.pairs(parameters.column_pairs)
         arrays = {
             COLUMNS: Held("float64", (sum(variables.sizes),)),
-            SCORES: Held("float64", (pairs,)),
-            PAIRS: Held("float64", ("cells of pairs",)),
+            SCORES: Held("float64", ("sets that were scored",)),
+            PAIRS: Held("float64", ("cells of sets",)),
         }
         charged = parts(variables, parameters)
         held = {name: array for name, array in arrays.items() if name in charged}
         model = {
             LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
-            CHOSEN: Held("int64", ("pairs" if declared is None else len(declared), 2), 0, len(variables.sizes) - 1),
+            CHOSEN: Held(
+                "int64", ("sets" if declared is None else len(declared), "of a set"), 0, len(variables.sizes) - 1
+            ),
         }
         return replace(
             self,

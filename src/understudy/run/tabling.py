@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,9 +19,9 @@ from understudy.base.labels import in_proportion
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
+from understudy.methods.shared.queries.marginals import IndependenceScores, Marginals, independent
 from understudy.methods.shared.tables.distribution import Distribution, distribution_of
-from understudy.methods.shared.tables.fitting import fit, select_pairs, shares
+from understudy.methods.shared.tables.fitting import Worth, fit, select_sets, shares
 from understudy.methods.shared.tables.variables import (
     ALL,
     CHOSEN,
@@ -31,7 +31,7 @@ from understudy.methods.shared.tables.variables import (
     PAIRS,
     SCORES,
     TREE,
-    Pair,
+    Scope,
     TablesParameters,
     Variables,
     has_columns,
@@ -39,6 +39,7 @@ from understudy.methods.shared.tables.variables import (
     variables_of,
 )
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.release import Release
@@ -62,56 +63,100 @@ def with_columns(
     """What a method released, and the typed columns of the same records.
 
         singles = histogram of each variable + noise                             charge "columns"
-        scores  = |histogram of each pair - that of independence|_1 + noise      charge "column-scores"
-        m pairs = those whose scores exceed what noise on them is expected to cost
-        pairs   = (share of each pair * its histogram + noise) / the share       charge "column-pairs"
+        scores  = |histogram of each pair or three - of independence|_1 + noise  charge "column-scores"
+        m sets  = those of which more is to be learnt than noise on them is expected to cost
+        sets    = (share of each set * its histogram + noise) / the share        charge "column-pairs"
 
     Guarantee:
         Unit: a record, or an owner of whom at most k records are averaged. Three
         :class:`~understudy.privacy.mechanisms.NoisySum`, over
         :class:`~understudy.methods.shared.queries.marginals.Marginals` and
-        :class:`~understudy.methods.shared.queries.marginals.PairScores`. What is expected of independence is computed
-        from the noisy singles; which pairs are measured, and how many, from the noisy scores. The shares of their
-        histograms have L2 norm 1 (:func:`~understudy.methods.shared.tables.fitting.shares`), so that the sensitivity
-        is the 1 that was planned, whatever pairs there are. The model is fitted to noisy values alone. Where the pairs
-        are declared, there is no second sum, and a record adds 1 to each histogram.
+        :class:`~understudy.methods.shared.queries.marginals.IndependenceScores`. Which sets are scored follows from
+        the declared domains; what is expected of independence is computed from the noisy singles; which sets are
+        measured, and how many, from the noisy scores. The shares of their histograms have L2 norm 1
+        (:func:`~understudy.methods.shared.tables.fitting.shares`), so that the sensitivity is the 1 that was planned,
+        whatever sets there are. The model is fitted to noisy values alone. Where the pairs are declared, there is no
+        second sum, and a record adds 1 to each histogram.
     """
-    sizes, labelled = variables.sizes, variables.labelled
-    single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
-    measured = tools.measure(COLUMNS, single, corpus)
-    noisy, singles = measured.seal.noise != "none", single.split(measured.value)
-    arrays = {COLUMNS: measured.value}
+
+    noise: set[str] = set()
+
+    def measured(name: str, query: Query[Any]) -> NDArray[np.float64]:
+        found = tools.measure(name, query, corpus)
+        noise.add(found.seal.noise)
+        return found.value
 
     def std(name: str) -> float:
-        return float(plan.mechanism(name).noise_std) if noisy else 0.0
+        return 0.0 if "none" in noise else float(plan.mechanism(name).noise_std)
 
-    pairs = variables.pairs(parameters.column_pairs)
-    query = Marginals(sizes, pairs or (), labelled)
-    if pairs is None:
-        every = Marginals(sizes, variables.all_pairs, labelled)
-        total = float(np.mean([each.sum() for each in singles]))
-        expected = independent(every, singles, total)
-        scores = arrays[SCORES] = tools.measure(SCORES, PairScores(every, expected), corpus).value
-        counts = every.split(expected / COUNT_GRID)
-        tree = parameters.column_pairs == TREE
-        pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std(PAIRS), tree=tree)
-        query = Marginals.sharing(sizes, pairs, labelled=labelled, shares=shares(sizes, pairs))
-    histograms: list[NDArray[np.float64]] = []
-    if pairs:
-        arrays[PAIRS] = query.in_records(tools.measure(PAIRS, query, corpus).value)
-        histograms = query.split(arrays[PAIRS])
-
-    pair_stds = [std(PAIRS) / each for each in query.per_record.tolist()] if pairs else []
+    marginals = measure_marginals(variables, parameters, measured, std)
 
     def fitted() -> dict[str, NDArray[Any]]:
         tools.say("Fitting the distribution of rows.")
-        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_stds=pair_stds)
-        return {LOGARITHMS: np.concatenate([table.ravel() for _, table in model.factors])}
+        return {LOGARITHMS: np.concatenate([table.ravel() for _, table in marginals.fitted().factors])}
 
-    arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]
-    arrays[CHOSEN] = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    check = _noise_check(variables, singles, pairs, std(COLUMNS))
+    arrays = {**marginals.arrays, LOGARITHMS: tools.keep("columns model", fitted)[LOGARITHMS]}
+    widest = max(map(len, marginals.sets), default=2)
+    rows = [(*each, *each[-1:] * (widest - len(each))) for each in marginals.sets]
+    arrays[CHOSEN] = np.array(rows, dtype=np.int64).reshape(-1, widest)
+    check = _noise_check(variables, marginals.singles, marginals.sets, marginals.single_std)
     return released | Released(arrays, public_inputs={"columns": _domains(variables)}, noise_check=check)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMarginals:
+    """The histograms of each variable and of the sets that were measured, with the standard deviations of their
+    noise; and all that was measured, as the Release has it."""
+
+    sizes: tuple[int, ...]
+    singles: Sequence[NDArray[np.float64]]
+    single_std: float
+    sets: tuple[Scope, ...]
+    histograms: Sequence[NDArray[np.float64]]
+    set_stds: Sequence[float]
+    arrays: dict[str, NDArray[Any]]
+
+    def fitted(self) -> Distribution:
+        return fit(
+            *(self.sizes, self.singles, self.sets, self.histograms),
+            single_std=self.single_std,
+            set_stds=self.set_stds,
+        )
+
+
+def measure_marginals(
+    variables: Variables,
+    parameters: TablesParameters,
+    measure: Callable[[str, Query[Any]], NDArray[np.float64]],
+    std: Callable[[str], float],
+) -> NoisyMarginals:
+    """As :func:`with_columns` says.
+
+    Args:
+        measure: the noisy value of a charge's query.
+        std: of a charge's noise; asked once something was measured.
+    """
+    sizes, labelled = variables.sizes, variables.labelled
+    single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
+    arrays = {COLUMNS: measure(COLUMNS, single)}
+    singles, single_std = single.split(arrays[COLUMNS]), std(COLUMNS)
+    declared = variables.pairs(parameters.column_pairs)
+    if declared is not None:
+        sets, query = declared, Marginals(sizes, declared, labelled)
+    else:
+        every = Marginals(sizes, variables.scored(parameters.column_pairs), labelled)
+        expected = independent(every, singles, float(np.mean([each.sum() for each in singles])))
+        arrays[SCORES] = measure(SCORES, IndependenceScores(every, expected))
+        noisy = zip(arrays[SCORES].tolist(), every.split(expected / COUNT_GRID), strict=True)
+        worths = [Worth(*each, std(SCORES)) for each in noisy]
+        tree = parameters.column_pairs == TREE
+        sets = select_sets(sizes, every.sets, worths, std=std(PAIRS), labelled=labelled, tree=tree)
+        query = Marginals.sharing(sizes, sets, labelled=labelled, shares=shares(sizes, sets))
+    if not sets:
+        return NoisyMarginals(sizes, singles, single_std, (), [], [], arrays)
+    arrays[PAIRS] = query.in_records(measure(PAIRS, query))
+    stds = [std(PAIRS) / each for each in query.per_record.tolist()]
+    return NoisyMarginals(sizes, singles, single_std, sets, query.split(arrays[PAIRS]), stds, arrays)
 
 
 def _domains(variables: Variables) -> dict[str, str]:
@@ -122,14 +167,18 @@ def _domains(variables: Variables) -> dict[str, str]:
 
 
 def _noise_check(
-    variables: Variables, singles: Sequence[NDArray[np.float64]], pairs: Sequence[Pair], std: float
+    variables: Variables, singles: Sequence[NDArray[np.float64]], sets: Sequence[Scope], std: float
 ) -> Facts:
-    """How many cells of the columns stand above their noise, and which pairs were measured."""
+    """How many cells of the columns stand above their noise, and which sets were measured."""
     names = variables.names
     above = (f"{name} {int((each > 2 * std).sum())} of {each.size}" for name, each in zip(names, singles, strict=True))
     entries = [
         Fact("column_cells", ", ".join(above), "cells above the noise"),
-        Fact("column_pairs", "; ".join(f"{names[a]} with {names[b]}" for a, b in pairs) or "none", "pairs of columns"),
+        Fact(
+            "column_pairs",
+            "; ".join(" with ".join(names[each] for each in scope) for scope in sets) or "none",
+            "columns measured together",
+        ),
     ]
     return Facts(tuple(entries))
 

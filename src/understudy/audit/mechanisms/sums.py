@@ -38,11 +38,11 @@ from understudy.methods.shared.queries.counts import (
     TermRows,
 )
 from understudy.methods.shared.queries.guide import GuideSums
-from understudy.methods.shared.queries.marginals import Marginals, PairScores
+from understudy.methods.shared.queries.marginals import IndependenceScores, Marginals
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.tables.fitting import shares
 from understudy.methods.shared.tables.plan import column_charges
-from understudy.methods.shared.tables.variables import TablesParameters, Variables
+from understudy.methods.shared.tables.variables import SELECTED, TablesParameters, Variables
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics import plan as topics_plan
 from understudy.methods.topics.release import TopicSizes, TopicSums
@@ -326,19 +326,19 @@ def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
 
 
 def columns(unit: Unit, budget: Budget) -> SumAttack:
-    """All that is released of typed columns, with the noise of its own plan; the pairs are fixed beforehand.
+    """All that is released of typed columns, with the noise of its own plan; all sets are measured.
 
     Independence is expected to give nothing, so that every record moves every score by as much as one can.
     """
     variables = Variables("label", LabelSet(("yes", "no")), COLUMNS)
     charges = column_charges(budget, variables, TablesParameters())
     singles = Marginals(variables.sizes, tuple((each,) for each in range(len(variables.sizes))), labelled=True)
-    every = Marginals(variables.sizes, variables.all_pairs, labelled=True)
+    every = Marginals(variables.sizes, variables.scored(SELECTED), labelled=True)
     queries: dict[str, Query[BoundedBatch]] = {
         "columns": singles,
-        "column-scores": PairScores(every, np.zeros(every.shape, dtype=np.int64)),
+        "column-scores": IndependenceScores(every, np.zeros(every.shape, dtype=np.int64)),
         "column-pairs": Marginals.sharing(
-            variables.sizes, every.sets, labelled=True, shares=shares(variables.sizes, variables.all_pairs)
+            variables.sizes, every.sets, labelled=True, shares=shares(variables.sizes, every.sets)
         ),
     }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in charges]  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded, celled, movement, 
 
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
+from understudy.methods.shared.queries.marginals import IndependenceScores, Marginals, independent
 from understudy.methods.shared.tables.fitting import shares
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
@@ -22,6 +23,7 @@ from understudy.privacy.unit import Unit
 
 SIZES = (LABELS, 4, 2, 3)
 ALL_PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+SCORED = (*ALL_PAIRS, (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
 PAIRS = 200
 UNITS = pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
 
@@ -39,8 +41,8 @@ def shared(pairs: Sequence[tuple[int, int]], kind: type[Marginals] = Marginals) 
     return kind.sharing(SIZES, tuple(pairs), labelled=True, shares=shares(SIZES, pairs))
 
 
-def scores(seed: int = 0, kind: type[PairScores] = PairScores) -> PairScores:
-    pairs = Marginals(SIZES, ALL_PAIRS, True)
+def scores(seed: int = 0, kind: type[IndependenceScores] = IndependenceScores, sets: Any = None) -> IndependenceScores:
+    pairs = Marginals(SIZES, sets or SCORED, True)
     noisy = [np.random.default_rng([seed, place]).normal(2, 3, size) for place, size in enumerate(SIZES)]
     return kind(pairs, independent(pairs, noisy, 7.3))
 
@@ -69,8 +71,9 @@ def test_no_unit_moves_the_scores_by_more_than_is_declared(seed: int, unit: Unit
 
 
 def test_a_score_moves_by_all_that_is_declared_where_a_pair_is_as_expected() -> None:
-    nothing = PairScores(Marginals(SIZES, ALL_PAIRS, True), np.zeros(Marginals(SIZES, ALL_PAIRS, True).shape, np.int64))
-    assert exact_sum(nothing, bounded([Row("a", cells=(1, 1, 1))])).tolist() == [COUNT_GRID] * len(ALL_PAIRS)
+    every = Marginals(SIZES, SCORED, True)
+    nothing = IndependenceScores(every, np.zeros(every.shape, np.int64))
+    assert exact_sum(nothing, bounded([Row("a", cells=(1, 1, 1))])).tolist() == [COUNT_GRID] * len(SCORED)
 
 
 class OwnersCountFully(Marginals):
@@ -138,19 +141,46 @@ def test_broken_histograms_are_caught(broken: type[Marginals], unit: Unit) -> No
 
 
 @dataclass(frozen=True)
-class ExactIndependence(PairScores):
+class ExactIndependence(IndependenceScores):
     """Broken: independence is that of the exact histograms, which move with the record too."""
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         found = []
-        for pair in self.pairs.split(sums):
+        for pair in self.sets.split(sums):
             total = max(int(pair.sum()), 1)
-            found.append(np.abs(pair - pair.sum(1, keepdims=True) * (pair.sum(0, keepdims=True) / total)).sum())
+            first = pair.reshape(len(pair), -1)
+            found.append(np.abs(first - first.sum(1, keepdims=True) * (first.sum(0, keepdims=True) / total)).sum())
         return np.array(found).astype(np.int64)
 
 
 def test_independence_of_exact_counts_is_caught() -> None:
     assert largest(scores(kind=ExactIndependence), RECORD) > 1.01
+
+
+@dataclass(frozen=True)
+class ThreesForNothing(IndependenceScores):
+    """Broken: the sensitivity of the scores of pairs alone."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(len(ALL_PAIRS))
+
+
+@dataclass(frozen=True)
+class SquaredDistances(IndependenceScores):
+    """Broken: squares, which a record moves by the more the more there are in its cell."""
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        apart = self.sets.split((sums - self.expected) / COUNT_GRID)
+        return np.array([(each**2).sum() * COUNT_GRID for each in apart]).astype(np.int64)
+
+
+@pytest.mark.parametrize("broken", [ThreesForNothing, SquaredDistances])
+def test_broken_scores_are_caught(broken: type[IndependenceScores]) -> None:
+    every = Marginals(SIZES, SCORED, True)
+    nothing = broken(every, np.zeros(every.shape, np.int64))
+    assert largest(nothing, RECORD) > 1.01
+    assert 0.99 < largest(IndependenceScores(every, np.zeros(every.shape, np.int64)), RECORD) <= 1
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -175,13 +205,14 @@ def test_a_table_without_labels_has_its_columns_alone() -> None:
 
 
 def test_scores_are_distances_from_what_is_expected() -> None:
-    pairs = Marginals(SIZES, ALL_PAIRS, True)
+    pairs = Marginals(SIZES, SCORED, True)
     exact = pairs.split(exact_sum(pairs, bounded(rows())) / COUNT_GRID)
     margins = [singles().split(exact_sum(singles(), bounded(rows())) / COUNT_GRID)[each] for each in range(4)]
-    query = PairScores(pairs, independent(pairs, margins, 60.0))
+    query = IndependenceScores(pairs, independent(pairs, margins, 60.0))
     found = exact_sum(query, bounded(rows())) / COUNT_GRID
-    for score, pair, (a, b) in zip(found, exact, ALL_PAIRS, strict=True):
-        assert score == pytest.approx(np.abs(pair - np.outer(margins[a], margins[b]) / 60).sum(), abs=1e-3)
+    for score, histogram, chosen in zip(found, exact, SCORED, strict=True):
+        expected = reduce(np.multiply.outer, (margins[each] / 60 for each in chosen)) * 60
+        assert score == pytest.approx(np.abs(histogram - expected).sum(), abs=1e-3)
 
 
 @pytest.mark.parametrize("margins", ["negative", "nothing", "huge"])

@@ -31,7 +31,7 @@ def test_rows_have_the_marginals_that_were_measured(table: np.ndarray, std: floa
     generator = np.random.default_rng(1)
     singles = [histogram(table, each) + std * generator.normal(size=SIZES[each]) for each in range(3)]
     pairs = [histogram(table, *pair) + std * generator.normal(size=[SIZES[each] for each in pair]) for pair in PAIRS]
-    made = fit(SIZES, singles, PAIRS, pairs, single_std=std, pair_stds=[std, std])
+    made = fit(SIZES, singles, PAIRS, pairs, single_std=std, set_stds=[std, std])
     rows = made.sample(100_000, [np.ones(size, dtype=np.bool_) for size in SIZES], generator)
     for chosen in ((0,), (1,), (2,), *PAIRS, (0, 2)):
         apart = np.abs(histogram(rows, *chosen) / len(rows) - histogram(table, *chosen) / RECORDS).sum() / 2

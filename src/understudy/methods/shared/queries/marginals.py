@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -105,52 +105,53 @@ def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
 
 
 @dataclass(frozen=True)
-class PairScores(Query[BoundedBatch]):
-    """How far each pair of variables is from independence: the L1 distance of its histogram from an expected one.
+class IndependenceScores(Query[BoundedBatch]):
+    """How far each set of variables is from independence: the L1 distance of its histogram from an expected one.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged.
         Sensitivity: the expected histograms are public or released values, constants here. One more record changes one
-        cell of a pair's histogram by 1, and with it the L1 distance from a constant by at most 1 (the triangle
-        inequality, exact in integers); k pairs give a vector of L1 norm at most k, L2 norm at most sqrt(k). An owner's
-        records change a histogram by at most 1 in L1 together, each by COUNT_GRID / records of the owner.
+        cell of a set's histogram by 1, and with it the L1 distance from a constant by at most 1 (the triangle
+        inequality, exact in integers), however many variables the set has; k sets, which are public, give a vector of
+        L1 norm at most k, L2 norm at most sqrt(k). An owner's records change a histogram by at most 1 in L1 together,
+        each by COUNT_GRID / records of the owner.
         :meth:`finish` is what makes distances of sums; it is not linear, so that this argument is about the finished
         value.
         Source: the scores of MST (McKenna, Miklau and Sheldon 2021, arXiv:2108.04978), all released at once.
 
     Args:
-        expected: ``Int64`` of the shape of the pairs' sum, in grid units: what independence would give.
+        expected: ``Int64`` of the shape of the sets' sum, in grid units: what independence would give.
     """
 
-    pairs: Marginals  # the histograms of all pairs
+    sets: Marginals  # their histograms
     expected: NDArray[np.int64]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self.pairs.sets),)
+        return (len(self.sets.sets),)
 
     @property
     def partial_shape(self) -> tuple[int, ...]:
-        return self.pairs.shape
+        return self.sets.shape
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return self.pairs.sensitivity
+        return self.sets.sensitivity
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return self.pairs.of_batch(batch)
+        return self.sets.of_batch(batch)
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[pairs]``."""
-        return np.array([each.sum() for each in self.pairs.split(np.abs(sums - self.expected))], dtype=np.int64)
+        """``Int64[sets]``."""
+        return np.array([each.sum() for each in self.sets.split(np.abs(sums - self.expected))], dtype=np.int64)
 
 
 _MOST_RECORDS = 2.0**40
 """That are expected: a noisy total may be anything, and what it is made of must fit into 64-bit integers."""
 
 
-def independent(pairs: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
-    """The histograms of ``pairs`` if variables were independent, in grid units: post-processing of released values.
+def independent(sets: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
+    """The histograms of ``sets`` if variables were independent, in grid units: post-processing of released values.
 
     Args:
         singles: noisy histogram of each variable; negative counts are 0.
@@ -158,7 +159,10 @@ def independent(pairs: Marginals, singles: Sequence[NDArray[np.float64]], total:
     """
     shares = [np.maximum(each, 0) / max(np.maximum(each, 0).sum(), 1.0) for each in singles]
     total = min(max(total, 1.0), _MOST_RECORDS)
-    expected = [total * np.outer(shares[a], shares[b]).ravel() for a, b in pairs.sets]
+    expected = [
+        reduce(np.multiply.outer, (shares[each] for each in chosen), total * step).ravel()
+        for chosen, step in zip(sets.sets, sets.per_record, strict=True)
+    ]
     found = np.concatenate(expected) if expected else np.zeros(0)
     steps: NDArray[np.int64] = np.rint(found * COUNT_GRID).astype(np.int64)
     return steps

@@ -157,7 +157,7 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
     """See that a model can be fitted to such factors, and rows sampled, in memory and time; else ConfigError."""
     if numbers_of(sizes, scopes) > MOST_NUMBERS:
         raise ConfigError(
-            "The pairs of columns depend on each other in circles that are too wide to sample from.",
+            "The columns depend on each other in circles that are too wide to sample from.",
             "Name fewer column_pairs, choose `selected`, or declare fewer values and bins.",
         )
 
@@ -169,10 +169,10 @@ def distribution_of(made: Release) -> Distribution:
     """
     variables = variables_of(made)
     sizes, chosen = variables.sizes, made.arrays[CHOSEN]
-    pairs = [(int(a), int(b)) for a, b in chosen]
-    scopes: list[tuple[int, ...]] = [*((each,) for each in range(len(sizes))), *pairs]
+    sets = [tuple(sorted({*row})) for row in chosen.tolist()]
+    scopes: list[tuple[int, ...]] = [*((each,) for each in range(len(sizes))), *sets]
     logarithms, first, factors = made.arrays[LOGARITHMS], 0, []
-    if any(not 0 <= a < b < len(sizes) for a, b in pairs) or len(set(pairs)) < len(pairs):
+    if any(len(each) < 2 or each[0] < 0 or each[-1] >= len(sizes) for each in sets) or len({*sets}) < len(sets):
         raise _unusable()
     for scope in scopes:
         shape = [sizes[each] for each in scope]

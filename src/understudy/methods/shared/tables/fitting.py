@@ -1,4 +1,4 @@
-"""Which pairs of columns are measured, and the distribution that agrees with all noisy histograms as well as can be.
+"""Which sets of columns are measured, and the distribution that agrees with all noisy histograms as well as can be.
 
 Post-processing of released values. The fit is Private-PGM by ``mbi`` (McKenna, Sheldon and Miklau 2019), which brings
 JAX: the extra ``tables``. Only a release needs it; rows are sampled without.
@@ -7,8 +7,11 @@ JAX: the extra ``tables``. Only a release needs it; rows are sampled without.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import quiet_libraries
 from understudy.methods.shared.tables.distribution import Distribution, Factor, numbers_of
-from understudy.methods.shared.tables.variables import Pair
+from understudy.methods.shared.tables.variables import Scope
 
 _STEPS, _ENOUGH = 4_000, 1e-7
 """Steps at most, and the relative gain below which no more are taken."""
@@ -36,20 +39,20 @@ def require_fitting() -> None:
 def fit(
     sizes: Sequence[int],
     singles: Sequence[NDArray[np.float64]],
-    pairs: Sequence[Pair],
+    sets: Sequence[Scope],
     histograms: Sequence[NDArray[np.float64]],
     *,
     single_std: float,
-    pair_stds: Sequence[float],
+    set_stds: Sequence[float],
 ) -> Distribution:
-    """The distribution of the graphical model over ``pairs`` whose marginals are nearest to the noisy ones, weighted by
+    """The distribution of the graphical model over ``sets`` whose marginals are nearest to the noisy ones, weighted by
     their noise (mirror descent, Algorithm 1 there).
 
     Args:
         singles: noisy histogram of each variable.
-        histograms: of each pair, ``Float64[size, size]``.
+        histograms: of each set, ``Float64`` with a dimension per variable.
         single_std: of the noise on each count of a variable; 0 where none was added.
-        pair_stds: likewise of each pair.
+        set_stds: likewise of each set.
     """
     with quiet_libraries():  # on its precision and caches, which do not matter for some thousand cells
         import jax
@@ -58,7 +61,7 @@ def fit(
     domain = mbi.Domain(names, list(sizes))
     measured = [
         *(_measurement(mbi, (each,), values, single_std) for each, values in enumerate(singles)),
-        *(_measurement(mbi, *each) for each in zip(pairs, histograms, pair_stds, strict=True)),
+        *(_measurement(mbi, *each) for each in zip(sets, histograms, set_stds, strict=True)),
     ]
     with jax.default_device(jax.devices("cpu")[0]):
         model = mbi.estimation.MirrorDescent().estimate(
@@ -67,7 +70,7 @@ def fit(
         found = {
             tuple(map(int, clique)): np.asarray(model.potentials[clique].values) for clique in model.potentials.cliques
         }
-    return Distribution(tuple(sizes), _factors(len(sizes), pairs, found, sizes))
+    return Distribution(tuple(sizes), _factors(len(sizes), sets, found, sizes))
 
 
 def _measurement(mbi: Any, scope: tuple[int, ...], values: NDArray[np.float64], std: float) -> Any:
@@ -82,10 +85,10 @@ def _total(measured: Sequence[Any]) -> float:
 
 
 def _factors(
-    count: int, pairs: Sequence[Pair], found: dict[tuple[int, ...], NDArray[Any]], sizes: Sequence[int]
+    count: int, sets: Sequence[Scope], found: dict[tuple[int, ...], NDArray[Any]], sizes: Sequence[int]
 ) -> tuple[Factor, ...]:
-    """One factor per variable and per pair, in this order, the largest logarithm of each 0."""
-    scopes: list[tuple[int, ...]] = [*((each,) for each in range(count)), *pairs]
+    """One factor per variable and per set, in this order, the largest logarithm of each 0."""
+    scopes: list[tuple[int, ...]] = [*((each,) for each in range(count)), *sets]
     factors = []
     for scope in scopes:
         table = np.asarray(found.pop(scope, np.zeros([sizes[each] for each in scope])), dtype=np.float64)
@@ -95,87 +98,147 @@ def _factors(
 
 
 MOST_NUMBERS = 300_000
-"""In the model that selected pairs make, where they form circles: it is fitted in about a minute."""
+"""In the model that selected sets make, where they form circles: it is fitted in about a minute."""
+_OF_LABEL = 3.0
+"""How many times as much it is worth to learn of a set with the label."""
+_MEAN_NOISE = math.sqrt(2 / math.pi)
+_LEAST_FILLED = 0.02
+_NORMS = np.geomspace(1, 1e4, 40)
+"""Of the cubic roots of the cells of those that are measured: at these costs are computed."""
 
 
-def cost_of_noise(expected: NDArray[np.float64], std: float) -> float:
-    """What noise of ``std`` on each cell of a pair's histogram is expected to cost, on the scale of its score.
-
-    A score is a distance in L1, to which a wide pair of almost empty cells comes by sampling alone; to measure it would
-    bring mostly noise. A cell costs the mean of its noise's size, and no more than twice what it is expected to hold:
-    the fit keeps counts from falling below 0.
-
-    Args:
-        expected: what independence would give, in records.
-    """
-    return float(np.minimum(math.sqrt(2 / math.pi) * std, 2 * expected).sum())
-
-
-def shares(sizes: Sequence[int], pairs: Sequence[Pair]) -> NDArray[np.float64]:
-    """``Float64[pairs]`` of L2 norm 1: what a record adds to the histogram of each pair.
+def shares(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
+    """``Float64[sets]`` of L2 norm 1: what a record adds to the histogram of each set.
 
     Proportional to the cubic root of its cells: of all such shares these make cells times noise least in all.
     """
-    roots = np.cbrt([float(sizes[a] * sizes[b]) for a, b in pairs])
+    roots = _roots(sizes, sets)
     return np.asarray(roots / np.linalg.norm(roots))
 
 
-def select_pairs(
-    sizes: Sequence[int],
-    pairs: Sequence[Pair],
-    scores: NDArray[np.float64],
-    expected: Sequence[NDArray[np.float64]],
-    *,
-    std: float,
-    tree: bool = False,
-) -> tuple[Pair, ...]:
-    """The pairs that are expected to lower the error by most in all, at least one.
+def _roots(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
+    return np.cbrt([float(math.prod(sizes[each] for each in scope)) for scope in sets])
 
-    A pair that is measured gains its score, less what noise costs, which is the larger the more pairs share in it.
-    Pairs are taken by what they gain at about the noise of a spanning tree, and passed over where the model would
-    become too wide (:data:`MOST_NUMBERS`); as many are measured as make the sum of the gains largest.
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What it is worth to measure a set, by its noisy score: the score as a total variation t between 0 and 1.
+
+    A set that far from independence fills about 1 - t of the cells that independence would (all of it, if it were even
+    on those). So ``learnt`` is -log(1 - t), which adds up over independent parts as information does; and noise
+    ``costs`` its mean size on the cells that are filled, and no more than twice what independence would put there: the
+    fit keeps counts from falling below 0. A set of three must be sure: its score first loses what chance alone would
+    bring to a sample, and two standard deviations of its noise, as the best of many scores is the luckiest.
 
     Args:
-        pairs: all pairs of the variables, of ``sizes`` cells.
-        scores: how far each is from independence, in records; noisy, may be negative.
-        expected: what independence would give, in records.
-        std: of the noise on a count if one pair were measured.
-        tree: take the spanning tree of the largest gains instead (Kruskal 1956), whatever they are.
+        score: how far from independence, in records; noisy, may be negative.
+        expected: what independence would give, in records, with a dimension per variable.
+        score_std: of the noise on the score.
     """
 
-    def gains(chosen: Sequence[int], *, beside: float = 1.0) -> NDArray[np.float64]:
-        """Of measuring these pairs, if ``beside`` times as many as they are shared in the noise."""
-        stds = std * math.sqrt(beside) / shares(sizes, [pairs[each] for each in chosen])
-        costs = [cost_of_noise(expected[each], own) for each, own in zip(chosen, stds.tolist(), strict=True)]
-        return np.asarray(scores[list(chosen)] - costs)
+    score: float
+    expected: NDArray[np.float64]
+    score_std: float = 0.0
 
-    first = gains(range(len(pairs)), beside=(len(sizes) - 1) / len(pairs))
-    order = np.argsort(-first, kind="stable").tolist()
+    @cached_property
+    def _most(self) -> float:
+        return 2 * max(1.0, float(self.expected.sum()))
+
+    @cached_property
+    def _apart(self) -> float:
+        return (self.score - (2 * self.score_std if self.expected.ndim > 2 else 0)) / self._most
+
+    @cached_property
+    def _filled(self) -> float:
+        return min(1.0, max(_LEAST_FILLED, 1 - self._apart))
+
+    @cached_property
+    def learnt(self) -> float:
+        chance = 0.0
+        if self.expected.ndim > 2:
+            sizes = np.sqrt(self.expected * self._filled)
+            chance = float(np.minimum(_MEAN_NOISE * sizes, 2 * self.expected).sum()) / self._most
+        return -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart + chance)))
+
+    def cost(self, std: float) -> float:
+        """Of noise of ``std`` on each cell."""
+        noise = _MEAN_NOISE * std * self._filled
+        return float(np.minimum(noise, 2 * self.expected).sum()) / self._most
+
+
+def select_sets(
+    sizes: Sequence[int],
+    sets: Sequence[Scope],
+    worths: Sequence[Worth],
+    *,
+    std: float,
+    labelled: bool = False,
+    tree: bool = False,
+) -> tuple[Scope, ...]:
+    """The sets that are expected to teach most in all, less what their noise costs; at least one.
+
+    One after another is taken, whichever raises the sum by most, until none does. A set of three teaches less the more
+    of its pairs are known, and takes the place of those that were measured. The more sets share in it, the larger is
+    the noise on each. What would make the model too wide (:data:`MOST_NUMBERS`) is passed over. What goes with the
+    label is worth more (:data:`_OF_LABEL`): most tables are used to tell it.
+
+    Args:
+        sets: all pairs of the variables, of ``sizes`` cells, then sets of three.
+        worths: of each.
+        std: of the noise on a count if one set were measured.
+        labelled: whether the first variable is the label.
+        tree: take the spanning tree of the pairs that gain most instead (Kruskal 1956), whatever they gain.
+    """
+    roots = _roots(sizes, sets)
+    squares = roots**2
+    weights = np.array([_OF_LABEL if labelled and scope[0] == 0 else 1.0 for scope in sets])
+    learnt = weights * [worth.learnt for worth in worths]
+    stds = std * _NORMS / roots[:, None]
+    costs = weights[:, None] * [list(map(worth.cost, own)) for worth, own in zip(worths, stds.tolist(), strict=True)]
+    places = {scope: place for place, scope in enumerate(sets) if len(scope) == 2}
+    pairs = len(places)
+
+    def at(norms: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of each row of ``costs`` the value at its norm, between those of :data:`_NORMS`."""
+        steps = np.clip(np.log(norms / _NORMS[0]) / np.log(_NORMS[1] / _NORMS[0]), 0, len(_NORMS) - 1.001)
+        rows, below = np.arange(len(costs)), steps.astype(int)
+        return np.asarray(costs[rows, below] + (steps - below) * (costs[rows, below + 1] - costs[rows, below]))
+
     if tree:
-        taken = list(_joining(pairs, order, sizes, circles=False))
-    else:
-        order = list(_joining(pairs, [each for each in order if first[each] > 0], sizes, circles=True)) or order[:1]
-        taken = max((order[:count] for count in _counts(len(order))), key=lambda chosen: float(gains(chosen).sum()))
-    return tuple(sorted(pairs[each] for each in taken))
+        norm = np.full(pairs, math.sqrt((len(sizes) - 1) * squares[:pairs].mean()))
+        joined: list[Scope] = []
+        for place in np.argsort(at(norm, costs[:pairs]) - learnt[:pairs], kind="stable").tolist():
+            if not _connected(sets[place], joined):
+                joined.append(sets[place])
+        return tuple(sorted(joined))
+    holds = np.zeros((len(sets), pairs))
+    for place, scope in enumerate(sets):
+        holds[place, [places[pair] for pair in combinations(scope, 2)]] = 1
+    known, taken, passed = np.zeros(pairs), np.zeros(len(sets)), np.zeros(len(sets), dtype=np.bool_)
+    taught, value = 0.0, -math.inf
+    while True:
+        gains = learnt - holds @ (known * np.maximum(learnt[:pairs], 0))
+        replaced = holds * taken[:pairs]
+        replaced[:pairs] = 0
+        norms = np.sqrt(taken @ squares + squares - replaced @ squares[:pairs])
+        values = taught + gains - at(norms, taken @ costs + costs - replaced @ costs[:pairs])
+        values[passed | (taken > 0)] = -math.inf
+        best = int(values.argmax())
+        if values[best] <= value:
+            return tuple(sorted(scope for scope, each in zip(sets, taken, strict=True) if each))
+        kept = taken.copy()
+        kept[:pairs] -= replaced[best]
+        chosen = [*(scope for scope, each in zip(sets, kept, strict=True) if each), sets[best]]
+        if numbers_of(sizes, chosen) > MOST_NUMBERS and (best >= pairs or _connected(sets[best], chosen[:-1])):
+            passed[best] = True
+            continue
+        kept[best], value, taught = 1, values[best], taught + gains[best]
+        taken, known = kept, np.maximum(known, holds[best])
 
 
-def _counts(most: int) -> Iterator[int]:
-    """Numbers of pairs that are tried: all, or with many pairs each a tenth more than the one before."""
-    count = 1
-    while count < most:
-        yield count
-        count += max(1, count // 10)
-    yield most
-
-
-def _joining(pairs: Sequence[Pair], order: Sequence[int], sizes: Sequence[int], *, circles: bool) -> Iterator[int]:
-    """Of the pairs in this order those that join what was not connected, and those that close circles which leave the
-    model narrow."""
-    group = list(range(len(sizes)))
-    taken: list[Pair] = []
-    for place in order:
-        a, b = (group[each] for each in pairs[place])
-        if a != b or (circles and numbers_of(sizes, [*taken, pairs[place]]) <= MOST_NUMBERS):
-            taken.append(pairs[place])
-            group = [a if each == b else each for each in group]
-            yield place
+def _connected(pair: Scope, sets: Sequence[Scope]) -> bool:
+    """Whether sets lead from one variable of the pair to the other."""
+    reached = {pair[0]}
+    while more := {each for scope in sets if reached.intersection(scope) for each in scope} - reached:
+        reached |= more
+    return pair[1] in reached

@@ -64,11 +64,11 @@ def _charges(multipliers: Sequence[float], variables: Variables, parameters: Tab
 def require_measurable(variables: Variables, parameters: TablesParameters) -> None:
     """See, before anything is charged, that all histograms can be counted, stored and fitted; else ConfigError."""
     declared = variables.pairs(parameters.column_pairs)
-    pairs = variables.all_pairs if declared is None else declared
+    pairs = variables.scored(parameters.column_pairs) if declared is None else declared
     cells = sum(math.prod(variables.sizes[each] for each in pair) for pair in pairs)
     if cells > _MOST_CELLS:
         raise ConfigError(
-            f"The pairs of columns have {cells:,} cells, and {_MOST_CELLS:,} are the most.",
+            f"The histograms of the columns have {cells:,} cells, and {_MOST_CELLS:,} are the most.",
             "Declare fewer values or bins, or name fewer column_pairs.",
         )
     require_releasable((cells,), cure="Declare fewer values or bins.")
@@ -77,18 +77,19 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
 
 
 def _charge(name: str, multiplier: float, variables: Variables, parameters: TablesParameters) -> Charge:
-    sizes, every = variables.sizes, len(variables.all_pairs)
+    sizes = variables.sizes
     pairs = variables.pairs(parameters.column_pairs)
     shape: Shape = (None,)
     if name == COLUMNS:
         sensitivity, shape = Sensitivity.of_counts(len(sizes)), (sum(sizes),)
         why = f"a noisy histogram of each of {', '.join(variables.names)}"
     elif name == SCORES:
+        every = len(variables.scored(parameters.column_pairs))
         sensitivity, shape = Sensitivity.of_counts(every), (every,)
-        why = "how far each pair of columns is from independence, by which pairs are selected"
+        why = "how far pairs and threes of columns are from independence, by which those to measure are selected"
     elif pairs is None:
-        sensitivity = Sensitivity.of_shared_weight("gaussian", every)
-        why = "noisy histograms of the selected pairs of columns, whose noise grows with their number"
+        sensitivity = Sensitivity.of_shared_weight("gaussian", len(variables.scored(parameters.column_pairs)))
+        why = "noisy histograms of the selected pairs and threes of columns, whose noise grows with their number"
     else:
         sensitivity = Sensitivity.of_counts(len(pairs))
         why = f"noisy histograms of {len(pairs)} pair(s) of columns"
@@ -97,7 +98,7 @@ def _charge(name: str, multiplier: float, variables: Variables, parameters: Tabl
 
 def _forecast(charges: Sequence[Charge], variables: Variables, expected_records: int | None) -> Facts:
     noise = {charge.name: charge.mechanism.noise_std for charge in charges}  # type: ignore[attr-defined]
-    titles = {COLUMNS: "a count of one column", SCORES: "a pair's score", PAIRS: "a count of a pair"}
+    titles = {COLUMNS: "a count of one column", SCORES: "the score of a pair or three", PAIRS: "a count of a pair"}
     if SCORES in noise:
         tree = len(variables.sizes) - 1
         noise[PAIRS] *= math.sqrt(tree)

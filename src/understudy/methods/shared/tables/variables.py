@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,7 +20,8 @@ from understudy.release import Release
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
 """The charges, and arrays of the Release."""
 LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
-"""Arrays: the model's factors, one behind the other, and the pairs that were measured."""
+"""Arrays: the model's factors, one behind the other, and the sets that were measured: one per row, ascending, the last
+variable repeated where it has fewer than others."""
 LARGEST_LOGARITHM = 100.0
 """Of a factor, below its largest, which is 0."""
 SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
@@ -31,9 +33,9 @@ class TablesParameters(Parameters):
     """The typed columns beside the text (--columns): released as noisy marginals."""
 
     column_pairs: Ablation[str] = SELECTED
-    """Pairs of columns whose joint histograms are measured: ``selected`` (those of which more is to be learnt than
-    their noise costs, selected under privacy), ``tree`` (as few of them as connect all columns), ``all``, ``none``, or
-    ``A*B,B*C``, which is public."""
+    """Columns whose joint histograms are measured: ``selected`` (the pairs and sets of three of which more is to be
+    learnt than their noise costs, selected under privacy), ``tree`` (as few pairs as connect all columns), ``all``
+    pairs, ``none``, or ``A*B,B*C``, which is public."""
 
     gone: ClassVar[GoneOnes] = {"columns_share": Gone(COLUMNS_SHARE, "columns get 30 % of the budget (of mu^2)")}
 
@@ -48,8 +50,11 @@ class RowsParameters(Parameters):
     Default: equally."""
 
 
-Pair = tuple[int, int]
+Scope = tuple[int, ...]
+"""Variables that are measured together, ascending."""
 MOST_COLUMNS = 64
+MOST_THREES, _CELLS_OF_THREES, _CELLS_OF_THREE = 1_000, 2_000_000, 100_000
+"""Sets of three that are scored beside all pairs; the cells of all together, and of one."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +98,24 @@ class Variables:
         return (*((self.labels.size,) if self.labelled else ()), *(column.size for column in self.columns))
 
     @property
-    def all_pairs(self) -> tuple[Pair, ...]:
+    def all_pairs(self) -> tuple[Scope, ...]:
         return tuple(combinations(range(len(self.sizes)), 2))
 
-    def pairs(self, declared: str) -> tuple[Pair, ...] | None:
+    def scored(self, declared: str) -> tuple[Scope, ...]:
+        """The sets that are selected from, by public facts: all pairs, and without ``tree`` the narrowest sets of
+        three, those with the label first, at most :data:`MOST_THREES` of few cells."""
+        sizes, threes, cells = self.sizes, [], 0
+        found = [
+            (self.labelled and 0 not in each, math.prod(sizes[one] for one in each), each)
+            for each in combinations(range(len(sizes)), 3)
+        ]
+        for _, own, three in sorted(found)[:MOST_THREES] if declared == SELECTED else ():
+            cells += own
+            if own <= _CELLS_OF_THREE and cells <= _CELLS_OF_THREES:
+                threes.append(three)
+        return (*self.all_pairs, *threes)
+
+    def pairs(self, declared: str) -> tuple[Scope, ...] | None:
         """The declared pairs; None where they are selected under privacy.
 
         Raises ConfigError if one is no pair of columns.
