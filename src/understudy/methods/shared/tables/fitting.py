@@ -99,7 +99,7 @@ def _factors(
 
 MOST_NUMBERS = 300_000
 """In the model that selected sets make, where they form circles: it is fitted in about a minute."""
-_OF_LABEL = 3.0
+_OF_LABEL = 2.0
 """How many times as much it is worth to learn of a set with the label."""
 _MEAN_NOISE = math.sqrt(2 / math.pi)
 _LEAST_FILLED = 0.02
@@ -152,12 +152,15 @@ class Worth:
     def _filled(self) -> float:
         return min(1.0, max(_LEAST_FILLED, 1 - self._apart))
 
-    @cached_property
+    @property
     def learnt(self) -> float:
-        chance = 0.0
-        if self.expected.ndim > 2:
-            sizes = np.sqrt(self.expected * self._filled)
-            chance = float(np.minimum(_MEAN_NOISE * sizes, 2 * self.expected).sum()) / self._most
+        return self.sure if self.expected.ndim > 2 else -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart)))
+
+    @cached_property
+    def sure(self) -> float:
+        """What is learnt, less what chance alone would bring to a sample."""
+        sizes = np.sqrt(self.expected * self._filled)
+        chance = float(np.minimum(_MEAN_NOISE * sizes, 2 * self.expected).sum()) / self._most
         return -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart + chance)))
 
     def cost(self, std: float) -> float:
@@ -192,7 +195,7 @@ def select_sets(
     roots = _roots(sizes, sets)
     squares = roots**2
     weights = np.array([_OF_LABEL if labelled and scope[0] == 0 else 1.0 for scope in sets])
-    learnt = weights * [worth.learnt for worth in worths]
+    learnt, sure = (weights * found for found in np.array([(worth.learnt, worth.sure) for worth in worths]).T)
     stds = std * _NORMS / roots[:, None]
     costs = weights[:, None] * [list(map(worth.cost, own)) for worth, own in zip(worths, stds.tolist(), strict=True)]
     places = {scope: place for place, scope in enumerate(sets) if len(scope) == 2}
@@ -217,12 +220,13 @@ def select_sets(
     known, taken, passed = np.zeros(pairs), np.zeros(len(sets)), np.zeros(len(sets), dtype=np.bool_)
     taught, value = 0.0, -math.inf
     while True:
-        gains = learnt - holds @ (known * np.maximum(learnt[:pairs], 0))
+        gains = learnt - holds @ (known * np.maximum(sure[:pairs], 0))
         replaced = holds * taken[:pairs]
         replaced[:pairs] = 0
         norms = np.sqrt(taken @ squares + squares - replaced @ squares[:pairs])
         values = taught + gains - at(norms, taken @ costs + costs - replaced @ costs[:pairs])
         values[passed | (taken > 0)] = -math.inf
+        values[:pairs][known > 0] = -math.inf
         best = int(values.argmax())
         if values[best] <= value:
             return tuple(sorted(scope for scope, each in zip(sets, taken, strict=True) if each))
