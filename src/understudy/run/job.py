@@ -26,6 +26,7 @@ from understudy.ledger.store import begun_settings
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import load_release, make_method
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.guide.plan import (
     GUIDE_SHARE,
     MOST_EMBEDDED,
@@ -516,7 +517,8 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     asks: bool
     """Whether it is asked for texts at all."""
     trained: bool
-    """Whether it is the built-in writer, which texts around phrases are asked of unless a prompt of one's own asks."""
+    """Whether it is the built-in writer, which plain texts are asked of, around phrases or to evolve, unless a prompt
+    of one's own asks."""
     seed: int
     """Of its sampling."""
     price_input: float | None
@@ -548,8 +550,9 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
         if config.llm_batch:
             prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
             in_a_row += texts.template.settings.repair
-        plain = _writes_around_phrases(method, texts.form, texts.record_columns) and not config.asks_itself
-        trained = config.llm == "builtin" and plain
+        around = _writes_around_phrases(method, texts.form, texts.record_columns)
+        evolves = isinstance(method, EvolutionParameters) and not (texts.form or texts.record_columns)
+        trained = config.llm == "builtin" and not config.asks_itself and (around or evolves)
         return config.part(cls, asks=asks, trained=trained, in_a_row=in_a_row, **prices)
 
     @property

@@ -31,6 +31,7 @@ from understudy.methods.tuned.model import (
     tuned_weights,
 )
 from understudy.models.causal import CausalModel
+from understudy.models.writer import ADAPTERS
 from understudy.privacy.facts import Facts
 from understudy.release import Release
 from understudy.text.prompts.template import Prompts
@@ -148,7 +149,7 @@ def released(
     }
     public = asked.public_inputs()
     if tuned.causal.is_writer:
-        public[MODEL]["source"] += ", with adapters that understudy trained on public texts"
+        public[MODEL]["source"] += f", {ADAPTERS}"
     instructions = tuned.instructions
     return Released(
         {**bounded, **instructions.to_arrays(), **arrays},
