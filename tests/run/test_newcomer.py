@@ -193,6 +193,7 @@ def test_ends_of_a_range_that_are_written_as_the_table_writes_them_are_told_how(
 
 _SAID = {"pflege": "Verbandswechsel", "küche": "Großküche"}
 _GERMAN = {"text": "anliegen", "label": "abteilung", "labels": list(_SAID)}
+_HALF_LISTED = {"text": "nachricht", "label": "rubrik", "labels": ["etat", "kultur", "sport"]}
 _ENGLISH = {"text": "note", "label": "department", "labels": ["dermatology", "neurology"]}
 
 
@@ -200,6 +201,7 @@ _ENGLISH = {"text": "note", "label": "department", "labels": ["dermatology", "ne
     ("names", "budget", "method", "foreign"),
     [
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
+        (_HALF_LISTED, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0.2), ""),
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0), "warned"),
         (_GERMAN, us.Budget(6, 0), us.DPKPS(), "warned"),
