@@ -73,7 +73,7 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
     monkeypatch.setattr(mechanisms, "MECHANISMS", two)
     monkeypatch.setattr(mechanisms, "find_spec", lambda _: None)
     monkeypatch.setattr("understudy.models.machine.find_spec", lambda _: None)
-    said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
+    said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999999999")
     assert said.code == 0
     assert "subsets" not in said.out
     assert "extra `local`: subsets" in said.err
