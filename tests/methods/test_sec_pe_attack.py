@@ -136,7 +136,7 @@ class Attack:
         return np.array([answer[:WORLDS].reshape(WORLDS, -1) @ direction for answer in answers])
 
     def _simulated_noise(self) -> NDArray[np.float64]:
-        return np.random.default_rng(1).normal(0, self.noise_multiplier, (self.releases, 200_000))
+        return np.random.default_rng(1).normal(0, self.noise_multiplier, (self.releases, 50_000))
 
     def _ratio(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``Float64[...]``: the log-likelihood ratio of present to absent, over all releases."""
