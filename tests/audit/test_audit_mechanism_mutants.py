@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 from audited import BUDGET, LOUD, audited
 from numpy.typing import NDArray
+from word_embedder import WordEmbedder
 
 from understudy.audit.mechanisms.audit import MECHANISMS, VIOLATION
 from understudy.audit.mechanisms.bounds import Claim
 from understudy.audit.mechanisms.sums import (
+    NEAREST,
     OWNER,
     InMemory,
     Row,
+    SumAttack,
     aug_pe,
     charged_metrics,
     columns,
@@ -51,7 +54,7 @@ from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.teachers import Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
-from understudy.methods.shared.evolution.embeddings import Block
+from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
@@ -292,6 +295,40 @@ class WholeVotes(VoteHistogram):
 
 def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
     assert caught(twin(aug_pe(1, Unit(), LOUD), WholeVotes))
+
+
+PROBES = ("zorvex quil", "zorvex brandle quil")
+"""Candidates of words that nobody but the canary writes."""
+
+
+def of_texts(texts: Sequence[str]) -> Block:
+    vectors = integer_vectors(WordEmbedder().embed(texts))
+    return Block(vectors, np.zeros(len(texts), dtype=np.int32), np.arange(len(texts)))
+
+
+def probed() -> SumAttack:
+    """The audit of ``votes`` with texts: nonsense words in two candidates and in one record, and an embedder."""
+    others = ("a cough and a burn", "the weather is fine")
+    candidates = of_texts(["a cough", "fine weather", *PROBES])
+    (planned,) = aug_pe(1, Unit(), LOUD).sums
+    query = VoteHistogram(candidates.vectors, candidates.labels, Unit(), NEAREST)
+    data = [InMemory([of_texts([*others, *canary])]) for canary in ((), ("zorvex brandle",))]
+    return SumAttack([replace(planned, query=query)], *data, aug_pe(1, Unit(), LOUD).claim)
+
+
+def test_nonsense_words_in_candidates_see_all_of_a_record_and_no_more_than_its_noise_allows() -> None:
+    attack = probed()
+    absent, present = (exact_sum(attack.sums[0].query, data) for data in (attack.absent, attack.present))
+    moved = present - absent
+    assert moved[:2].tolist() == [0, 0]
+    assert moved[2:].min() > 0
+    assert np.linalg.norm(moved) == pytest.approx(COUNT_GRID, rel=1e-3)  # as far as the worst record of the audit
+    assert not caught(attack)
+
+
+def test_votes_without_the_noise_that_is_charged_are_caught_by_nonsense_words() -> None:
+    assert audited(replace(probed(), source=Less(0))).violated
+    assert caught(twin(probed(), WholeVotes))
 
 
 class VotesOfEachLabel(VoteHistogram):
