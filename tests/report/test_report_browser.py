@@ -13,6 +13,7 @@ from made_runs import made_statement, make_run, measure
 from understudy.report import write_comparison, write_reports
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright.expect.set_options(timeout=60_000)  # the machine may be busy
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 QUIET = [
@@ -72,7 +73,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        started = running.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=120_000)
         yield started
         started.close()
 
@@ -83,6 +84,7 @@ class Seen:
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
         self.complaints: list[str] = []
         self.context = browser.new_context(**options)
+        self.context.set_default_timeout(120_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

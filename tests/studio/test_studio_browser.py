@@ -41,7 +41,7 @@ def address(root: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=120_000)
         yield opened
         opened.close()
 
@@ -54,6 +54,7 @@ class Visit:
         self.home = address.partition("?")[0]
         self.context = browser.new_context(**options)
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.home.rstrip("/"))
+        self.context.set_default_timeout(120_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -80,7 +81,7 @@ class Visit:
         elif name.startswith("run-"):
             page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_load_state("networkidle")
-        playwright.expect(page.locator('[data-again=""]')).to_have_count(0, timeout=60_000)
+        playwright.expect(page.locator('[data-again=""]')).to_have_count(0)
         return page
 
 
@@ -172,10 +173,10 @@ def test_a_plan_is_made_by_keyboard_alone(visit: Any) -> None:
             break
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("2.5")
-    playwright.expect(page.locator("#costs-title")).to_have_text("Side by side at epsilon 2.5", timeout=30_000)
+    playwright.expect(page.locator("#costs-title")).to_have_text("Side by side at epsilon 2.5")
     assert page.evaluate("document.activeElement.id") == "epsilon"
     assert "epsilon=2.5" in page.url
-    playwright.expect(page.locator('[data-again=""]')).to_have_count(0, timeout=60_000)
+    playwright.expect(page.locator('[data-again=""]')).to_have_count(0)
     playwright.expect(page.locator("#status")).to_have_text(re.compile("All .* points are there"))
     for _ in range(80):
         page.keyboard.press("Tab")
@@ -193,7 +194,7 @@ def test_a_plan_is_made_by_keyboard_alone(visit: Any) -> None:
 def test_another_method_and_its_parameters_are_chosen(visit: Any) -> None:
     page = visit().open("plan")
     page.get_by_role("checkbox", name="seq-pate").check()
-    playwright.expect(page.locator("#seq-pate svg").first).to_be_visible(timeout=60_000)
+    playwright.expect(page.locator("#seq-pate svg").first).to_be_visible()
     page.get_by_role("checkbox", name="dp-kps").uncheck()
     playwright.expect(page.locator("#dp-kps")).to_have_count(0)
     page.locator(".method", has_text="aug-pe").locator("summary").click()
@@ -204,7 +205,7 @@ def test_another_method_and_its_parameters_are_chosen(visit: Any) -> None:
 def test_a_number_that_is_none_is_said_aloud(visit: Any) -> None:
     page = visit().open("plan")
     page.get_by_role("textbox", name="Epsilon").fill("much")
-    playwright.expect(page.get_by_role("alert")).to_contain_text("epsilon", timeout=30_000)
+    playwright.expect(page.get_by_role("alert")).to_contain_text("epsilon")
 
 
 def test_texts_are_read_page_by_page_and_label_by_label(visit: Any) -> None:
@@ -250,10 +251,10 @@ def test_a_run_that_begins_later_appears_by_itself(browser: Any, tmp_path: Path)
         seen.page.goto(f"{seen.home}runs")
         playwright.expect(seen.page.locator(".empty")).to_contain_text("no run")
         make_run(tmp_path / "out" / "later")
-        playwright.expect(seen.page.get_by_role("link", name="later", exact=True)).to_be_visible(timeout=30_000)
+        playwright.expect(seen.page.get_by_role("link", name="later", exact=True)).to_be_visible()
         assert not seen.complaints
         process.kill()
-        playwright.expect(seen.page.locator(".notice")).to_have_text(re.compile("stopped"), timeout=30_000)
+        playwright.expect(seen.page.locator(".notice")).to_have_text(re.compile("stopped"))
         seen.context.close()
 
 
@@ -322,16 +323,16 @@ def test_a_run_is_watched_while_it_is_going_on(browser: Any, tmp_path: Path, mon
         playwright.expect(page.locator(".state")).to_have_text("running")
         page.get_by_role("link", name="now", exact=True).click()
         bar = page.get_by_role("progressbar", name="texts")
-        playwright.expect(bar).to_be_visible(timeout=30_000)
+        playwright.expect(bar).to_be_visible()
         before = float(bar.get_attribute("value"))
         for _ in range(20):
             go_on.release()
-        playwright.expect(bar).not_to_have_attribute("value", f"{before:g}", timeout=30_000)
+        playwright.expect(bar).not_to_have_attribute("value", f"{before:g}")
         assert page.evaluate("document.querySelector('#progress [data-again]') !== null")
         for _ in range(200):
             go_on.release()
         run.join(120)
-        playwright.expect(page.locator(".state")).to_have_text("finished", timeout=30_000)
+        playwright.expect(page.locator(".state")).to_have_text("finished")
         playwright.expect(page.locator("#status")).to_have_text(re.compile("finished"))
         assert not seen.complaints
         seen.context.close()
