@@ -58,7 +58,8 @@ def test_a_notebook_runs_and_shows_what_it_makes(notebook: Path, kernel: Path) -
     found: Any = nbformat.read(notebook, as_version=4)
     (parameters,) = [cell for cell in found.cells if "parameters" in cell.metadata.get("tags", ())]
     parameters.source = 'llm = "none"'
-    NotebookClient(found, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(kernel)}}).execute()
+    resources = {"metadata": {"path": str(kernel)}}
+    NotebookClient(found, timeout=900, startup_timeout=300, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in found.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type == "error"]
     shown = "".join(output["data"].get("text/html", "") for output in outputs if "data" in output)

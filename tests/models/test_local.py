@@ -185,7 +185,7 @@ def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: py
         flags.append(cancelled)
         if len(prompts[0].tokens) > 60:
             return [Completion("x", "stop")] * len(prompts)
-        assert cancelled.wait(30)
+        assert cancelled.wait(300)
         return []
 
     monkeypatch.setattr(Decoder, "answer", wait)

@@ -331,7 +331,7 @@ def test_a_run_is_watched_while_it_is_going_on(browser: Any, tmp_path: Path, mon
         assert page.evaluate("document.querySelector('#progress [data-again]') !== null")
         for _ in range(200):
             go_on.release()
-        run.join(120)
+        run.join(600)
         playwright.expect(page.locator(".state")).to_have_text("finished")
         playwright.expect(page.locator("#status")).to_have_text(re.compile("finished"))
         assert not seen.complaints

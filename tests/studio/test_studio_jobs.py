@@ -61,8 +61,8 @@ def send(studio: Studio, verb: str, name: str = "clinic", **fields: str) -> Any:
 def ended(studio: Studio) -> str:
     """What the job said, once it has ended."""
     assert studio.jobs.now is not None
-    studio.jobs.now.process.wait(120)
-    studio.jobs.now.listener.join(120)
+    studio.jobs.now.process.wait(600)
+    studio.jobs.now.listener.join(600)
     return studio.read("/jobs")
 
 
@@ -230,4 +230,4 @@ def test_broken_twins_start_what_they_must_not(studio: Studio, monkeypatch: pyte
         assert studio.client.post(address, data={"token": token}, headers=OWN).status_code == 303
     assert first.process.poll() is None
     first.process.kill()
-    first.process.wait(60)
+    first.process.wait(300)

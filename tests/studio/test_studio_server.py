@@ -27,7 +27,7 @@ def test_the_address_that_is_printed_opens_it_and_ctrl_c_ends_it(tmp_path: Path)
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(address.partition("?")[0])
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     token = address.partition("token=")[2]
     assert out == ""
     assert token not in err
@@ -114,5 +114,5 @@ def test_many_requests_at_once_are_answered(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         assert answers == [200] * len(pages)
