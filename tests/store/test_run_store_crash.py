@@ -22,13 +22,13 @@ _SCRIPT = Path(__file__).with_name("keeping.py")
 def test_kill_9_loses_nothing_that_was_kept_and_leaves_nothing_by_halves(tmp_path: Path) -> None:
     done = 0
     for _ in range(5):
-        process = subprocess.Popen([sys.executable, str(_SCRIPT), str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(random.randint(1, 5))]
-        time.sleep(random.uniform(0, 0.02))
-        process.kill()
-        said += process.stdout.read().splitlines()  # communicate() would lose what readline() has read ahead
-        process.wait()
+        command = [sys.executable, str(_SCRIPT), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(random.randint(1, 5))]
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+            said += process.stdout.read().splitlines()  # communicate() would lose what readline() has read ahead
         done += len([line for line in said if line.strip()])
         with RunStore.open(tmp_path, noise="system") as store:  # the lock died with its holder
             assert len(store.stages()) in (done, done + 1)
