@@ -104,7 +104,10 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
     def noisy(name: str, query: Any) -> NDArray[np.float64]:
         return measure(charges[name], query, records, source=SystemNoise())
 
-    return measure_marginals(variables, parameters, noisy, lambda name: float(charges[name].noise_std)).fitted()
+    made = measure_marginals(
+        variables, parameters, noisy, lambda name: float(charges[name].noise_std), lambda _, make: make()
+    )
+    return made.fitted()
 
 
 def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float) -> tuple[NDArray[Any], float]:

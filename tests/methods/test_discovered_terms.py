@@ -16,7 +16,7 @@ from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DISCOVERED, MOST_DISCOVERED
-from understudy.methods.dp_kps.release import WORD_FOR_WORD
+from understudy.methods.dp_kps.release import word_for_word
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
@@ -64,7 +64,7 @@ def test_what_hundreds_have_is_found_and_what_one_unit_has_never_is(unit: Unit, 
         assert "quexil pump" in found
         assert found == sorted(found)
         assert not any(FEW in term for term in found)
-        assert released.notes == (WORD_FOR_WORD,)
+        assert released.notes == (word_for_word(plan_of(chosen, unit)),)
 
 
 def test_found_terms_join_the_vocabulary_and_the_density(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_an_embedder_that_answers_no_unit_vectors_is_refused_before_it_is_used_o
     embedder.embed = lambda texts: answer.astype(np.float32)  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="unit vector"):
         release(method(vocabulary, **MODES["density"]), embedder=embedder, store=store)
-    assert list(store.arrays) == ["vocabulary"]
+    assert list(store.arrays) == ["public vocabulary", "vocabulary"]
 
 
 def level(check: Facts) -> str | None:

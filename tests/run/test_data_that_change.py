@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import COLUMNS, LABELS, prompt_file, rows, settings, write_csv
+from clinic import COLUMNS, LABELS, TERMS, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import runs_charged
 from secret_fixtures import protecting, public_rows, secret_rows
@@ -20,6 +20,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.ledger.store import RunStore
+from understudy.methods.dp_kps import release as dp_kps_release
 from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.noise import SystemNoise
@@ -27,6 +28,7 @@ from understudy.run import measuring
 from understudy.run import pipeline as running
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
+from understudy.text.vocabulary.terms import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 Table = list[dict[str, str]]
@@ -203,6 +205,21 @@ def test_keyphrases_whose_data_changed_after_a_kill_are_not_drawn_from_them(
     write_csv(tmp_path / "notes.csv", rows())
     release(values)
     assert len(drawn) == 2
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_counts_of_another_vocabulary_than_the_runs_are_not_read_by_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    with at_call(measuring, "measure", 2, kill), pytest.raises(Killed):
+        release(values)
+    with monkeypatch.context() as patch:
+        other = Vocabulary.of(TERMS[::-1], source="terms.txt", stop_words=frozenset())
+        patch.setattr(dp_kps_release, "public_vocabulary", lambda _parameters: other)
+        with pytest.raises(ResumeError, match="vocabulary is not the one that this run began with"):
+            release(values)
+    release(values)
     assert runs_charged(values["ledger"]) == 1
 
 

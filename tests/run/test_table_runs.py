@@ -25,6 +25,7 @@ import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
 from understudy.base.errors import ConfigError, CorpusError, ReleaseError, ResumeError
 from understudy.base.labels import canonical
+from understudy.methods.shared.tables import variables
 from understudy.methods.shared.tables.distribution import Distribution
 from understudy.release import Release
 from understudy.report import write_reports
@@ -67,6 +68,59 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
         patch.setattr(tabling, "fit", simple_fit)
         values = tables(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
         return running.release(run_config(values)).release
+
+
+# -- resumed ----------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+def killed_while_fitting(values: dict[str, Any]) -> None:
+    def kill(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabling, "fit", kill)
+        with pytest.raises(Killed):
+            run(values)
+
+
+def test_what_was_measured_together_is_told_by_the_selection_that_was_made(tmp_path: Path) -> None:
+    values = tables(tmp_path, records_per_label=4, epsilon="8")
+    chosen: list[Any] = []
+    select = tabling.select_sets
+
+    def other(*arguments: Any, **named: Any) -> Any:
+        chosen.append(select(*arguments, **named))
+        return tuple(reversed(chosen[-1]))
+
+    killed_while_fitting(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabling, "select_sets", other)
+        run(values)
+    assert not chosen, "it is not selected again"
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_run_whose_labels_are_read_from_the_data_resumes_with_columns(tmp_path: Path) -> None:
+    values = tables(tmp_path, labels=None, labels_from_data=True, columns="ward=A|B", records_per_label=4)
+    killed_while_fitting(values)
+    assert len(run(values).records) == 8
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_run_that_began_with_other_scores_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = tables(tmp_path, records_per_label=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(variables, "MOST_THREES", 0)  # as before sets of three were scored
+        killed_while_fitting(values)
+    with pytest.raises(ResumeError, match="another version of understudy"):
+        run(values)
+    assert runs_charged(values["ledger"]) == 1
 
 
 # -- what is released and written -------------------------------------------------------------------------------------

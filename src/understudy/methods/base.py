@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+import numpy as np
+
 from understudy.base.columns import Column
-from understudy.base.errors import ConfigError, bug
+from understudy.base.errors import ConfigError, ResumeError, bug
 from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
@@ -168,6 +170,19 @@ class ReleaseTools(Preparation):
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         return needed(self.door).keep(name, make)
+
+    def require_same(self, name: str, sha256: str) -> None:
+        """See that a public input is the one that the run began with: stored values are told by their places in it.
+
+        Raises ResumeError where it is not: another version of a package, say, has another list.
+        """
+        kept = self.keep(f"public {name}", lambda: {"sha256": np.frombuffer(bytes.fromhex(sha256), dtype=np.uint8)})
+        if kept["sha256"].tobytes().hex() != sha256:
+            raise ResumeError(
+                f"The {name} is not the one that this run began with.",
+                "Install the versions of understudy and its packages that it began with, or start over with --fresh, "
+                "which charges again.",
+            )
 
 
 @dataclass(frozen=True)

@@ -302,8 +302,8 @@ def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
 
 _FOREIGN = (
     "Hardly a name of the columns and labels is an English word, and what is built in is: 30 % of the budget finds the "
-    "texts' own terms (--discover-terms), so that what thousands wrote can appear word for word, and stop words are "
-    "those of 33 languages."
+    "texts' own terms (--discover-terms), so that what dozens of records share can appear word for word, and stop "
+    "words are those of 33 languages."
 )
 
 

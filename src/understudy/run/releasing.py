@@ -63,7 +63,7 @@ def check_cap(session: Session, job: Job) -> None:
     """See that the ledger has room for the whole plan before models are loaded: a refusal should not take long."""
     if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
         with open_ledger(job.promise, session.store) as ledger:
-            plan = session.as_begun(job.declared_plan)
+            plan = session.as_booked(job.declared_plan)
             ledger.check_if_open(job.promise.dataset, plan, run_id=session.store.run_id)
 
 
@@ -103,7 +103,7 @@ def make_release(
         session.folder.write_statement(made.statement)
         session.clear_scratch(own_scratch)
         return made
-    early = session.as_begun(job.declared_plan)
+    early = session.as_booked(job.declared_plan)
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:

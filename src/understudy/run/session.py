@@ -106,9 +106,21 @@ class Session:
         began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
         if [each.name for each in began] != [each.name for each in plan.charges]:
             return plan
-        pairs = zip(plan.charges, began, strict=True)  # what a third party samples by itself has no other form
+        pairs = tuple(zip(plan.charges, began, strict=True))
+        if any(_measured(own) != _measured(other) for own, other in pairs if not isinstance(other.mechanism, Declared)):
+            raise ResumeError(
+                "The run here began with another version of understudy, which measures something else.",
+                "Finish it with that version, or start over with --fresh, which charges again.",
+            )
+        # what a third party samples by itself has no other form
         charges = tuple(own if isinstance(other.mechanism, Declared) else other for own, other in pairs)
         return replace(plan, charges=charges)
+
+    def as_booked(self, plan: Plan) -> Plan:
+        """As :meth:`as_begun` where labels are not known yet, on which the names of charges may rest."""
+        began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
+        named = [each.name for each in began] == [each.name for each in plan.charges]
+        return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))
 
     def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:
@@ -171,6 +183,11 @@ def open_session(
                 (folder.private / PROGRESS).unlink(missing_ok=True)
                 store.forget()
             raise
+
+
+def _measured(charge: Charge) -> tuple[Any, ...]:
+    """What a charge measures: how many numbers, and whether by a form that no plan has any more."""
+    return getattr(charge.mechanism, "shape", None), getattr(charge.mechanism, "test", None)
 
 
 def remove_leftovers(private: Path) -> None:

@@ -42,6 +42,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
+from understudy.privacy.sealed import Arrays
 from understudy.release import Release
 from understudy.text.prompts.template import CATEGORIES
 from understudy.text.writing import Row, SyntheticRecord, shown
@@ -89,18 +90,23 @@ def with_columns(
     def std(name: str) -> float:
         return 0.0 if "none" in noise else float(plan.mechanism(name).noise_std)
 
-    marginals = measure_marginals(variables, parameters, measured, std)
+    marginals = measure_marginals(variables, parameters, measured, std, tools.keep)
 
     def fitted() -> dict[str, NDArray[Any]]:
         tools.say("Fitting the distribution of rows.")
         return {LOGARITHMS: np.concatenate([table.ravel() for _, table in marginals.fitted().factors])}
 
     arrays = {**marginals.arrays, LOGARITHMS: tools.keep("columns model", fitted)[LOGARITHMS]}
-    widest = max(map(len, marginals.sets), default=2)
-    rows = [(*each, *each[-1:] * (widest - len(each))) for each in marginals.sets]
-    arrays[CHOSEN] = np.array(rows, dtype=np.int64).reshape(-1, widest)
+    arrays[CHOSEN] = _in_rows(marginals.sets)
     check = _noise_check(variables, marginals.singles, marginals.sets, marginals.single_std)
     return released | Released(arrays, public_inputs={"columns": _domains(variables)}, noise_check=check)
+
+
+def _in_rows(sets: Sequence[Scope]) -> NDArray[np.int64]:
+    """``Int64[sets, widest]``, the last variable of a narrower one again."""
+    widest = max(map(len, sets), default=2)
+    rows = [(*each, *each[-1:] * (widest - len(each))) for each in sets]
+    return np.array(rows, dtype=np.int64).reshape(-1, widest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +135,14 @@ def measure_marginals(
     parameters: TablesParameters,
     measure: Callable[[str, Query[Any]], NDArray[np.float64]],
     std: Callable[[str], float],
+    keep: Callable[[str, Callable[[], Arrays]], Arrays],
 ) -> NoisyMarginals:
     """As :func:`with_columns` says.
 
     Args:
         measure: the noisy value of a charge's query.
         std: of a charge's noise; asked once something was measured.
+        keep: what a resumed run must find as it was: the selection, by which the histograms are told apart.
     """
     sizes, labelled = variables.sizes, variables.labelled
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
@@ -150,7 +158,13 @@ def measure_marginals(
         noisy = zip(arrays[SCORES].tolist(), every.split(expected / COUNT_GRID), strict=True)
         worths = [Worth(*each, std(SCORES)) for each in noisy]
         tree = parameters.column_pairs == TREE
-        sets = select_sets(sizes, every.sets, worths, std=std(PAIRS), labelled=labelled, tree=tree)
+
+        def selected() -> Arrays:
+            return {
+                CHOSEN: _in_rows(select_sets(sizes, every.sets, worths, std=std(PAIRS), labelled=labelled, tree=tree))
+            }
+
+        sets = tuple(tuple(sorted({*row})) for row in keep("columns sets", selected)[CHOSEN].tolist())
         query = Marginals.sharing(sizes, sets, labelled=labelled, shares=shares(sizes, sets))
     if not sets:
         return NoisyMarginals(sizes, singles, single_std, (), [], [], arrays)

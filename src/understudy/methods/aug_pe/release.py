@@ -119,6 +119,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     counts: dict[str, NDArray[Any]] = {}
     terms: list[str] = []
     if (vocabulary := public_vocabulary(parameters)) is not None:
+        tools.require_same(VOCABULARY, vocabulary.sha256)
         matcher = TermMatcher(vocabulary.terms)
         query = TermCounts(matcher, len(vocabulary.terms), TERMS_PER_RECORD)
         noisy = tools.measure(VOCABULARY, query, corpus).value

@@ -61,6 +61,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import Verdict, at_least
@@ -114,6 +115,7 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
 def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release the privatised vocabulary, of a public one, and the density sketches over it."""
     vocabulary = public_vocabulary(parameters)
+    tools.require_same(VOCABULARY, vocabulary.sha256)
     all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record)
     all_terms = TermHistogram(all_rows, None, len(vocabulary.terms), parameters.noise)
     measured = tools.measure(VOCABULARY, all_terms, corpus)
@@ -132,7 +134,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         names, values = _discovered(parameters, vocabulary, corpus, plan, tools)
         terms = names + terms  # surely real, so of the first ranks
         arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
-        notes = (WORD_FOR_WORD,)
+        notes = (word_for_word(plan),)
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
     if needs_embeddings(parameters):
         embedder = needed(tools.embedder)
@@ -170,10 +172,17 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     return Released(arrays, terms, public, check, notes)
 
 
-WORD_FOR_WORD = (
-    "Terms of one to three words that no public list has were found in the private texts: what thousands wrote can "
-    "appear word for word."
-)
+def word_for_word(plan: Plan) -> str:
+    """What the statement says of terms that were found: from how many records on they show."""
+    selection = plan.mechanism(DISCOVERED)
+    alone = max(1, round(selection.threshold / COUNT_GRID))
+    among = round(alone * math.sqrt(selection.most))
+    several = "" if plan.unit.kind == "owner" else " A term of one person with so many records is among them."
+    return (
+        "Terms of one to three words that no public list has were found in the private texts and appear word for word: "
+        f"those of about {alone} {plan.unit.kind}s, if these have no other such term, or of {among}, if they have "
+        f"{selection.most} each, and more.{several}"
+    )
 
 
 def _discovered(
