@@ -224,18 +224,21 @@ def select_sets(
         replaced = holds * taken[:pairs]
         replaced[:pairs] = 0
         norms = np.sqrt(taken @ squares + squares - replaced @ squares[:pairs])
-        values = taught + gains - at(norms, taken @ costs + costs - replaced @ costs[:pairs])
+        noise, touched = taken @ costs + costs, replaced.any(axis=1)
+        noise[touched] -= replaced[touched] @ costs[:pairs]
+        values = taught + gains - at(norms, noise)
         values[passed | (taken > 0)] = -math.inf
         values[:pairs][known > 0] = -math.inf
-        best = int(values.argmax())
-        if values[best] <= value:
-            return tuple(sorted(scope for scope, each in zip(sets, taken, strict=True) if each))
-        kept = taken.copy()
-        kept[:pairs] -= replaced[best]
-        chosen = [*(scope for scope, each in zip(sets, kept, strict=True) if each), sets[best]]
-        if numbers_of(sizes, chosen) > MOST_NUMBERS and (best >= pairs or _connected(sets[best], chosen[:-1])):
+        for best in np.argsort(-values, kind="stable").tolist():
+            if values[best] <= value:
+                return tuple(sorted(scope for scope, each in zip(sets, taken, strict=True) if each))
+            kept = taken.copy()
+            kept[:pairs] -= replaced[best]
+            others = [scope for scope, each in zip(sets, kept, strict=True) if each]
+            joins = best < pairs and not _connected(sets[best], others)
+            if joins or numbers_of(sizes, [*others, sets[best]]) <= MOST_NUMBERS:
+                break
             passed[best] = True
-            continue
         kept[best], value, taught = 1, values[best], taught + gains[best]
         taken, known = kept, np.maximum(known, holds[best])
 
