@@ -23,7 +23,8 @@ from understudy.audit.canaries import (
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.base.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
-from understudy.run.job import Job, Table
+from understudy.run.job import Job
+from understudy.run.parts import Table
 from understudy.run.settings import RunConfig, run_config
 from understudy.text.vocabulary.words import TermMatcher
 

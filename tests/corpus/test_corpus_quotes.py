@@ -24,7 +24,7 @@ from understudy.methods.shared.queries.counts import TermCounts
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.run.job import Table
+from understudy.run.parts import Table
 from understudy.run.settings import run_config
 from understudy.text.vocabulary.words import TermMatcher
 

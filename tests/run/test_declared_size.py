@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from understudy.base.errors import ConfigError
-from understudy.run import job as jobs
+from understudy.run import decided
 from understudy.run.job import Job
 from understudy.run.settings import run_config
 
@@ -44,7 +44,7 @@ def test_the_declared_size_says_what_nobody_gives(
     with pytest.raises(ConfigError) as caught:
         needed(job(method))
     assert "--expected-records" in caught.value.cure
-    monkeypatch.setattr(jobs, "settings_begun", lambda _config: {name: own})
+    monkeypatch.setattr(decided, "settings_begun", lambda _config: {name: own})
     for settings in ({}, {"expected_records": 9000}):
         assert job(method, **settings).method.dump()[name] == own, "a run that began keeps it"
 

@@ -30,7 +30,7 @@ from understudy.ledger.locking import FolderLock
 from understudy.ledger.store import database
 from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
-from understudy.run.job import Table
+from understudy.run.parts import Table
 from understudy.run.settings import run_config
 
 TMPFS = 4 * 1024  # KiB

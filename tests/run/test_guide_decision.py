@@ -10,7 +10,8 @@ from clinic import settings
 from evolution_fixtures import WordEmbedder
 
 import understudy as us
-from understudy.run import guiding, job
+from understudy.run import decided as decisions
+from understudy.run import guiding
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
 from understudy.run.job import Job
@@ -20,7 +21,7 @@ from understudy.run.settings import run_config
 
 @pytest.fixture(autouse=True)
 def embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "embedder_here", lambda _name: True)
+    monkeypatch.setattr(decisions, "embedder_here", lambda _name: True)
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _name: WordEmbedder())
 
 
@@ -66,7 +67,7 @@ def test_where_it_does_not_pay_it_is_off_and_said_why(tmp_path: Path, changes: d
 def test_without_an_embedder_it_is_off_and_said_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "embedder_here", lambda _name: False)
+    monkeypatch.setattr(decisions, "embedder_here", lambda _name: False)
     on, why = decided(tmp_path)
     assert not on
     assert "understudy models pull builtin" in why
@@ -87,7 +88,7 @@ def test_a_run_resumes_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lines: list[str] = []
     config = run_config(settings(tmp_path, epsilon="20"))
     with monkeypatch.context() as patch:
-        patch.setattr(job, "embedder_here", lambda _name: False)
+        patch.setattr(decisions, "embedder_here", lambda _name: False)
         first = running.run(config, listener=Listener(say=lines.append)).release
     assert any(line.startswith("Guide off: the embedder is not on this machine") for line in lines)
     again = running.run(config).release

@@ -14,8 +14,9 @@ from run_fixtures import Said, runs_charged
 
 from understudy.base.errors import ConfigError
 from understudy.cli import options
-from understudy.run import job as job_module
-from understudy.run.job import Job, Wanted
+from understudy.run import decided
+from understudy.run.job import Job
+from understudy.run.parts import Wanted
 from understudy.run.settings import RunConfig, run_config
 
 VALUES = {"data": "notes.csv", "text": "note", "label": "ward", "labels": "a,b", "epsilon": 4, "delta": "1e-6"}
@@ -65,7 +66,7 @@ def test_what_nobody_says_about_the_texts_is_decided(labels: str, each: int, mon
 
     unnamed = {**VALUES, "records": 10}
     for missing, llm in ([], "builtin"), (["torch"], "none"):
-        monkeypatch.setattr(job_module, "missing_packages", lambda missing=missing: missing)
+        monkeypatch.setattr(decided, "missing_packages", lambda missing=missing: missing)
         found = Job(run_config(unnamed), charges=True, generates=True)
         assert (found.chat.llm, "understudy[local]" in " ".join(found.decided)) == (llm, bool(missing))
         assert Job(config(llm="builtin"), charges=True, generates=True).chat.llm == "builtin"  # as it was said
@@ -93,8 +94,8 @@ def test_what_was_decided_for_a_run_holds_when_it_resumes(tmp_path: Path, monkey
     """Texts of a model are not replaced by phrases because the model is not on the machine that resumes."""
     unnamed = {**VALUES, "output": str(tmp_path / "out")}
     begun: dict[str, Any] = {}
-    monkeypatch.setattr(job_module, "begun_settings", lambda *_: begun)
-    monkeypatch.setattr(job_module, "missing_packages", lambda: ["torch"])
+    monkeypatch.setattr(decided, "begun_settings", lambda *_: begun)
+    monkeypatch.setattr(decided, "missing_packages", lambda: ["torch"])
     assert Job(run_config(unnamed), generates=True).chat.llm == "none"
     begun |= {"llm": "builtin", "records": 7, "records_per_label": None}
     resumed = Job(run_config(unnamed), generates=True)

@@ -22,7 +22,8 @@ from understudy.ledger import Ledger
 from understudy.methods.topics.plan import topics_that_pay
 from understudy.methods.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
-from understudy.run import job, measuring
+from understudy.run import decided as decisions
+from understudy.run import measuring
 from understudy.run.forecast import forecast
 from understudy.run.job import Job
 from understudy.run.session import Listener
@@ -42,7 +43,7 @@ def places() -> Iterator[Places]:
     with pytest.MonkeyPatch.context() as patch:
         made = Places()
         patch.setattr("understudy.models.catalog.load_embedder", lambda _spec: made)
-        patch.setattr(job, "embedder_here", lambda _spec: True)
+        patch.setattr(decisions, "embedder_here", lambda _spec: True)
         yield made
 
 

@@ -29,7 +29,7 @@ from understudy.corpus.write import write_table
 from understudy.methods.base import Method
 from understudy.methods.shared.tables.variables import cells_of_label
 from understudy.privacy.unit import Unit
-from understudy.run.job import Table
+from understudy.run.parts import Table
 from understudy.run.settings import RunConfig
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher

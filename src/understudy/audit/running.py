@@ -67,8 +67,10 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import Release
-from understudy.run.job import Job, Table, fitted
+from understudy.run.decided import fitted
+from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
+from understudy.run.parts import Table
 from understudy.run.pipeline import run
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import ModelParameters, RunConfig

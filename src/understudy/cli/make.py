@@ -40,10 +40,11 @@ from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
+from understudy.run.decided import settings_begun
 from understudy.run.forecast import forecast
 from understudy.run.generating import Result
-from understudy.run.job import Table, no_data, settings_begun
 from understudy.run.outputs import OutputFolder
+from understudy.run.parts import Table, no_data
 from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.settings import (
     DEFAULT_METHOD,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from understudy.ledger.verbs import Account
     from understudy.models.endpoint import ProbeReport
     from understudy.privacy.accountant import CrossRunRule
-    from understudy.run.job import Table
+    from understudy.run.parts import Table
     from understudy.run.settings import Groups
 
 
@@ -394,7 +394,7 @@ def _wrote(target: Path, note: str, as_json: bool) -> None:
 
 
 def _table(values: dict[str, Any], config: str | None) -> Table:
-    from understudy.run.job import Table
+    from understudy.run.parts import Table
     from understudy.run.settings import run_config
 
     return Table.of(run_config(given(values, config)))

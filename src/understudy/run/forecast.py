@@ -13,7 +13,8 @@ from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
-from understudy.run.job import Chat, Job, Texts, Wanted
+from understudy.run.job import Job
+from understudy.run.parts import Chat, Texts, Wanted
 from understudy.run.settings import RunConfig
 
 _CHARACTERS_PER_TOKEN = 4.0

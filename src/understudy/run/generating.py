@@ -35,8 +35,9 @@ from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser
-from understudy.run.job import Chat, FreeJob, Texts, Wanted, no_label_counts
+from understudy.run.job import FreeJob
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
+from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
 from understudy.run.tabling import TableRows

@@ -19,7 +19,7 @@ from understudy.models.catalog import embedder_here
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.run.job import PublicEmbedder
+from understudy.run.parts import PublicEmbedder
 from understudy.run.session import Listener
 from understudy.text.writing import SyntheticRecord
 

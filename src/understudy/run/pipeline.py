@@ -29,8 +29,9 @@ from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.guiding import has_guide
-from understudy.run.job import FreeJob, Job, Table
+from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
+from understudy.run.parts import Table
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers

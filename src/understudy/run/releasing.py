@@ -52,8 +52,9 @@ from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
 from understudy.run.guiding import with_guide
-from understudy.run.job import Job, Table
+from understudy.run.job import Job
 from understudy.run.measuring import open_ledger, pay
+from understudy.run.parts import Table
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of

@@ -1,0 +1,231 @@
+"""What nobody says is decided from public facts, before a private record is read; each with a line that says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.transcript import TextForm
+from understudy.ledger.store import begun_settings
+from understudy.methods.base import Method
+from understudy.methods.registry import load_release, make_method
+from understudy.methods.shared.guide.plan import (
+    MOST_EMBEDDED,
+    NO_EMBEDDER,
+    TYPICAL_RECORDS,
+    embedding_rate,
+    sample_words,
+    why_no_guide,
+)
+from understudy.methods.topics.plan import LABELS_SHARE, SPARE, topics_that_pay
+from understudy.methods.topics.plan import NAME as TOPICS
+from understudy.models.catalog import embedder_here
+from understudy.models.machine import missing_packages
+from understudy.privacy.guarantee import SecretBudget
+from understudy.run import settings
+from understudy.run.outputs import OutputFolder
+from understudy.run.parts import Table, writes_around_phrases
+from understudy.run.settings import RunConfig
+from understudy.text.vocabulary.terms import ALL_LANGUAGES
+
+
+@dataclass(frozen=True)
+class TopicsDecision:
+    """How many topics a run looks for, from public facts; and why, where nobody said so. Or the file of known ones."""
+
+    count: int | str | None
+    why: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> TopicsDecision:
+        """As it was said, as the run in the output folder began, or as the records carry.
+
+        Raises:
+            ConfigError: if there are labels too, or the topics are too few to tell anything apart.
+            ReleaseError: if what shall be counted again is no Release of topics.
+        """
+        own = config.method == TOPICS
+        asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
+        if asked is None:
+            return cls(None)
+        if not own and (config.label is not None or config.labels is not None or config.labels_from_data):
+            raise ConfigError(
+                "Topics take the place of labels, and there are labels.",
+                "Leave out --topics; or leave out --label, --labels and --labels-from-data.",
+            )
+        if isinstance(asked, str) and asked != "auto":
+            return cls(_known_topics(Path(asked)))
+        if not isinstance(asked, str):
+            if not own and asked == 1:
+                raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
+            return cls(asked)
+        if begun := settings_begun(config):
+            return cls(begun.get("topics"), "as this run began")
+        budget, expected = config.budget, config.expected_records
+        if isinstance(budget, SecretBudget) or not budget.delta:
+            return cls(2)  # refused, with its own message, when it is planned
+        records = expected or TYPICAL_RECORDS
+        share, spare = (1.0, 1.0) if own else (LABELS_SHARE, SPARE)
+        count = topics_that_pay(budget, share=share, records=records / spare)
+        told = f"{records:,} {'declared' if expected else 'assumed'} {config.unit.kind}s"
+        told += "" if expected else " (declare how many: --expected-records)"
+        if count:
+            return cls(count, f"for {told}")
+        return cls(2, f"though two are too many for {told}") if own else cls(None, f"two are too many for {told}")
+
+    def applied(self, config: RunConfig) -> RunConfig:
+        """The configuration with as many."""
+        if config.method != TOPICS:
+            return config.model_copy(update={"topics": self.count})
+        own = {} if self.count is None else {"topics": self.count}
+        return config.model_copy(update={"method_parameters": {**config.method_parameters, **own}})
+
+    @property
+    def line(self) -> str:
+        """What was decided, for people; empty where nothing was."""
+        return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
+
+
+def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
+    """The configuration with what the method takes from the declared size, and from names that are not English, where
+    nobody gives it; and a line on it.
+
+    A run that began keeps what it began with. The size is rounded, so that a Release hardly tells it, should it have
+    been counted. Where labels are read from the data, their number is private, and nothing that rests on it is taken.
+    """
+    method = make_method(config.method, config.method_parameters)
+    records = int(float(f"{config.expected_records or TYPICAL_RECORDS:.2g}"))
+    known = not (config.labels_from_data and method.labels_in_parallel)
+    found = method.fitted(records, config.label_set.size) if known else {}
+    begun = settings_begun(config)
+    if config.expected_records is None:
+        found = {name: begun.get(name) for name in found}
+    taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
+    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
+    lines = [f"From the declared size of the corpus: {told}."] if told else []
+    if config.delta and method.foreign and table.looks_foreign:
+        language = {name: begun.get(name) if begun else value for name, value in method.foreign.items()}
+        taken |= language
+        if any(language.values()):
+            lines.append(_FOREIGN)
+    parameters = {**config.method_parameters, **taken}
+    return config.model_copy(update={"method_parameters": parameters}), " ".join(lines)
+
+
+_FOREIGN = (
+    "Hardly a name of the columns and labels is an English word, and what is built in is: 30 % of the budget finds the "
+    "texts' own terms (--discover-terms), so that what dozens of records share can appear word for word, and stop "
+    "words are those of 33 languages."
+)
+
+
+def _known_topics(path: Path) -> str:
+    """The file of a Release of topics."""
+    file = OutputFolder(path).release_file(TOPICS) if path.is_dir() else path
+    known = load_release(file)
+    if known.method != TOPICS or not known.statement.private:
+        raise ReleaseError(
+            "Topics to count again are those of `understudy topics`, and made with noise.", "Name such a Release."
+        )
+    return str(file)
+
+
+@dataclass(frozen=True)
+class GuideDecision:
+    """Whether a Release has a guide, from public facts; and why, where nobody said so."""
+
+    on: bool
+    why: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig, table: Table) -> GuideDecision:
+        """As it was said, as the run in the output folder began, or as it pays."""
+        if config.guide is not None:
+            return cls(config.guide)
+        if "guide" in (begun := settings_begun(config)):
+            return cls(bool(begun["guide"]))
+        method = make_method(config.method, config.method_parameters)
+        if not method.guided or config.epsilon is None or config.delta is None:
+            return cls(False)
+        budget, labels = config.budget, config.label_set.size
+        if isinstance(budget, SecretBudget) or not budget.delta or method.dump().get("noise") == "laplace":
+            return cls(False)
+        if labels < 2:  # it has nothing to tell apart
+            return cls(False)
+        unit, expected = config.unit, config.expected_records
+        if why := why_no_guide(budget, labels=labels, expected_records=expected, unit=unit):
+            return cls(False, why)
+        if not embedder_here(config.embedder):
+            return cls(False, NO_EMBEDDER)
+        if config.embedder == "builtin" and table.looks_foreign:
+            return cls(False, "the built-in embedder reads English, and hardly a name of columns and labels is")
+        told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
+        reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
+        if expected and rate < 1:
+            size = sample_words(expected, unit)
+            reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({size})", "less than 30 %"
+        elif not expected:
+            reads += f" (--expected-records lets it sample tables of more than {MOST_EMBEDDED})"
+        return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")
+
+
+def settings_begun(config: RunConfig) -> dict[str, Any]:
+    """The settings that the run in the output folder began with, if one did and is not to start over."""
+    if config.output is None or config.fresh:
+        return {}
+    return begun_settings(Path(config.output) / "private", config.part(settings.LedgerParameters).noise_source.origin)
+
+
+def settled(
+    config: RunConfig, method: Method, *, labels: int, shares: bool, form: TextForm
+) -> tuple[RunConfig, tuple[str, ...]]:
+    """What writing takes where nobody says it: how many texts, and no language model where none can be loaded.
+
+    A run that began goes on as it did: texts that are there are not replaced by those of another model.
+
+    Returns:
+        The configuration with it, and a line on each.
+    """
+    changes: dict[str, Any] = {}
+    lines = []
+    needs = method.needs
+    optional = writes_around_phrases(method, form, config.record_columns)
+    begun = settings_begun(config)
+    if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
+        changes["llm"] = begun["llm"]
+    elif optional and "llm" not in config.model_fields_set and (missing_packages() or not _in_english(method)):
+        changes["llm"] = "none"
+        why = _NOT_HERE if _in_english(method) else "writes English"
+        lines.append(
+            f"Texts are the phrases themselves: no language model is named (--llm), and the built-in one {why}."
+        )
+    if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and config.asks_itself:
+        changes["samples"] = _SAMPLES
+    said = config.records is not None or config.records_per_label is not None
+    if not said and (begun.get("records") or begun.get("records_per_label")):
+        changes |= {name: begun.get(name) for name in ("records", "records_per_label")}
+    elif not (said or needs.holds_texts):
+        number = str(_TEXTS_IN_ALL)
+        if shares or config.like_private:  # labels have the shares of the released distribution
+            changes["records"] = _TEXTS_IN_ALL
+        else:
+            changes["records_per_label"] = each = max(_TEXTS_IN_ALL // labels, _TEXTS_OF_LABEL)
+            number = f"{each} per label" if labels > 1 else str(each)
+        lines.append(f"Texts to write: {number}, since no number is given (--records, --records-per-label).")
+    return config.model_copy(update=changes), tuple(lines)
+
+
+_NOT_HERE = "is not on this machine (pip install 'understudy[local]')"
+
+
+def _in_english(method: Method) -> bool:
+    """False where the method leaves out the stop words of every language: what is built in is English."""
+    return getattr(method, "stop_words", None) != ALL_LANGUAGES
+
+
+_SAMPLES = 4
+"""Answers of the built-in model to a prompt of the user's own around phrases, of which the best is taken."""
+_TEXTS_IN_ALL, _TEXTS_OF_LABEL = 100, 10
+"""Texts that are written where nobody says how many; those of a label are no fewer than the second number."""

@@ -1,0 +1,394 @@
+"""The parts of a run, typed and checked as they are made: each step takes those that it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from understudy.base.columns import cross_labels, require_own_names
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet, undeclared
+from understudy.base.transcript import PLAIN, TextForm, text_columns
+from understudy.corpus import Corpus, TableSource, read_corpus
+from understudy.corpus.read import proposed_name, require_header
+from understudy.corpus.schema import require_told
+from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
+from understudy.corpus.sources import Reading
+from understudy.methods.base import Method
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.guide.plan import (
+    ChoosingParameters,
+    GuideParameters,
+)
+from understudy.methods.shared.labelling import COLUMN
+from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
+from understudy.models import catalog
+from understudy.models.causal import CausalModel
+from understudy.models.presets import BATCH_DISCOUNT, preset_of
+from understudy.models.types import Embedder
+from understudy.models.vectors import ContentsEmbedder, remembering
+from understudy.privacy.exact import as_typed
+from understudy.privacy.guarantee import SecretBudget
+from understudy.run import settings
+from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.run.settings import MOST_RECORDS, RunConfig
+from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
+from understudy.text.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.words import split_words
+
+
+def writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
+    """Whether texts without parts are written around phrases, which can stand for them."""
+    return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
+
+
+# Parts are in no help and no schema: reading their fields' docstrings would double the time to import this file.
+
+
+class Wanted(
+    settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters, use_attribute_docstrings=False
+):
+    """Which synthetic records."""
+
+    @property
+    def said(self) -> bool:
+        """Whether it is said how many."""
+        return self.records is not None or self.records_per_label is not None
+
+    def counts(self, labels: int) -> list[int]:
+        """Synthetic records of each label."""
+        if (self.records is None) == (self.records_per_label is None):
+            raise ConfigError(
+                "Not exactly one option says how many records to write.",
+                "Give one of --records-per-label N and --records N.",
+            )
+        if self.records_per_label is not None:
+            if (asked := self.records_per_label * labels) > MOST_RECORDS:
+                raise ConfigError(
+                    f"{asked} synthetic records are asked for, and {MOST_RECORDS} are the most.",
+                    "Ask for fewer; `understudy generate` makes more of the same Release with another --seed.",
+                )
+            return [self.records_per_label] * labels
+        assert self.records is not None
+        return [self.records // labels + (label < self.records % labels) for label in range(labels)]
+
+    def candidates(self, method: Method) -> int:
+        """Texts made for each one that is kept."""
+        if not self.guide or self.guide_candidates == 0:
+            return 1
+        return self.guide_candidates or (1 if method.guided else _TEXTS)
+
+    def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
+        """See that this can be had, before anything is done; else ConfigError.
+
+        Args:
+            guide, columns: as the Release has them.
+        """
+        if (self.said or not method.needs.holds_texts) and (
+            sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
+        ):
+            raise ConfigError(
+                f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or guide_candidates."
+            )
+        if self.like_private and self.records is None:
+            raise ConfigError(
+                "Labels are to have the shares of the private table (like_private), and no total is given.",
+                "Give --records N, in place of --records-per-label.",
+            )
+        asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
+        if asked and not guide:
+            raise ConfigError(
+                f"{asked!r} is about the guide of a Release, and there is none.",
+                "Leave it out, or release with --guide.",
+            )
+        if self.where and not columns:
+            raise ConfigError(
+                "A condition on rows is given (--where), and there are no typed columns.",
+                "Leave it out, or declare --columns for the release.",
+            )
+        if self.where and method.needs.rows:
+            name = method.name
+            raise ConfigError(
+                f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
+                "Leave --where out, and select the rows you want from the synthetic table.",
+            )
+
+
+def no_data() -> ConfigError:
+    return ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+
+
+def no_label_counts(method: Method) -> ConfigError:
+    """The error where labels are to be shared by counts that a Release does not hold."""
+    sizes = ", or --label-sizes noisy" if "label_sizes" in method.dump() else ""
+    return ConfigError(
+        f"A Release of {method.name} with these settings holds no counts of the labels (like_private).",
+        f"Leave --like-private out, or release with --guide{sizes}.",
+    )
+
+
+_TEXTS = 3
+"""Made for each one that a guide keeps."""
+
+
+class Chat(settings.ModelParameters, use_attribute_docstrings=False):
+    """The language model that writes the texts, and on which terms."""
+
+    asks: bool
+    """Whether it is asked for texts at all."""
+    trained: bool
+    """Whether it is the built-in writer, which plain texts are asked of, around phrases or to evolve, unless a prompt
+    of one's own asks."""
+    seed: int
+    """Of its sampling."""
+    price_input: float | None
+    """Per million tokens, halved for batches; so is the other one."""
+    price_output: float | None
+    in_a_row: int
+    """Batches of which each waits for the one before, at least: one, and one more for each round of an evolution and
+    each repair."""
+
+    @classmethod
+    def of(cls, config: RunConfig, method: Method, texts: Texts, *, releases: bool, generates: bool) -> Chat:
+        """Raises ConfigError if there is none where the method cannot do without, or it has no batches to be asked
+        through."""
+        needs, rounds = method.needs, method.dump().get("rounds")
+        must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
+        if must and config.llm == "none":
+            raise ConfigError(
+                f"The method {method.name} needs a language model that writes texts, and there is none.",
+                "Name one with --llm; it never sees a private text.",
+            )
+        asks = must or (generates and needs.generation_llm != "never")
+        if asks and config.llm_batch and ((preset := preset_of(config.llm)) is None or not preset.batches):
+            raise ConfigError(
+                f"The language model {config.llm} has no batches.",
+                "Leave --llm-batch out, or name a model that has some: openai:NAME.",
+            )
+        prices = {name: getattr(config, name) for name in ("price_input", "price_output")}
+        in_a_row = 1 + (rounds if isinstance(rounds, int) else 0)
+        if config.llm_batch:
+            prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
+            in_a_row += texts.template.settings.repair
+        around = writes_around_phrases(method, texts.form, texts.record_columns)
+        evolves = isinstance(method, EvolutionParameters) and not (texts.form or texts.record_columns)
+        trained = config.llm == "builtin" and not config.asks_itself and (around or evolves)
+        return config.part(cls, asks=asks, trained=trained, in_a_row=in_a_row, **prices)
+
+    @property
+    def waiting(self) -> str:
+        """A warning that batches depend on each other."""
+        return (
+            f"Rounds and repairs wait for the answers before them: {self.in_a_row} batches one after another, each "
+            "within a day. Without --llm-batch the answers come at once."
+        )
+
+
+class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
+    """The embedder that is named."""
+
+    def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
+        """It keeps its vectors in the run's ``private`` folder, and embeds the contents of texts of this form."""
+        found = remembering(catalog.load_embedder(self.embedder), private)
+        return ContentsEmbedder(found, form) if form else found
+
+
+class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=False):
+    """The local model that is named: reads private text, or is what a Release was tuned on. What a Release says of it
+    is not followed: it may come from anybody."""
+
+    def load(self) -> CausalModel:
+        return catalog.load_causal(self.private_model or "builtin")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What texts are to be written: the parts that they have, and the columns of those that are JSON records."""
+
+    parameters: WritingParameters
+    form: TextForm
+    record_columns: tuple[str, ...]
+
+    @cached_property
+    def template(self) -> PromptTemplate:
+        """The prompts for them. The shipped ones of a document type are about plain texts."""
+        named = self.parameters
+        return in_form(load_template(named.document_type, file=named.prompt, general=bool(self.form)), self.form)
+
+
+_WEAK_EPSILON = 20
+
+
+class Promise(
+    settings.ProtectionParameters,
+    settings.LedgerParameters,
+    settings.SizeParameters,
+    settings.PlanParameters,
+    GuideParameters,
+    TablesParameters,
+    use_attribute_docstrings=False,
+):
+    """What a release promises, and in which ledger it is charged."""
+
+    dataset: str
+    """In the ledger; empty where nothing is charged."""
+
+    @classmethod
+    def of(cls, config: RunConfig, method: Method, *, charges: bool) -> Promise:
+        """Raises ConfigError if the method cannot keep it, or the dataset has no name."""
+        if charges and config.dataset is None and len(config.data) > 1:
+            raise ConfigError(
+                "Several files are given, and the dataset that they are together has no name for the ledger.",
+                "Name it with --dataset NAME.",
+            )
+        name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
+        promise = config.part(cls, dataset=name or "")
+        if not method.private and not promise.insecure_no_noise:
+            raise ConfigError(
+                f"The method {method.name} protects nobody: it is a yardstick without privacy.",
+                "Say so with --insecure-no-noise, which stamps all that it makes NOT PRIVATE.",
+            )
+        if isinstance(promise.budget, SecretBudget) and not method.protects_secrets:
+            raise ConfigError(
+                f"The method {method.name} promises (epsilon, delta), not secret protection.",
+                "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
+            )
+        if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
+            raise ConfigError(
+                "No way to recognise secrets given.",
+                "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
+            )
+        if charges and name is None:
+            raise ConfigError(
+                "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
+            )
+        return promise
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of a budget that promises next to nothing: a large epsilon, or a delta with which publishing each record
+        with that probability publishes one or more."""
+        budget, expected = self.budget, self.expected_records
+        if isinstance(budget, SecretBudget) or self.insecure_no_noise:
+            return ()
+        warnings = []
+        if budget.epsilon >= _WEAK_EPSILON:
+            warnings.append(
+                f"Epsilon is {as_typed(budget.epsilon)}: the probability of an outcome may be "
+                f"{math.exp(min(float(budget.epsilon), 700)):.0e} times that without a given {self.unit.kind}, which "
+                "is next to no protection. Choose 10 or less."
+            )
+        if expected is not None and budget.delta * expected >= 1:
+            warnings.append(
+                f"Delta is at least 1 over the number of records: publishing each of the {expected} as it is with "
+                f"probability {float(budget.delta):.3g} would keep this promise too. Choose a far smaller delta."
+            )
+        return tuple(warnings)
+
+
+class Table(settings.DataParameters, use_attribute_docstrings=False):
+    """The private table, as it is declared."""
+
+    secrets: tuple[str, ...]
+    """Columns that list a record's secrets."""
+    secrets_file: str | None
+    secret_detectors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Table:
+        """Raises ConfigError if what is declared does not fit together."""
+        table, asked = config.part(cls), config.part(TablesParameters)
+        if table.secret_detectors:
+            make_detectors(table.secret_detectors)
+        if table.form:
+            table._require_writable()
+        columns, crossed = table.all_columns, table.crossed
+        if table.label is not None and not (table.labels or crossed or table.labels_from_data):
+            raise undeclared(table.label, [column.name for column in columns])
+        if not columns and asked != TablesParameters():
+            raise ConfigError(
+                "Settings of typed columns are given, and no columns.",
+                "Declare them with --columns, or leave these out.",
+            )
+        if crossed and table.label_set.names != cross_labels(crossed):
+            raise ConfigError(
+                "The label is made of typed columns, and its labels are declared a second time.",
+                "Leave --labels out: the columns' own values are the labels.",
+            )
+        label = None if crossed else table.label
+        others = (*text_columns(table.text), *table.record_columns, label, table.owner, *table.secrets)
+        require_own_names(columns, others)
+        return table
+
+    def open(self, private: Path | None, source: TableSource | None = None) -> Corpus:
+        """The corpus.
+
+        Args:
+            private: the folder for standard input and for the numbers of bad rows.
+            source: the table, in place of the files that are named.
+        """
+        if source is None and not self.data:
+            raise no_data()
+        if source is None:
+            source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+
+    def require_header(self) -> None:
+        """See that the files' header, which is public, has the columns that are named, before anything is made."""
+        if not self.data or "-" in self.data:
+            return
+        label = None if self.crossed else self.label
+        typed = [column.name for column in (*self.crossed, *self.typed_columns) if column.name not in self.form.told]
+        names = (*text_columns(self.text), *self.record_columns, label, self.owner, *self.secrets, *typed)
+        reading = Reading(format=self.format, delimiter=self.delimiter, encoding=self.encoding)
+        require_header(self.data, [name for name in names if name is not None], reading)
+
+    @property
+    def looks_foreign(self) -> bool:
+        """Whether fewer than half of the words of what is declared, columns, labels and values, are common English."""
+        values = (value for each in self.all_columns if each.kind == "category" for value in each.values)
+        named = (*text_columns(self.text), self.label or "", *(each.name for each in self.all_columns))
+        told = (*named, *self.label_set.names, *map(str, values))
+        words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
+        return len(words) > 3 and 2 * len(words.intersection(built_in_terms()[:_COMMON])) < len(words)
+
+    def variables(self, labels: LabelSet) -> Variables | None:
+        """The label, with these labels, and the typed columns; None without typed columns."""
+        label = self.label or (COLUMN if labels.names else None)
+        return Variables(label, labels, self.all_columns, self.crossed) if self.columns else None
+
+    def require_no(self, column: str) -> None:
+        """Raises ConfigError if a column that is written has this name."""
+        typed = (each.name for each in self.all_columns)
+        if column in (*text_columns(self.text), *self.record_columns, *typed):
+            raise ConfigError(f"A column is called {column!r}, as the one of topics is.", "Rename it in the table.")
+
+    def finder(self, corpus: Corpus) -> SecretFinder:
+        """What tells the secrets in its texts."""
+        return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
+
+    def _require_writable(self) -> None:
+        """See that the columns of texts with parts can be written beside those that every table has."""
+        if self.record_columns:
+            raise ConfigError(
+                "The parts of a text are columns of their own, and record columns are one text of JSON.",
+                "Give --text A,B,C or --record-columns A,B,C.",
+            )
+        columns = self.all_columns
+        require_told(self.form, columns, crossed=self.crossed)
+        if taken := sorted({*text_columns(self.text)}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
+            raise ConfigError(
+                f"A text column is called {taken[0]!r}, as a column that is written besides.", "Rename it in the table."
+            )
+        if TRANSCRIPT in {column.name for column in columns}:
+            raise ConfigError(
+                f"A typed column is called {TRANSCRIPT!r}, as a column that is written besides.",
+                "Rename it in the table.",
+            )
+
+
+_COMMON = 20_000
+"""Of the English list, by frequency: among all its 82,500 are "etat" and "rubrik". The labels of eight English tables
+had .57 of their words or more among these, those of ten in other languages .40 at most (docs/decisions/081)."""
