@@ -16,10 +16,7 @@ from understudy.base.transcript import PLAIN, TextForm
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.guide.plan import (
-    GUIDE_SHARE,
-    plan_with_guide,
-)
+from understudy.methods.shared.guide.plan import GUIDE_SHARE, plan_with_guide
 from understudy.methods.shared.labelling import COLUMN
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.methods.shared.tables.variables import COLUMNS_SHARE, TablesParameters
@@ -29,16 +26,7 @@ from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
 from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled
-from understudy.run.parts import (
-    Chat,
-    PrivateModel,
-    Promise,
-    PublicEmbedder,
-    Table,
-    Texts,
-    Wanted,
-    no_label_counts,
-)
+from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
 from understudy.text.prompts.template import WritingParameters

@@ -18,10 +18,7 @@ from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finde
 from understudy.corpus.sources import Reading
 from understudy.methods.base import Method
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
-from understudy.methods.shared.guide.plan import (
-    ChoosingParameters,
-    GuideParameters,
-)
+from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.shared.labelling import COLUMN
 from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
 from understudy.models import catalog
