@@ -424,8 +424,7 @@ def corpus_config(
 def _settings(method: Method, budget: Budget | SecretBudget | None, options: Mapping[str, Any]) -> dict[str, Any]:
     require_method(method)
     assert isinstance(method, Parameters)
-    decided = method.pure.keys() - method.model_fields_set
-    own = {name: value for name, value in method.dump().items() if name not in decided}
+    own = {name: value for name, value in method.dump().items() if name in method.model_fields_set}
     spent = {} if budget is None else budget_fields(budget)
     return {**spent, "method": method.name, **own, **options}
 

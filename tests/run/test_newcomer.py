@@ -203,6 +203,8 @@ _ENGLISH = {"text": "note", "label": "department", "labels": ["dermatology", "ne
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
         (_HALF_LISTED, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0.2), ""),
+        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(vocabulary="built-in"), ""),
+        (_ENGLISH, us.Budget(6, "1e-6"), us.DPKPS(stop_words="all-languages"), "decided"),
         (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0), "warned"),
         (_GERMAN, us.Budget(6, 0), us.DPKPS(), "warned"),
         (_ENGLISH, us.Budget(6, "1e-6"), us.DPKPS(), ""),
@@ -218,7 +220,7 @@ def test_where_names_are_not_english_terms_are_found_in_the_texts_or_it_is_said_
     assert ("stop words are those of 33 languages" in str(made)) == (foreign == "decided")
     assert ("built-in vocabulary is English" in " ".join(made.plan.forecast.warnings)) == (foreign == "warned")
     below_the_verdict = str(made).splitlines()[2]
-    assert below_the_verdict.startswith("Warning: Hardly a name") == (foreign == "warned")
+    assert below_the_verdict.startswith("Warning: Few names") == (foreign == "warned")
 
 
 def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_the_run_is_resumed(

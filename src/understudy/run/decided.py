@@ -28,7 +28,7 @@ from understudy.run import settings
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table, writes_around_phrases
 from understudy.run.settings import RunConfig
-from understudy.text.vocabulary.terms import ALL_LANGUAGES
+from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
     taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
     lines = [f"From the declared size of the corpus: {told}."] if told else []
-    if config.delta and method.foreign and table.looks_foreign:
+    if config.delta and method.foreign and _foreign(config, table):
         language = {name: begun.get(name) if begun else value for name, value in method.foreign.items()}
         taken |= language
         if any(language.values()):
@@ -115,10 +115,19 @@ def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
 
 
 _FOREIGN = (
-    "Hardly a name of the columns and labels is an English word, and what is built in is: 30 % of the budget finds the "
-    "texts' own terms (--discover-terms), so that what dozens of records share can appear word for word, and stop "
-    "words are those of 33 languages."
+    "Few names of the columns and labels are English words, so the texts are taken not to be English: 30 % of the "
+    "budget finds their own terms (what dozens of records share can appear word for word), and stop words are those of "
+    "33 languages. If they are English: --vocabulary built-in."
 )
+
+
+def _foreign(config: RunConfig, table: Table) -> bool:
+    """Whether texts are taken not to be English: as the user says by naming the built-in vocabulary, or the stop words
+    of all languages; else by the table's names."""
+    said = config.method_parameters
+    if said.get("vocabulary") == BUILT_IN or said.get("stop_words") == ALL_LANGUAGES:
+        return said.get("stop_words") == ALL_LANGUAGES
+    return table.looks_foreign
 
 
 def _known_topics(path: Path) -> str:
@@ -159,8 +168,8 @@ class GuideDecision:
             return cls(False, why)
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
-        if config.embedder == "builtin" and table.looks_foreign:
-            return cls(False, "the built-in embedder reads English, and hardly a name of columns and labels is")
+        if config.embedder == "builtin" and _foreign(config, table):
+            return cls(False, "the built-in embedder reads English, and few names of columns and labels are English")
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
         if expected and rate < 1:

@@ -94,6 +94,7 @@ class Job(FreeJob):
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
         self.table = Table.of(config)
+        self.names_tell_language = "vocabulary" not in config.method_parameters  # to name it is to say
         config, self.fitted_line = fitted(config, self.table)
         self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
@@ -120,6 +121,7 @@ class Job(FreeJob):
         """What public facts warn of."""
         method = self.method
         english = getattr(method, "vocabulary", "") == BUILT_IN and not getattr(method, "discover_terms", True)
+        english = english and self.names_tell_language
         return (*self.promise.warnings, *([_ENGLISH] * (english and self.table.looks_foreign)))
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
@@ -187,7 +189,7 @@ def _require_labels_anew(method: Method) -> None:
 
 
 _ENGLISH = (
-    "Hardly a name of the columns and labels is an English word, and the built-in vocabulary is English: if the texts "
+    "Few names of the columns and labels are English words, and the built-in vocabulary is English: if the texts "
     "are in another language too, what comes out is noise whatever the budget. Name a list of their words with "
     "--vocabulary, or let --discover-terms 0.3 find them (docs/languages.md)."
 )

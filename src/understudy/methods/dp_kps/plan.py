@@ -77,8 +77,9 @@ class ReleaseParameters(Parameters):
     vocabulary_is_public: bool = False
     """Your word that your own vocabulary, stop words or embeddings were not made from private data."""
     stop_words: str | None = public_file(None)
-    """A file of words to leave out, ``none``, or ``all-languages``: those of 33. Default: a built-in English list, or
-    those of all languages where hardly a name of the columns and labels is English."""
+    """A file of words to leave out, ``built-in``, ``none``, or ``all-languages``: those of 33, which also says that the
+    texts are not English. Default: a built-in English list; of all languages where few names of the columns and labels
+    are English, unless ``vocabulary`` is named."""
     top_terms: int | None = Field(None, ge=1)
     """Size of the privatised vocabulary (N). Default: twice as many as are likely to be real, given the noise (300 to
     5000)."""
@@ -90,8 +91,8 @@ class ReleaseParameters(Parameters):
     """Random frequencies a sketch (I)."""
     discover_terms: float | None = Field(None, ge=0, le=0.9)
     """Share of the budget (of mu^2) for finding terms of one to three words that no public list has, and numbers: those
-    that many records have join the vocabulary. 0: none. Default: none; 0.3 where hardly a name of the columns and
-    labels is English, as the built-in vocabulary is."""
+    that many records have join the vocabulary. 0: none. Default: none; 0.3 where few names of the columns and labels
+    are English, as the built-in vocabulary is."""
     phrase_columns: Ablation[CommaSeparated] = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
 
@@ -162,7 +163,7 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
 
 def public_vocabulary(parameters: ReleaseParameters) -> Vocabulary:
     """The terms that are counted. Raises ConfigError if they are not declared public."""
-    own = parameters.vocabulary != BUILT_IN or parameters.stop_words not in (None, "none", ALL_LANGUAGES)
+    own = parameters.vocabulary != BUILT_IN or parameters.stop_words not in (None, BUILT_IN, "none", ALL_LANGUAGES)
     if own and not parameters.vocabulary_is_public:
         raise ConfigError(
             "A vocabulary or stop word list of your own must not be made from the private data.",

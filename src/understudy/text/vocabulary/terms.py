@@ -99,11 +99,11 @@ def built_in_terms() -> tuple[str, ...]:
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
-    """The built-in English list for None, no words for ``none``, else one word per line of a file.
+    """The built-in English list for None or ``built-in``, no words for ``none``, else one word per line of a file.
 
     With ``all-languages``, those of the 33 languages of the package stop-words beside it (BSD licence).
     """
-    if source is None:
+    if source in (None, BUILT_IN):
         lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
     elif str(source) == "none":
         return frozenset()
