@@ -84,21 +84,6 @@ def test_the_statement_names_examples_of_the_users_own(tmp_path: Path, own: dict
     assert made.statement.public_inputs["prompts"]["source"] == source
 
 
-def test_the_built_in_model_evolves_texts_as_the_writer_unless_a_prompt_of_ones_own_asks(
-    tmp_path: Path, varied_chat: FakeChat
-) -> None:
-    public = run(tmp_path, llm="builtin", **SEEDED).release.statement.public_inputs
-    assert public["prompts"]["source"] == "the writer's, for a document"
-    assert public["language model"]["source"].endswith("with adapters that understudy trained on public texts")
-    assert all([message.role for message in request.messages] == ["system"] for request in varied_chat.asked)
-    assert any(request.phrases for request in varied_chat.asked)
-    asked = len(varied_chat.asked)
-    own = prompt_file(tmp_path, examples_per_prompt=0)
-    again = run(tmp_path, llm="builtin", prompt=own, **SEEDED, output=tmp_path / "own").release.statement.public_inputs
-    assert again["prompts"]["source"] == "for a document"
-    assert not any(request.phrases for request in varied_chat.asked[asked:])
-
-
 # -- what the Release holds -------------------------------------------------------------------------------------------
 
 

@@ -23,8 +23,6 @@ LINEAR = (
     *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
 )
 FILE = "writer.safetensors"
-ADAPTERS = "with adapters that understudy trained on public texts"
-"""For a statement."""
 _SCALES = ".scales"
 
 

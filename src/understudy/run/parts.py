@@ -17,7 +17,6 @@ from understudy.corpus.schema import require_told
 from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
 from understudy.corpus.sources import Reading
 from understudy.methods.base import Method
-from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.shared.labelling import COLUMN
 from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
@@ -136,8 +135,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     asks: bool
     """Whether it is asked for texts at all."""
     trained: bool
-    """Whether it is the built-in writer, which plain texts are asked of, around phrases or to evolve, unless a prompt
-    of one's own asks."""
+    """Whether it is the built-in writer, which texts around phrases are asked of unless a prompt of one's own asks."""
     seed: int
     """Of its sampling."""
     price_input: float | None
@@ -169,9 +167,8 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
         if config.llm_batch:
             prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
             in_a_row += texts.template.settings.repair
-        around = writes_around_phrases(method, texts.form, texts.record_columns)
-        evolves = isinstance(method, EvolutionParameters) and not (texts.form or texts.record_columns)
-        trained = config.llm == "builtin" and not config.asks_itself and (around or evolves)
+        plain = writes_around_phrases(method, texts.form, texts.record_columns) and not config.asks_itself
+        trained = config.llm == "builtin" and plain
         return config.part(cls, asks=asks, trained=trained, in_a_row=in_a_row, **prices)
 
     @property

@@ -186,7 +186,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         session.clear_scratch()
         answers = TextAPI(writer, evolution, keywords).random(counts, stage=0)
         require_text(answers)
-        origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": writer.prompts}
+        origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": template.sha256[:12]}
         records = [
             SyntheticRecord(text, int(label), {**origin, "prompt": prompt})
             for text, label, prompt in zip(answers.texts, answers.labels, answers.prompts, strict=True)

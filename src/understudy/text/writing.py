@@ -90,11 +90,6 @@ class Writer:
     trained: bool = False  # the chat model is the built-in writer, which is asked in the form that it was trained on
 
     @property
-    def prompts(self) -> str:
-        """Which ones, for a text's provenance."""
-        return "writer" if self.trained else self.template.sha256[:12]
-
-    @property
     def calls_per_seed(self) -> int:
         """Language model calls for one seed, repairs left out."""
         return 0 if self.chat is None else self.parameters.samples or 1
@@ -154,7 +149,7 @@ class Writer:
             provenance = {
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
-                "prompt": self.prompts,
+                "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
                 **({} if self.form is None else {"asked": times}),

@@ -52,7 +52,6 @@ from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.machine import require_memory
 from understudy.models.types import Embedder
-from understudy.models.writer import ADAPTERS
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
@@ -148,7 +147,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     sizes = population_sizes(parameters, shares)
     evolving = evolve(api, sizes, embed=embedder.embed, vote=votes, keep=keep)
     rounds = evolved(evolving, parameters.rounds, say=tools.say, progress=tools.progress)
-    public["language model"] = {"source": _writers(models) + f", {ADAPTERS}" * writer.trained}
+    public["language model"] = {"source": _writers(models)}
     return Released(
         {**counts, **_lineage(rounds)},
         terms,
@@ -166,10 +165,9 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
     """What was fixed before a private record was read, for the statement."""
     template = writer.template
     shown = ", with examples of your own" if template.examples_are_public else ""
-    whose = "the writer's, " if writer.trained else ""
     found = {
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        "prompts": {"source": f"{whose}for a {template.document_type}{shown}", "sha256": template.sha256},
+        "prompts": {"source": f"for a {template.document_type}{shown}", "sha256": template.sha256},
     }
     if parameters.keywords is not None:
         found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}

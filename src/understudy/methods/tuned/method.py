@@ -31,7 +31,6 @@ from understudy.methods.tuned.model import (
     tuned_weights,
 )
 from understudy.models.causal import CausalModel
-from understudy.models.writer import ADAPTERS
 from understudy.privacy.facts import Facts
 from understudy.release import Release
 from understudy.text.prompts.template import Prompts
@@ -149,7 +148,7 @@ def released(
     }
     public = asked.public_inputs()
     if tuned.causal.is_writer:
-        public[MODEL]["source"] += f", {ADAPTERS}"
+        public[MODEL]["source"] += ", with adapters that understudy trained on public texts"
     instructions = tuned.instructions
     return Released(
         {**bounded, **instructions.to_arrays(), **arrays},

@@ -202,40 +202,6 @@ def test_a_model_that_fails_throughout_is_an_error_and_not_an_empty_population()
         make_api(ScriptedChat(lambda _request: FAILED)).random([2], stage=0)
 
 
-def test_the_writer_is_asked_for_new_texts_by_label_keyword_and_length() -> None:
-    chat = ScriptedChat()
-    api = make_api(chat, keywords=[["wine"], []], min_words=31, max_words=31, writer={"trained": True})
-    answers = api.random([1, 1], stage=0)
-    assert chat.prompts == ["note about bars, wine, 30 words", "note about shops, 30 words"]
-    assert [message.role for message in chat.asked[0].messages] == ["system"]
-    assert answers.prompts == ("random|keyword:wine|words:30", "random|words:30")
-    assert all(request.phrases == () for request in chat.asked)
-
-
-def test_the_writer_varies_a_text_around_some_of_its_words_and_is_steered_to_them() -> None:
-    chat = ScriptedChat()
-    api = make_api(chat, labels=(), min_words=25, max_words=25, writer={"trained": True}, blank_probability=(0.5, 0))
-    answers = api.variations([TEXT], NO_LABELS, round_number=0, stage=0, details=["city: Rome"])
-    (request,) = chat.asked
-    assert chat.prompts == [f"note, 25 words\ncity: Rome\nWords: {', '.join(request.phrases)}"]
-    assert set(request.phrases) < {"soup", "cold", "waiter", "came", "nobody"}, "stop words are no phrases"
-    assert len(request.phrases) == 2
-    assert answers.prompts == ("variation|phrases:2|words:25",)
-    api.variations([TEXT], NO_LABELS, round_number=1, stage=0)
-    assert sorted(chat.asked[1].phrases) == ["came", "cold", "nobody", "soup", "waiter"]
-    api.variations(["Of the, and 7."], NO_LABELS, round_number=0, stage=0)
-    assert chat.prompts[2] == "note, 25 words"
-
-
-def test_variations_of_one_text_by_the_writer_are_asked_around_different_words() -> None:
-    chat = ScriptedChat()
-    api = make_api(chat, labels=(), writer={"trained": True})
-    text = "The broth was rich, the bowl large, the waiter slow, and nobody brought water or bread to the table."
-    api.variations([text] * 20, np.zeros(20, dtype=np.int32), round_number=0, stage=0)
-    assert len({request.phrases for request in chat.asked}) > 15
-    assert max(len(request.phrases) for request in chat.asked) <= 6
-
-
 # -- what a user may choose -------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,6 @@ from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
-from understudy.text.prompts.writer import Asked, subject
-from understudy.text.vocabulary.terms import load_vocabulary
-from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Asker, NoText, Writer, tidy
 
 BLANK = "_"
@@ -33,8 +29,6 @@ _WORDS_SPREAD = 20.0
 """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
 _SAMPLES = 1_000_000  # of one prompt, at most
 _STAGES = 1_000_000
-_MOST_PHRASES, _RARE = 6, 8000
-"""Of a variation by the writer: words of the parent, and the rank from which a word is as rare as any."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +54,8 @@ def require_text(*asked: Answers) -> None:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """What is asked for, in short and in full."""
-
-    short: str
-    messages: tuple[Message, ...]
-    phrases: tuple[str, ...] = ()  # that the writer must use
-
-
-_matcher = lru_cache(maxsize=1)(TermMatcher)
-
-
-@dataclass(frozen=True)
 class TextAPI:
     """Asks a language model for new texts and for variations.
-
-    The built-in writer is asked in the form that it was trained on: a new text about a label and a keyword, and for a
-    variation another text around some of the words of its parent.
 
     What a prompt names (keyword, style, words, blanks) is sampled before anything is asked, from the seed, the stage
     and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
@@ -109,8 +88,7 @@ class TextAPI:
         generator = self._generator(stage)
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
-        ask = self._new_by_writer if self.writer.trained else self._new
-        asked = [ask(int(label), index, generator) for index, label in enumerate(labels)]
+        asked = [self._random_prompt(int(label), index, generator) for index, label in enumerate(labels)]
         return self._ask(asked, labels, sources, stage)
 
     def variations(
@@ -132,55 +110,26 @@ class TextAPI:
         generator = self._generator(stage)
         probability = self.parameters.blank_probability_at(round_number)
         asked = [
-            self._variation(text, int(label), index, probability, generator, details[index] if details else "")
+            self._variation_prompt(text, int(label), index, probability, generator)
             for index, (text, label) in enumerate(zip(texts, labels, strict=True))
         ]
+        if details:
+            fitted, template = zip(asked, details, strict=True), self.writer.template
+            asked = [(short, template.with_details(chat, row)) for (short, chat), row in fitted]
         return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), stage)
 
-    def _words(self, generator: np.random.Generator) -> int:
-        return int(generator.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
-
-    def _words_like(self, text: str, generator: np.random.Generator) -> int:
-        target = round(generator.normal(len(text.split()), _WORDS_SPREAD))
-        return min(max(target, self.parameters.min_words), self.parameters.max_words)
-
-    def _new(self, label: int, index: int, generator: np.random.Generator) -> _Call:
-        words = self._words(generator)
+    def _random_prompt(self, label: int, index: int, generator: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
+        words = int(generator.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
         turns = [(_about(each, each.text), each.text) for each in self._shown(index)]
         patterns = self.writer.template.evolution.random
         return self._prompt("random", patterns, label, {"words": str(words)}, turns, generator)
 
-    def _new_by_writer(self, label: int, index: int, generator: np.random.Generator) -> _Call:  # noqa: ARG002
-        words, keyword = self._words(generator), _one_of(self.keywords[label], generator)
-        return self._by_writer("random", label, words, keyword=keyword, named=[f"keyword:{keyword}"] * bool(keyword))
-
-    def _by_writer(
-        self,
-        kind: str,
-        label: int,
-        words: int,
-        *,
-        keyword: str = "",
-        phrases: tuple[str, ...] = (),
-        details: str = "",
-        named: Sequence[str] = (),
-    ) -> _Call:
-        """In the form that the writer was trained on, where a text has about 5, 10, 15, ... words."""
-        labels = self.writer.labels
-        about = ", ".join(filter(None, (subject(labels[label]) if labels else "", keyword)))
-        words = 5 * round(words / 5)
-        asked = Asked(self.writer.template.document_type, about, words, phrases, details)
-        return _Call("|".join([kind, *named, f"words:{words}"]), asked.messages, phrases)
-
-    def _variation(
-        self, text: str, label: int, index: int, probability: float, generator: np.random.Generator, details: str
-    ) -> _Call:
-        words = self._words_like(text, generator)
-        if self.writer.trained:
-            phrases = _some_words(text, probability, generator)
-            named = [f"phrases:{len(phrases)}"]
-            return self._by_writer("variation", label, words, phrases=phrases, details=details, named=named)
-        prompts = self.writer.template.evolution
+    def _variation_prompt(
+        self, text: str, label: int, index: int, probability: float, generator: np.random.Generator
+    ) -> tuple[str, tuple[Message, ...]]:
+        parameters, prompts = self.parameters, self.writer.template.evolution
+        target = round(generator.normal(len(text.split()), _WORDS_SPREAD))
+        words = min(max(target, parameters.min_words), parameters.max_words)
         filling = probability > 0
         turns = [
             ({**_about(each, answer), "text": self._with_blanks(each.text, probability, generator)}, answer)
@@ -189,9 +138,8 @@ class TextAPI:
         ]
         wish = {"words": str(words), "text": self._with_blanks(text, probability, generator)}
         patterns = prompts.fill if filling else prompts.rephrase
-        call = self._prompt("variation", patterns, label, wish, turns, generator)
-        messages = self.writer.template.with_details(call.messages, details)
-        return _Call(f"{call.short}|blanks:{probability:g}", messages)
+        short, messages = self._prompt("variation", patterns, label, wish, turns, generator)
+        return f"{short}|blanks:{probability:g}", messages
 
     def _with_blanks(self, text: str, probability: float, generator: np.random.Generator) -> str:
         form = self.writer.form
@@ -207,8 +155,8 @@ class TextAPI:
         wish: Mapping[str, str],
         turns: Sequence[tuple[Mapping[str, str], str]],
         generator: np.random.Generator,
-    ) -> _Call:
-        """One of the patterns, a keyword and a style, at random."""
+    ) -> tuple[str, tuple[Message, ...]]:
+        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, at random."""
         number = int(generator.integers(len(patterns)))
         labels = self.writer.labels
         values = {
@@ -220,8 +168,9 @@ class TextAPI:
         shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
         named = [f"{name}:{values[name]}" for name in _NAMED if values[name] and f"{{{name}}}" in patterns[number]]
         which = [f"prompt:{number + 1}"] if len(patterns) > 1 else []
-        messages = self.writer.template.evolution_messages(patterns[number], values, turns=shown)
-        return _Call("|".join([kind, *which, *named]), messages)
+        return "|".join([kind, *which, *named]), self.writer.template.evolution_messages(
+            patterns[number], values, turns=shown
+        )
 
     def _shown(self, index: int) -> list[EvolutionExample]:
         """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
@@ -231,7 +180,7 @@ class TextAPI:
 
     def _ask(
         self,
-        asked: Sequence[_Call],
+        asked: Sequence[tuple[str, tuple[Message, ...]]],
         labels: NDArray[np.int32],
         sources: NDArray[np.int64],
         stage: int,
@@ -246,7 +195,7 @@ class TextAPI:
             sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
         )
         asker = Asker(self.chat, self.writer.progress, expected=len(asked))
-        answers = asker.ask([replace(request, messages=call.messages, phrases=call.phrases) for call in asked])
+        answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
             raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
         texts = ["" if BLANK in text.split() else text for text in map(self._read, answers)]
@@ -255,7 +204,7 @@ class TextAPI:
             texts=tuple(text for text in texts if text),
             labels=labels[kept],
             sources=sources[kept],
-            prompts=tuple(call.short for call, text in zip(asked, texts, strict=True) if text),
+            prompts=tuple(short for (short, _), text in zip(asked, texts, strict=True) if text),
             failed=np.bincount(labels[~kept], minlength=len(self.keywords)).astype(np.int64),
             problem=answers[-1].error if answers and all(answer.error for answer in answers) else None,
         )
@@ -295,17 +244,6 @@ def with_blanks(text: str, probability: float, generator: np.random.Generator) -
     if probability == 0:
         return text
     return _WORD.sub(lambda match: BLANK if generator.random() < probability else match[0], text)
-
-
-def _some_words(text: str, left_out: float, generator: np.random.Generator) -> tuple[str, ...]:
-    """Words of ``text`` in any order, rarer ones rather than common ones, as the writer's training had them: all but a
-    share ``left_out``, and no more than it was trained to use."""
-    terms = load_vocabulary().terms
-    known = list(dict.fromkeys(_matcher(terms).find(text)))
-    weights = 1 + np.minimum(np.array(known, dtype=np.float64), _RARE) ** 0.5
-    count = min(max(1, round(len(known) * (1 - left_out))), len(known), _MOST_PHRASES)
-    chosen = generator.choice(known, count, replace=False, p=weights / weights.sum()) if known else ()
-    return tuple(terms[number] for number in chosen)
 
 
 def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
