@@ -105,25 +105,27 @@ def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
     taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
     lines = [f"From the declared size of the corpus: {told}."] if told else []
-    if config.delta and method.foreign and _foreign(config, table):
+    if config.delta and method.foreign and taken_for_foreign(config, table):
         language = {name: begun.get(name) if begun else value for name, value in method.foreign.items()}
         taken |= language
         if any(language.values()):
-            lines.append(_FOREIGN)
+            lines.append(_line_on_language(table, config.method_parameters.get("stop_words", ALL_LANGUAGES)))
     parameters = {**config.method_parameters, **taken}
     return config.model_copy(update={"method_parameters": parameters}), " ".join(lines)
 
 
-_FOREIGN = (
-    "Few names of the columns and labels are English words, so the texts are taken not to be English: 30 % of the "
-    "budget finds their own terms (what dozens of records share can appear word for word), and stop words are those of "
-    "33 languages. If they are English: --vocabulary built-in."
-)
+def _line_on_language(table: Table, stop_words: str) -> str:
+    why = "Few names of the columns and labels are English words" if table.looks_foreign else "All languages are named"
+    words = ", and stop words are those of 33 languages" if stop_words == ALL_LANGUAGES else ""
+    return (
+        f"{why}, so the texts are taken not to be English: 30 % of the budget finds their own terms (what dozens of "
+        f"records share can appear word for word){words}. If they are English: --vocabulary built-in."
+    )
 
 
-def _foreign(config: RunConfig, table: Table) -> bool:
-    """Whether texts are taken not to be English: as the user says by naming the built-in vocabulary, or the stop words
-    of all languages; else by the table's names."""
+def taken_for_foreign(config: RunConfig, table: Table) -> bool:
+    """Whether the texts are taken not to be English. Whoever names the built-in vocabulary says that they are, and
+    whoever names the stop words of all languages that they are not; else the table's names tell."""
     said = config.method_parameters
     if said.get("vocabulary") == BUILT_IN or said.get("stop_words") == ALL_LANGUAGES:
         return said.get("stop_words") == ALL_LANGUAGES
@@ -168,8 +170,8 @@ class GuideDecision:
             return cls(False, why)
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
-        if config.embedder == "builtin" and _foreign(config, table):
-            return cls(False, "the built-in embedder reads English, and few names of columns and labels are English")
+        if config.embedder == "builtin" and taken_for_foreign(config, table):
+            return cls(False, "the built-in embedder reads English, and the texts are taken not to be")
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
         if expected and rate < 1:

@@ -25,7 +25,7 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled
+from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled, taken_for_foreign
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
@@ -94,7 +94,7 @@ class Job(FreeJob):
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
         self.table = Table.of(config)
-        self.names_tell_language = "vocabulary" not in config.method_parameters  # to name it is to say
+        self.foreign = taken_for_foreign(config, self.table)
         config, self.fitted_line = fitted(config, self.table)
         self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
@@ -121,8 +121,7 @@ class Job(FreeJob):
         """What public facts warn of."""
         method = self.method
         english = getattr(method, "vocabulary", "") == BUILT_IN and not getattr(method, "discover_terms", True)
-        english = english and self.names_tell_language
-        return (*self.promise.warnings, *([_ENGLISH] * (english and self.table.looks_foreign)))
+        return (*self.promise.warnings, *([_ENGLISH] * (english and self.foreign and self.table.looks_foreign)))
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
