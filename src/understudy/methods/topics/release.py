@@ -171,6 +171,7 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
             topic, none is merged, and their number is K.
     """
     embedder, vocabulary = needed(tools.embedder), load_vocabulary()
+    tools.require_same(f"{beside}vocabulary", vocabulary.sha256)
 
     def embedded() -> dict[str, NDArray[np.int16]]:
         return {"values": candidate_vectors(embedder) if tools.prepared is None else tools.prepared}
