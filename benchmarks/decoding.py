@@ -75,7 +75,8 @@ class Plain:
         longest = PREFIX + WIDTH
         padding = [longest - PREFIX - len(row) for row in rows]
         tokens = torch.tensor([[0] * pad + prefix + row for pad, row in zip(padding, rows, strict=True)])
-        self.mask = (torch.arange(longest) >= torch.tensor(padding)[:, None]).long()
+        tokens = tokens.to(model.device)
+        self.mask = (torch.arange(longest) >= torch.tensor(padding)[:, None]).long().to(model.device)
         self.position = (self.mask.cumsum(1) - 1).clamp(min=0)
         self.cache = DynamicCache(config=self.model.config)
         with torch.inference_mode():
@@ -121,6 +122,7 @@ def measure(size: int, count: int, *, clipping: str, flight: int, steps: int, re
             partial(_together, ours, pool),
             partial(_together, [partial(each.run, steps) for each in plain], pool),
             repetitions=repetitions,
+            device=model.device,
         )
     tokens = flight * size * steps
     return {

@@ -217,15 +217,10 @@ def measure(name: str, *, model: str, device: str, dtype: str | None, repetition
     plain, true = kept_bytes(ways, "plain")[0], ways.loop()
     kept, found = kept_bytes(ways, name)
 
-    def work(which: str) -> None:
-        ways.run(which)
-        if device != "cpu":
-            torch.cuda.synchronize()
-
     return {
         "way": name,
         "numbers": ways.lora.size,
-        **by_turns(partial(work, name), partial(work, "plain"), repetitions=repetitions),
+        **by_turns(partial(ways.run, name), partial(ways.run, "plain"), repetitions=repetitions, device=device),
         "floor": "a plain step: one adapter, nothing clipped",
         "floor_kept_mb": rounded(plain / MB),
         "kept_more_mb": rounded((kept - plain) / MB) if kept else None,

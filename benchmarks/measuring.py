@@ -97,21 +97,32 @@ def _status(field: str) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
-def by_turns(ours: Callable[[], object], floor: Callable[[], object], *, repetitions: int) -> dict[str, float | None]:
-    """Processor seconds of both, each turn of ours right after one of the floor; medians, and of the ratios too.
+def by_turns(
+    ours: Callable[[], object], floor: Callable[[], object], *, repetitions: int, device: str = "cpu"
+) -> dict[str, float | None]:
+    """Seconds of both, each turn of ours right after one of the floor; medians, and of the ratios too.
 
-    The first turn warms up and does not count. Processor time is what other work on the machine disturbs least.
+    The first turn warms up and does not count. On a CPU these are processor seconds, which other work on the machine
+    disturbs least; on a GPU seconds by the clock, until it has done what it was given.
     """
     turns = []
+    clock = time.process_time if device == "cpu" else _gpu_clock
     for _ in range(repetitions + 1):
         times = []
         for work in (floor, ours):
-            start = time.process_time()
+            start = clock()
             work()
-            times.append(time.process_time() - start)
+            times.append(clock() - start)
         turns.append((times[1], times[0], times[1] / max(times[0], 1e-9)))
     names = ("seconds", "floor_seconds", "ratio")
     return {name: rounded(median(each)) for name, each in zip(names, zip(*turns[1:], strict=True), strict=True)}
+
+
+def _gpu_clock() -> float:
+    import torch
+
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def in_own_process(

@@ -124,7 +124,7 @@ def _faiss(records: int, repetitions: int) -> Turns | None:
 def _decoding(rows: int, repetitions: int, *, candidates: int = 20) -> Turns:
     from benchmarks.decoding import measure
 
-    found = measure(rows, candidates, clipping="difference", distance=False, flight=1, steps=8, repetitions=repetitions)
+    found = measure(rows, candidates, clipping="difference", flight=1, steps=8, repetitions=repetitions)
     return {name: found[name] for name in ("seconds", "floor_seconds", "ratio")}
 
 

@@ -60,4 +60,4 @@ def stacked(group: int, repetitions: int) -> dict[str, float | None]:
         for shard in shards:
             alone.train([shard])
 
-    return by_turns(partial(together.train, shards), one_by_one, repetitions=repetitions)
+    return by_turns(partial(together.train, shards), one_by_one, repetitions=repetitions, device=tuned.causal.device)
