@@ -70,7 +70,7 @@ class Ways:
         self.learning = [number for number, name in enumerate(named) if UP in name]
         shapes = Shapes(PROMPT, TARGET, ROWS)
         rows = random_rows(model, shapes, targets=[TARGET] * ROWS, prompts=[shapes.prompt] * ROWS, seed=SEED)
-        rows = [TokenRow(row.prompt, row.target[number:]) for number, row in enumerate(rows)]
+        rows = [TokenRow(row.prompt, row.target[number % 8 :]) for number, row in enumerate(rows)]
         self.block = shapes.block(rows, device=model.device)
         self.linears = Linears(self.lora, self.matrices, self.learning)
         for linear in self.linears.learning:
