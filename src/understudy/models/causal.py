@@ -202,10 +202,7 @@ class CausalModel:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -> CausalModel:
-    """The model that another process has, from this machine's own cache where it is built in.
-
-    Raises ModelError where it cannot be loaded, or is another one here.
-    """
+    """The model that another process has, from this machine's own cache where it is built in."""
     require_device(device)
     found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
     if not found.becomes(fingerprint):

@@ -6,14 +6,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.base.errors import ModelError
 from understudy.models.types import ChatModel, ChatRequest, Completion
+
+if TYPE_CHECKING:
+    from understudy.ledger.store.database import AnswerStore
 
 T = TypeVar("T")
 
@@ -39,8 +42,6 @@ def collect(
 
     Inside a running event loop (a notebook) the work is done in another thread; Ctrl-C ends it in both cases.
     ``progress`` is called with the number of texts so far, after each completion, in that thread.
-
-    Raises ModelError: from the model, or when it left a request unanswered.
     """
 
     async def run() -> list[Completion]:
@@ -108,19 +109,6 @@ LOOK_UP = 1000  # keys in one query of the store
 BATCH_SECONDS = 0.05
 """The longest that an answer waits for others to be stored with it. It waits as long as storing took the last time: a
 kill loses what waits, and a run should spend no more than half of its time on writing to the disk."""
-
-
-class AnswerStore(Protocol):
-    """Texts under names, kept. All methods are called from the thread that runs the event loop."""
-
-    def get_many(self, keys: Sequence[str], /) -> dict[str, str]:
-        """The stored ones among ``keys``."""
-
-    def put_many(self, items: Mapping[str, str], /) -> None:
-        """Store all of ``items``, durably when it returns."""
-
-    def put_blank(self, items: Mapping[str, str], /) -> None:
-        """Count one more answer without text to each, durably; after a few, :meth:`get_many` has the last one."""
 
 
 class CachedChat:

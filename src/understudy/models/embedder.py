@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,11 @@ from understudy.models.row_invariance import positions, require_separate_rows, s
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
 _REGISTER = 8  # rows and columns of a batch, where there are as many: nothing is left over after whole vectors
 _MODULES = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")  # each reads a row by itself
+_DEFINING = (
+    *("*.safetensors", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
+    *("config.json", "sentence_bert_config.json", "modules.json", "*/config.json", "*/*.safetensors"),
+)
+"""The files that decide what vectors come out: weights, tokenizer, configuration."""
 _TEXTS_AT_ONCE = 8192  # tokenised together, so that memory does not grow with the number of texts
 
 
@@ -50,8 +55,6 @@ class SentenceEmbedder:
         folder: holds ``modules.json`` and what it names; weights in safetensors.
         name: the model's name in ``model_id``.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
-
-    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
@@ -113,10 +116,7 @@ class SentenceEmbedder:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, fingerprint: str) -> SentenceEmbedder:
-    """The embedder that another process has, from this machine's own cache where it is built in.
-
-    Raises ModelError where it cannot be loaded, or is another one here.
-    """
+    """The embedder that another process has, from this machine's own cache where it is built in."""
     require_device(device)
     found = SentenceEmbedder(builtin_path(EMBEDDER) if is_builtin(name) else folder, name=name, device=device)
     if found.fingerprint != fingerprint:
@@ -131,8 +131,11 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
     from transformers import PreTrainedTokenizerBase
 
     try:
-        fingerprint = files_sha256(folder, _defining_files(folder))
-        _require_plain_modules(folder, name=name)
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        found = (path for pattern in _DEFINING for path in folder.glob(pattern))
+        inside = (folder, *(folder / str(each["path"]) for each in modules))
+        fingerprint = files_sha256(folder, [path for path in found if path.parent in inside])
+        _require_plain(modules, name=name)
         model: Any = SentenceTransformer(
             str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
         ).eval()
@@ -155,21 +158,12 @@ def _columns(longest: int, *, most: int) -> list[int]:
     return [*(width for width in steps if width < last), last]
 
 
-def _require_plain_modules(folder: Path, *, name: str) -> None:
+def _require_plain(modules: Sequence[Mapping[str, object]], *, name: str) -> None:
     """Refuse code of the folder's own, and modules in which texts may meet, before any is imported."""
-    for entry in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+    for entry in modules:
         package, _, kind = str(entry["type"]).rpartition(".")
         if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:
             raise ModelError(
                 f"{name} has a module {kind!r}, which is code of its own or may mix the texts of a batch.",
                 f"Use a model that is made of {', '.join(_MODULES)} alone, as nearly all are.",
             )
-
-
-def _defining_files(folder: Path) -> list[Path]:
-    """The files that decide what vectors come out: weights, tokenizer, configuration."""
-    names = ("*.safetensors", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json")
-    shapes = ("config.json", "sentence_bert_config.json", "modules.json", "*/config.json", "*/*.safetensors")
-    modules = {entry["path"] for entry in json.loads((folder / "modules.json").read_text(encoding="utf-8"))}
-    found = (path for pattern in names + shapes for path in folder.glob(pattern))
-    return [path for path in found if path.parent == folder or path.parent.name in modules]

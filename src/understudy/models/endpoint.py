@@ -63,10 +63,6 @@ class EndpointChat:
             whose use is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: takes a line for the user.
-
-    Raises:
-        ConfigError: a parameter out of its range.
-        ModelError: the environment variable with the key is not set.
     """
 
     name: str = field(kw_only=False)
@@ -207,10 +203,7 @@ class _Session:
         self._error: BaseException | None = None
 
     async def run(self) -> None:
-        """Answer all requests.
-
-        Raises ModelError: nothing else would work either; what was in flight is waited for first.
-        """
+        """Answer all requests; where nothing else would work either, the error waits for what is in flight."""
         watch = asyncio.create_task(self._watch())
         _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)
         try:
@@ -400,6 +393,8 @@ def probe(model: ChatModel) -> ProbeReport:
         problem, cure = error.problem, error.cure
         return ProbeReport(model.model_id, reachable, answers=False, problem=problem, cure=cure, listed=listed)
     dialect = model.dialect if isinstance(model, EndpointChat) else None
+    in_time = few.finish_reason == "length" or (few.completion_tokens or len(few.text.split())) <= FEW_TOKENS
+    counted_past = "7" in stopped.text or bool(dialect and dialect.ignores_stop)
     return ProbeReport(
         model.model_id,
         reachable=True,
@@ -408,8 +403,8 @@ def probe(model: ChatModel) -> ProbeReport:
         cure=None if hello.text else "A reasoning model may need more tokens.",
         seconds=seconds,
         listed=listed,
-        honours_max_tokens=_ends_in_time(few),
-        honours_stop=False if dialect and dialect.ignores_stop else _stops_before_seven(stopped),
+        honours_max_tokens=in_time if few.text else None,
+        honours_stop=not counted_past if counted_past or "6" in stopped.text else None,
         repeatable=first.text == second.text if first.text and second.text else None,
         takes_system_message=system.finish_reason != "failed",
         reports_usage=hello.prompt_tokens + hello.completion_tokens > 0,
@@ -421,17 +416,3 @@ def probe(model: ChatModel) -> ProbeReport:
 def _request(question: str, *, system: str = "", max_tokens: int = 64, **more: Any) -> ChatRequest:
     instruction = (Message("system", system),) if system else ()
     return ChatRequest((*instruction, Message("user", question)), max_tokens=max_tokens, temperature=0.0, **more)
-
-
-def _ends_in_time(completion: Completion) -> bool | None:
-    if not completion.text:
-        return None
-    if completion.finish_reason == "length":
-        return True
-    return (completion.completion_tokens or len(completion.text.split())) <= FEW_TOKENS
-
-
-def _stops_before_seven(completion: Completion) -> bool | None:
-    if "7" in completion.text:
-        return False
-    return True if "6" in completion.text else None

@@ -134,8 +134,6 @@ class LocalChat:
 
     Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling, and ``writer`` adds the
     shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
-
-    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model.
     """
 
     def __init__(
@@ -266,7 +264,9 @@ class _Row:
             self.reason = "stop"
             return
         self.answer.append(token)
-        if self._stop_at(tokenizer) is not None:
+        # a token holds one byte at least, so that few need a look
+        tails = ((stop, self.answer[-len(stop.encode()) - 4 :]) for stop in self.prompt.stop)
+        if any(stop in tokenizer.decode(tail, skip_special_tokens=True) for stop, tail in tails):
             self.reason = "stop"
         elif len(self.answer) == len(self.prompt.uniforms):
             self.reason = "length"
@@ -282,14 +282,6 @@ class _Row:
             prompt_tokens=len(self.prompt.tokens),
             completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
         )
-
-    def _stop_at(self, tokenizer: Any) -> str | None:
-        """The stop string that the newest tokens complete. A token holds one byte at least, so few need a look."""
-        for stop in self.prompt.stop:
-            tail = tokenizer.decode(self.answer[-len(stop.encode()) - 4 :], skip_special_tokens=True)
-            if stop in tail:
-                return stop
-        return None
 
 
 class Decoder:

@@ -47,10 +47,7 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``; or what ``UNDERSTUDY_DEVICE`` says.
-
-    Raises as :func:`require_local`, and where that device is not there.
-    """
+    """``"cuda"`` where torch sees one, else ``"cpu"``; or what ``UNDERSTUDY_DEVICE`` says."""
     require_local()
     there = torch.cuda.is_available()
     said = named_in_environment("UNDERSTUDY_DEVICE", ("cpu", "cuda"))

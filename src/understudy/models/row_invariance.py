@@ -30,9 +30,7 @@ def require_separate_rows(model: Any, *, name: str) -> None:
     multiple of 16 leave a few numbers over after the processor's vectors, which it computes in another way (measured:
     SiLU and GELU in odd widths, products over 33 numbers), so that a row's last bits show its place.
 
-    The model is one of transformers or sentence-transformers, ready to infer; ``name`` is for errors.
-
-    Raises ModelError: there is such a thing in one of its modules.
+    The model is one of transformers or sentence-transformers, ready to infer; ``name`` is for the ModelError.
     """
     settings, modules = _settings(model), list(model.modules())
     routed = any(word in type(module).__name__.lower() for module in modules for word in _EXPERTS)
@@ -148,14 +146,12 @@ class Shape:
 
 
 def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int) -> None:
-    """Try, on this device with this shape, that a row's logits stay the same bit for bit beside others.
+    """Try on this device, in this shape, that a row's logits stay the same to the bit beside others; else PrivacyError.
 
     A block of random rows of all lengths must give every second of them the same logits half a block further on beside
     the shortest rows, the others beside the longest; and one of them the same at every place of a block. All on the
     path that texts are decoded on: by the head of as many candidates, after the prompt, step by step until the cache
     has grown, and once gone back; ``in_flight`` blocks at once, as batches will be.
-
-    Raises PrivacyError: they do not.
     """
     rows_at_once = shape.rows_at_once
     if rows_at_once == 1:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,47 +117,13 @@ def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:
     return token_losses(causal, network, block).sum(1) / block.counts.clamp(min=1)
 
 
-class Trainable(Protocol):
-    """The trainable weights of a model, as one vector of P numbers. Several threads may ask for gradients."""
-
-    causal: CausalModel
-
-    @property
-    def size(self) -> int:
-        """P."""
-
-    @property
-    def network(self) -> Any: ...
-
-    def start(self) -> NDArray[np.float32]:
-        """The weights to begin with, ``Float32[P]``: public."""
-
-    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """``weights`` as matrices by name."""
-
-    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """The inverse of :meth:`named`. Raises ConfigError if the matrices are another model's."""
-
-    def load(self, weights: NDArray[np.float32]) -> None:
-        """Compute with ``weights`` from now on."""
-
-    def gradients(self, block: Block) -> Any:
-        """Of each row's mean loss: ``Float32[R, P]`` on the device."""
-
-    def gradient(self, loss: Callable[[], Any]) -> Any:
-        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
-
-    def active(self) -> Any:
-        """A context in which, in this thread, :attr:`network` computes with the loaded weights."""
-
-
 class LoRA:
-    """A :class:`Trainable` of adapters on a frozen model; arguments as in :mod:`understudy.models.lora`.
+    """The trainable weights of a model as one vector of P numbers: of adapters on it, while it stays as it is.
+
+    Several threads may ask for gradients. Arguments as in :mod:`understudy.models.lora`.
 
     B alone learns, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on, the
     adapter is linear in them, and noise on A is not multiplied by noise on B.
-
-    Raises ConfigError: the model has no such layers.
     """
 
     def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:
@@ -174,16 +140,19 @@ class LoRA:
 
     @property
     def size(self) -> int:
+        """P."""
         return sum(rows * columns for rows, columns in self._learning.values())
 
     def start(self) -> NDArray[np.float32]:
+        """The weights to begin with, ``Float32[P]``: public."""
         return np.concatenate([self._matrices[name].ravel() for name in self._learning])
 
     def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """A and B of all adapters, under PEFT's names."""
+        """``weights`` as matrices by name: A and B of all adapters, as PEFT calls them."""
         return {**self._matrices, **split(weights, self._learning)}
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The inverse of :meth:`named`. Raises ConfigError if the matrices are another model's."""
         _require_fits(matrices, self.adapters.shapes)
         found = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
         self._matrices |= {name: matrix for name, matrix in found.items() if name not in self._learning}
@@ -194,11 +163,13 @@ class LoRA:
 
     @contextmanager
     def active(self) -> Iterator[None]:
+        """Within it :attr:`network` computes with the loaded weights, in this thread."""
         with self.adapters.active(self._tensors):
             yield
 
     def gradients(self, block: Block) -> Any:
-        """Every row has leaves of its own for B: one backward pass gives each row its gradient."""
+        """Of each row's mean loss, ``Float32[R, P]`` on the device. Every row has leaves of its own for B: one backward
+        pass gives each row its gradient."""
         rows = len(block.tokens)
         found = self._derived(
             lambda: row_losses(self.causal, self.network, block).sum(), leaf=lambda b: b.expand(rows, *b.shape)
@@ -206,6 +177,7 @@ class LoRA:
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
+        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
         return torch.cat([each.flatten().float() for each in self._derived(loss, leaf=lambda b: b.detach())])
 
     def _derived(self, loss: Callable[[], Any], *, leaf: Callable[[Any], Any]) -> Sequence[Any]:
@@ -229,7 +201,7 @@ class LoRA:
 
 
 class Weights:
-    """A :class:`Trainable` of all weights of a model's last ``blocks``, or of the whole model (None).
+    """As :class:`LoRA`, of all weights of a model's last ``blocks``, or of the whole model (None).
 
     The network is a copy that shares its frozen weights with the model. Per-example gradients take a backward pass per
     row.
@@ -283,6 +255,9 @@ class Weights:
     def gradient(self, loss: Callable[[], Any]) -> Any:
         parts = torch.autograd.grad(loss(), list(self._parameters.values()), materialize_grads=True)
         return torch.cat([each.flatten().float() for each in parts])
+
+
+Trainable = LoRA | Weights
 
 
 def split(weights: NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
@@ -438,14 +413,13 @@ _COPIED = 4  # rows: the cost must not grow with the square of a block
 
 
 def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
-    """Try on this device, in every shape, that a row's gradient and its norm stay the same bit for bit beside others.
+    """Try on this device, in every shape, that a row's gradient and its norm stay the same bit for bit beside others;
+    PrivacyError where they do not.
 
     With random weights (those to begin with hide what they multiply by zero), in the threads that training will use.
     Each block of random rows of several lengths is computed once more with the order turned round, half of the rows in
     exchange for others, and empty ones at its end; and of those that stay, every one in small blocks and four in others
     fill a block with their copies, which tries them at every place.
-
-    Raises PrivacyError: a gradient changes with the rows beside it, or with its place.
     """
     if shapes.rows == 1:
         return
