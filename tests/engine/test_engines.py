@@ -16,8 +16,7 @@ import pytest
 from working import PLANTED, DiesAt, Meets, Unloadable, double, fail, panic, pid
 
 from understudy.base.errors import CorpusError, EngineError
-from understudy.run.engine import TRIES, Call, Outcome, Processes
-from understudy.run.engine.cluster import RayCluster
+from understudy.run.engine import TRIES, Call, Outcome, Processes, RayCluster
 
 
 def _problem(_item: int) -> int:

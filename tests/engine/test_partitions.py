@@ -18,7 +18,7 @@ from working import Pickling
 from understudy.audit.mechanisms.sums import by_name
 from understudy.base.errors import CorpusError
 from understudy.corpus import Corpus, read_corpus
-from understudy.corpus import parts as corpus_parts
+from understudy.corpus import bounding as corpus_parts
 from understudy.corpus import read as corpus_read
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents

@@ -1,4 +1,5 @@
-"""Contribution bounds: which records of a unit are used, and how much each weighs."""
+"""Contribution bounds: which records of a unit are used, and how much each weighs; and a private table in parts for an
+engine, as it lies or shuffled so that all records of an owner are in one part."""
 
 from __future__ import annotations
 
@@ -7,18 +8,21 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import count, islice
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.lazy import pa
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.base.untrusted import leaves, writable
-from understudy.corpus.corpus import Corpus
-from understudy.corpus.parts import Part, Rows, parts_of, shuffled
+from understudy.corpus.corpus import Batch, Corpus
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
 
@@ -27,19 +31,8 @@ R = TypeVar("R")
 _DIGEST_BYTES = 16
 
 
-class _Batch(Protocol):
-    @property
-    def texts(self) -> Sequence[str]: ...
-    @property
-    def labels(self) -> NDArray[np.int32]: ...
-    @property
-    def owners(self) -> Sequence[str] | None: ...
-    @property
-    def cells(self) -> NDArray[np.int32] | None: ...
-
-
 class _Table(Protocol):
-    def batches(self) -> Iterator[_Batch]: ...
+    def batches(self) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,7 +130,8 @@ class BoundedCorpus:
         if self.engine is None:
             yield function(self)
         else:
-            found = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
+            assert isinstance(self.corpus, Corpus), "only whole tables are divided"
+            found = self._owners if self.unit.kind == "owner" else parts_of(self.corpus, self.engine)
             parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
             alike = replace(self, corpus=Rows(()), engine=None, scratch=Path())
             yield from self.engine.map(partial(_of_part, alike, function), parts)
@@ -149,13 +143,9 @@ class BoundedCorpus:
 
     @cached_property
     def _owners(self) -> list[Part]:
+        assert isinstance(self.corpus, Corpus)
         assert self.engine is not None
-        return shuffled(self._table, self.engine, self.scratch, key=self.hash_key)
-
-    @property
-    def _table(self) -> Corpus:
-        assert isinstance(self.corpus, Corpus), "only whole tables are divided"
-        return self.corpus
+        return shuffled(self.corpus, self.engine, self.scratch, key=self.hash_key)
 
     def said(self, texts: Sequence[str]) -> Sequence[str]:
         """What such texts say, as :attr:`BoundedBatch.said`."""
@@ -222,7 +212,7 @@ class BoundedCorpus:
                     kept[owner] = tuple(sorted((*mine, record))[: self.unit.max_records])
         return kept
 
-    def _record_hashes(self, batch: _Batch, met: Counter[bytes]) -> list[int]:
+    def _record_hashes(self, batch: Batch, met: Counter[bytes]) -> list[int]:
         """``met``: how often each record came in the batches before; counted on."""
         numbers = []
         for content in _contents_of(batch):
@@ -231,7 +221,7 @@ class BoundedCorpus:
             met[record] += 1
         return numbers
 
-    def _digests(self, batch: _Batch) -> Iterator[tuple[bytes, bytes]]:
+    def _digests(self, batch: Batch) -> Iterator[tuple[bytes, bytes]]:
         assert batch.owners is not None, "owner units need an owner column"  # checked before a run is planned
         for owner, content in zip(batch.owners, _contents_of(batch), strict=True):
             yield self._digest(owner), self._digest(content)
@@ -240,7 +230,7 @@ class BoundedCorpus:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
 
 
-def _contents_of(batch: _Batch) -> Iterator[str]:
+def _contents_of(batch: Batch) -> Iterator[str]:
     """All that each record holds but its owner: other records of one schema have another string."""
     if batch.cells is None:
         for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
@@ -257,12 +247,123 @@ def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part:
 def _said(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequence[str]:
     if form:
         return [form.contents(text) for text in texts]
-    return [_values(text) for text in texts] if json_records else texts
-
-
-def _values(record: str) -> str:
-    return writable("\n".join(leaves(json.loads(record))))
+    return [writable("\n".join(leaves(json.loads(text)))) for text in texts] if json_records else texts
 
 
 def _number(digest: bytes) -> int:
     return int.from_bytes(digest[:8])
+
+
+_ROWS, _MOST_ROWS = 128, 4096
+"""In a part of a table that cannot be divided: this process reads it, and sends on what it read. The first parts are
+small, so that a small table is work for all."""
+PER_WORKER = 4
+"""Parts of a table for each worker, so that none waits long for another's."""
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """Some of a table's records, and a name that tells them from the others'."""
+
+    name: str
+    table: _Table
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """Records in memory."""
+
+    held: tuple[Batch, ...]
+
+    def batches(self) -> Iterator[Batch]:
+        yield from self.held
+
+
+def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
+    """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
+    pieces = corpus.pieces(PER_WORKER * engine.workers)
+    if len(pieces) > 1:
+        yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
+    else:
+        yield from _parts_in_memory(corpus, engine)
+
+
+def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
+    """Rows as they are read, twice as many in a part after every round of the workers."""
+    batches = corpus.batches(_ROWS)
+    for number in count():
+        together = min(1 << number // (PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
+        held = tuple(islice(batches, together))
+        if not held:
+            return
+        yield Part(f"rows-{number}", Rows(held))
+
+
+def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:
+    """The table in buckets of owners, by a keyed hash of each. Nobody holds more than a batch meanwhile.
+
+    The buckets are private files in ``scratch``, there until that is removed; each is written whole or not at all, so
+    that a part may be read, and written, again and again.
+    """
+    buckets = PER_WORKER * engine.workers
+    folder = private_folder(private_folder(scratch) / f"owners-{buckets}")
+    write = partial(_write_buckets, folder=folder, buckets=buckets, key=key)
+    names = list(engine.map(write, parts_of(corpus, engine)))
+    return [
+        Part(f"owners-{bucket}", _Bucket(tuple(folder / _file(name, bucket) for name in names)))
+        for bucket in range(buckets)
+    ]
+
+
+def _file(part: str, bucket: int) -> str:
+    return f"{part}-{bucket}.arrow"
+
+
+def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str:
+    """Write a part's records to the files of their owners' buckets; the part's name."""
+    cells = pa.list_(pa.int32())
+    schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string()), ("cells", cells)])
+    with ExitStack() as files:
+        streams = [
+            files.enter_context(
+                pa.ipc.new_stream(
+                    files.enter_context(atomic_file(folder / _file(part.name, bucket), mode=PRIVATE_MODE)), schema
+                )
+            )
+            for bucket in range(buckets)
+        ]
+        for batch in part.table.batches():
+            assert batch.owners is not None, "only owners are brought together"
+            texts, owners = pa.array(batch.texts, pa.string()), pa.array(batch.owners, pa.string())
+            held = [None] * len(texts) if batch.cells is None else batch.cells.tolist()
+            columns = [texts, pa.array(batch.labels, pa.int32()), owners, pa.array(held, cells)]
+            whole = pa.record_batch(columns, schema=schema)
+            digests = (
+                hashlib.blake2b(each.encode(), key=key, digest_size=8, person=b"bucket") for each in batch.owners
+            )
+            places = np.array([int.from_bytes(each.digest()) % buckets for each in digests], dtype=np.int64)
+            for bucket in np.unique(places).tolist():
+                streams[bucket].write_batch(whole.take(pa.array(np.flatnonzero(places == bucket))))
+    return part.name
+
+
+@dataclass(frozen=True, repr=False)
+class _Bucket:
+    files: tuple[Path, ...]
+
+    def batches(self) -> Iterator[Batch]:
+        for file in self.files:
+            with file.open("rb") as stream, pa.ipc.open_stream(stream) as batches:
+                for found in batches:
+                    yield _batch(found)
+
+
+def _batch(found: Any) -> Batch:
+    labels = found.column("label").to_numpy().astype(np.int32)
+    cells = found.column("cells")
+    return Batch(
+        found.column("text").to_pylist(),
+        labels,
+        found.column("owner").to_pylist(),
+        cells=None if cells.null_count else np.array(cells.to_pylist(), dtype=np.int32),
+    )

@@ -9,9 +9,9 @@ from functools import partial
 
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import Noted
+from understudy.corpus.bounding import PER_WORKER
 from understudy.corpus.corpus import Batch, Corpus
 from understudy.corpus.identity import TextsHash, keyed_number, multiset_digest
-from understudy.corpus.parts import PER_WORKER
 from understudy.privacy.measurement import Engine
 
 
@@ -35,12 +35,8 @@ class Contents:
 
 
 def _in_order(key: bytes) -> hashlib.blake2b:
-    """A keyed hash of rows in their order, for :func:`_add`."""
+    """A keyed hash of rows in their order, each behind its length."""
     return hashlib.blake2b(key=key, digest_size=32, person=b"order")
-
-
-def _add(row: bytes, order: hashlib.blake2b) -> None:
-    order.update(len(row).to_bytes(8) + row)
 
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
@@ -99,7 +95,7 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
         rows += len(batch.texts)
         texts.add(batch.texts)
         for row in _rows_of(batch):
-            _add(row, order)
+            order.update(len(row).to_bytes(8) + row)
             total += keyed_number(row, key, b"row")
     noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
     return _Found(total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
@@ -149,7 +145,7 @@ class VerifiedCorpus(Corpus):
         found = _in_order(self._key)
         for batch in super().batches(batch_size):
             for row in _rows_of(batch):
-                _add(row, found)
+                found.update(len(row).to_bytes(8) + row)
             yield batch
         ((_, expected),) = self._expected.pieces
         if found.hexdigest() != expected:

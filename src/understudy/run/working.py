@@ -41,14 +41,10 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
         yield None
         return
     private_folder(scratch)
-    if config.engine == "processes":
-        from understudy.run.engine import Processes
+    from understudy.run.engine import Processes, RayCluster
 
-        engine: Processes | RayCluster = Processes(config.workers)
-    else:
-        from understudy.run.engine.cluster import RayCluster
-
-        engine = RayCluster(workers=config.workers, scratch=scratch)
+    own = config.engine == "processes"
+    engine = Processes(config.workers) if own else RayCluster(workers=config.workers, scratch=scratch)
     try:
         _require_shared(engine, scratch)
         engine.ask(kind_of_worker, always=True)
@@ -58,12 +54,7 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
 
 def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
-    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones.
-
-    Raises:
-        ModelError: on some worker texts change one another's vectors.
-        EngineError: the workers' vectors differ: a record's would hang on who embedded it.
-    """
+    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones."""
     engine.ask(partial(require_text_invariance, embedder))
     require_alike(engine, embedder)
 

@@ -1,0 +1,388 @@
+"""Where the parts of a private table are worked on: this process, processes of this machine, or a Ray cluster.
+
+An engine maps a function over items, with results in order and retries. It knows nothing of privacy: workers read
+private text and return exact partial sums, or write private files into the run's scratch folder; the process that began
+the run alone holds the ledger, samples noise and stores values. What a worker is sent is a function pickled once for
+many items, and what comes back are outcomes that quote nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cloudpickle
+from loky import ProcessPoolExecutor, cpu_count
+
+from understudy.base.errors import EngineError, UnderstudyError
+from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.lazy import quiet_libraries
+
+THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+"""The environment of a worker, which has one core."""
+
+
+TRIES = 4
+"""Of an item whose workers or nodes die."""
+AHEAD = 2
+"""Items per worker that wait, so that none is idle."""
+
+
+@dataclass(frozen=True, repr=False)
+class Check:
+    """A function of nothing, pickled, and its answer on every worker that may be used."""
+
+    probe: bytes
+    answer: Any
+
+    @classmethod
+    def of(cls, probe: Callable[[], Any], answer: Any) -> Check:
+        return cls(cloudpickle.dumps(probe), answer)
+
+
+@dataclass(frozen=True, repr=False)
+class Call:
+    """A function for many items, and what a worker must find true of itself before its first one.
+
+    Its ``repr`` shows nothing, as engines log those of what they are given.
+
+    Args:
+        function: of one item, pickled.
+    """
+
+    function: bytes
+    checks: tuple[Check, ...] = ()
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any], checks: tuple[Check, ...] = ()) -> Call:
+        return cls(cloudpickle.dumps(function), checks)
+
+    @classmethod
+    def asking(cls, probe: Callable[[], Any]) -> Call:
+        """A function of nothing as one of an item."""
+        pickled = cloudpickle.dumps(probe)
+        return cls.of(lambda _item: _answer(pickled))
+
+    @quiet_libraries()
+    def __call__(self, item: Any) -> Outcome:
+        """The function of the item. Whatever it raises is told without its message, which may quote a private text."""
+        try:
+            if any(_answer(check.probe) != check.answer for check in self.checks):
+                raise EngineError(
+                    "A worker joined that is not like the others: another processor, device or version.",
+                    "Run on machines of one kind, with one installation.",
+                )
+            return Outcome(cloudpickle.dumps(_load(self.function)(item)))
+        except UnderstudyError as error:
+            return Outcome(error=type(error)(error.problem, error.cure))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a Rust library, or a library that exits
+            return Outcome(error=_unforeseen(error))
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome:
+    """A value, pickled (which may fail, too), or why there is none. Its ``repr`` shows nothing."""
+
+    value: bytes = b""
+    error: UnderstudyError | None = None
+
+    def get(self) -> Any:
+        """The value; raises the error."""
+        error = self.error
+        if error is None:
+            try:
+                return cloudpickle.loads(self.value)
+            except Exception as fault:
+                error = _unforeseen(fault)
+        raise error
+
+
+def worker_died() -> EngineError:
+    """That the same part failed again and again without an error of Python's."""
+    return EngineError(
+        f"Workers died {TRIES} times at the same part of the work, as they do where memory runs out.",
+        "Use fewer workers (--workers), or machines with more memory; the same command resumes.",
+    )
+
+
+def _unforeseen(error: BaseException) -> EngineError:
+    """The kind of an error and the line of ours that raised it."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if "understudy" in file.parts:
+            place = f" ({file.name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return EngineError(
+        f"A worker failed with {type(error).__name__}{place}.",
+        "Repeat the command without --engine to see whether it is the engine; the run resumes.",
+    )
+
+
+_MOST_LOADED = 4
+_loaded: dict[bytes, Any] = {}
+_answers: dict[bytes, Any] = {}
+
+
+def _load(pickled: bytes) -> Any:
+    """What is pickled, unpickled once for all items of a worker."""
+    key = hashlib.sha256(pickled).digest()
+    if key not in _loaded:
+        if len(_loaded) == _MOST_LOADED:
+            _loaded.clear()
+        _loaded[key] = cloudpickle.loads(pickled)
+    return _loaded[key]
+
+
+def _answer(pickled: bytes) -> Any:
+    """What a function of nothing answers, asked once in a worker."""
+    key = hashlib.sha256(pickled).digest()
+    if key not in _answers:
+        _answers[key] = cloudpickle.loads(pickled)()
+    return _answers[key]
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would start a worker again
+
+
+@dataclass
+class _Task:
+    item: Any
+    future: Any = None
+    tries: int = 0
+
+
+class Processes:
+    """Implements :class:`~understudy.privacy.measurement.Engine` with loky's processes, which start afresh: no lock and
+    no thread of this process is copied into them. A dead worker is replaced and what it worked on is done again."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or cpu_count()
+        self._pool: Any = None
+        self._checks: tuple[Check, ...] = ()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
+        return self._map(Call.of(function, self._checks), items)
+
+    def _map(self, call: Call, items: Iterable[Any]) -> Iterator[Any]:
+        rest = iter(items)
+        waiting: deque[_Task] = deque()
+        try:
+            while True:
+                for item in islice(rest, AHEAD * self.workers - len(waiting)):
+                    waiting.append(_Task(item))
+                if not waiting:
+                    return
+                outcome = self._first(call, waiting)
+                waiting.popleft()
+                yield outcome.get()
+        finally:
+            for task in waiting:
+                if task.future is not None:
+                    task.future.cancel()
+
+    def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
+        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; processes of one machine are alike."""
+        answer: R = next(self._map(Call.asking(probe), [None]))
+        if always:
+            self._checks += (Check.of(probe, answer),)
+        return answer
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool = None
+
+    def _first(self, call: Call, waiting: deque[_Task]) -> Outcome:
+        """The outcome of the first task; all that wait are with the workers meanwhile."""
+        while True:
+            try:
+                if self._pool is None:
+                    self._pool = ProcessPoolExecutor(self.workers, env={**THREADS, **_MODELS_ARE_NO_LEAK})
+                for task in waiting:
+                    if task.future is None:
+                        task.future = self._pool.submit(call, task.item)
+                outcome: Outcome = waiting[0].future.result()
+                return outcome
+            except BrokenProcessPool:
+                self._pool = None
+                waiting[0].tries += 1
+                if waiting[0].tries == TRIES:
+                    raise worker_died() from None
+                for task in waiting:
+                    future = task.future
+                    if future and not (future.done() and not future.cancelled() and future.exception() is None):
+                        task.future = None
+
+
+_TASK = "understudy"  # the name of every task: dashboards and logs show it
+_START, _TRIAL = 300.0, 3600.0  # seconds for a node to answer at first, and to try a model
+
+
+class RayCluster:
+    """Implements :class:`~understudy.privacy.measurement.Engine` with Ray's tasks, each of one core: on the cluster
+    that UNDERSTUDY_RAY_ADDRESS names, or one of this machine alone, whatever RAY_ADDRESS says.
+
+    Ray does a task again whose worker or node dies. What tasks raise never reaches Ray, which would log it.
+
+    Args:
+        workers: cores to use; None for all that the cluster has.
+        scratch: private: where a local cluster puts what does not fit into its shared memory.
+    """
+
+    def __init__(self, *, workers: int | None = None, scratch: Path) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        address = os.environ.get("UNDERSTUDY_RAY_ADDRESS") or "local"
+        local = address == "local"
+        try:
+            import ray
+        except ImportError:
+            raise EngineError("Ray is not installed.", "Install the extra: pip install 'understudy[ray]'") from None
+        self._ray: Any = ray
+        own: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if local else {}
+        if local:
+            own["object_spilling_directory"] = str(scratch)
+        try:
+            if local:
+                _ask_for_token()
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        except Exception as error:
+            if local:
+                raise EngineError(
+                    f"Ray did not start on this machine ({type(error).__name__}).",
+                    "See that memory and disk are free and the home folder can be written, and repeat the command, or "
+                    "use --engine processes.",
+                ) from None
+            raise EngineError(
+                f"No Ray cluster could be reached at {address} ({type(error).__name__}).",
+                "Check UNDERSTUDY_RAY_ADDRESS, and that the cluster's version of Ray and Python is this one's.",
+            ) from None
+        resources = ray.cluster_resources()
+        self.workers = workers or max(1, int(resources.get("CPU", 1)))
+        gpus = min(1.0, math.floor(1e4 * resources.get("GPU", 0.0) / self.workers) / 1e4)  # Ray counts 1/10,000 of one
+        self._options = {
+            "num_cpus": 1,
+            "num_gpus": gpus,
+            "max_retries": TRIES - 1,
+            "retry_exceptions": False,
+            "name": _TASK,
+            "runtime_env": {"env_vars": THREADS},
+        }
+        self._gpus = gpus
+        self._checks: tuple[Check, ...] = ()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
+        ray, rest = self._ray, iter(items)
+        call = ray.put(Call.of(function, self._checks))
+        start = ray.remote(_done).options(**self._options).remote
+        waiting: deque[Any] = deque()
+        try:
+            while True:
+                for item in islice(rest, AHEAD * self.workers - len(waiting)):
+                    waiting.append(start(call, _Sealed(item)))
+                if not waiting:
+                    return
+                yield self._outcome(waiting.popleft()).get()
+        finally:
+            for each in waiting:
+                ray.cancel(each, force=True)
+
+    def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
+        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`: every node answers."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ray, call = self._ray, Call.asking(probe)
+        least = {"CPU": 1, "GPU": self._gpus}
+        nodes = [
+            node
+            for node in ray.nodes()
+            if node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in least.items())
+        ]
+        task = ray.remote(_done)
+        asked = [
+            task.options(
+                **self._options, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote(call, _Sealed(None))
+            for node in nodes
+        ]
+        timeout = _TRIAL if self._checks else _START
+        answers = [self._outcome(each, timeout=timeout).get() for each in asked]
+        if not answers:
+            raise EngineError(
+                "No machine of the Ray cluster has the cores, or GPUs, that a task asks for.",
+                "Add machines.",
+            )
+        if any(answer != answers[0] for answer in answers):
+            raise EngineError(
+                "The machines of the Ray cluster are not alike: another processor, device or version changes vectors.",
+                "Run on machines of one kind, with one installation.",
+            )
+        answer: R = answers[0]
+        if always:
+            self._checks += (Check.of(probe, answer),)
+        return answer
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it is ours."""
+        self._ray.shutdown()
+
+    def _outcome(self, asked: Any, *, timeout: float | None = None) -> Outcome:
+        try:
+            outcome: Outcome = self._ray.get(asked, timeout=timeout)
+        except self._ray.exceptions.GetTimeoutError:
+            raise EngineError(
+                "A machine of the Ray cluster does not answer.", "See whether it is up and has a free core."
+            ) from None
+        except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.RuntimeEnvSetupError | self._ray.exceptions.RaySystemError):
+                raise EngineError(
+                    f"The Ray cluster cannot run a task ({type(error).__name__}).",
+                    "Install the same understudy, with its extras, on all of its machines.",
+                ) from None
+            raise worker_died() from None
+        return outcome
+
+
+def _ask_for_token() -> None:
+    """Have a local cluster, which listens on the network, refuse all but its user. Ray lets all read its token."""
+    from ray._raylet import Config
+
+    if os.environ.setdefault("RAY_AUTH_MODE", "token").lower() != "token":
+        return
+    Config.initialize("")  # Ray has read the mode when it was imported, perhaps long ago
+    file = Path.home() / ".ray" / "auth_token"
+    if any(os.environ.get(own) for own in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        return
+    if file.exists():
+        file.chmod(PRIVATE_MODE)
+    else:
+        file.parent.mkdir(exist_ok=True)
+        with atomic_file(file, mode=PRIVATE_MODE) as stream:
+            stream.write(secrets.token_hex(32).encode())
+
+
+class _Sealed:
+    """An item whose ``repr`` shows nothing."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def _done(call: Call, item: _Sealed) -> Outcome:
+    return call(item.item)
