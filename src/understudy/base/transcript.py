@@ -121,7 +121,9 @@ class TextForm:
             raise ConfigError(
                 f"The role {TOOL!r} is that of the tools, which are declared.", f"Leave {TOOL} out of --roles."
             )
-        heads = Counter(head.casefold() for head in self._heads)
+        said = [Part(name, "", act) for name in self.names for act in ("", *self.acts)]
+        used = [Part(name, "", tool=tool) for name in (*self.names, TOOL) for tool in self.tools]
+        heads = Counter(_head(part).casefold() for part in (*said, *used))
         if twice := [head for head, times in heads.items() if times > 1]:
             raise ConfigError(
                 f"In a transcript {twice[0]!r:.80} could be two things.", "Rename a role, an act or a tool."
@@ -307,12 +309,6 @@ class TextForm:
         first, *others = part.content.split("\n")
         lines = (f"\\{line}" if self._looks_like.match(line.lstrip("\\")) else line for line in others)
         return "\n".join([f"{_head(part)}: {first}" if part.content else f"{_head(part)}:", *lines])
-
-    @property
-    def _heads(self) -> list[str]:
-        said = [Part(name, "", act) for name in self.names for act in ("", *self.acts)]
-        used = [Part(name, "", tool=tool) for name in (*self.names, TOOL) for tool in self.tools]
-        return [_head(part) for part in (*said, *used)]
 
     @cached_property
     def _begins(self) -> re.Pattern[str]:

@@ -101,9 +101,9 @@ class _Files:
     schema: Schema
     reading: Reading
 
-    def rows(self) -> Pass:
+    def rows(self, only: range | None = None) -> Pass:
         for file in self.files:
-            yield from _named(file.path, self._rows(file))
+            yield from _named(file.path, self._rows(file, only=only))
 
     def pieces(self, wanted: int) -> Sequence[Callable[[], Pass]]:
         """A pass for every file, or, of Parquet files, for every so many rows."""
@@ -115,13 +115,10 @@ class _Files:
             return ()
         at_once = min(max(-(-sum(counts) // wanted), _FEWEST_ROWS), _MOST_ROWS)
         return [
-            partial(self._some_rows, file, range(first, min(first + at_once, count)))
+            partial(replace(self, files=[file]).rows, range(first, min(first + at_once, count)))
             for file, count in zip(self.files, counts, strict=True)
             for first in range(0, count, at_once)
         ]
-
-    def _some_rows(self, file: DataFile, only: range) -> Pass:
-        return _named(file.path, self._rows(file, only=only))
 
     def _rows(self, file: DataFile, *, only: range | None = None) -> Iterator[Row]:
         """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
@@ -295,11 +292,23 @@ def read_corpus(
     declared = () if columns is None else declared_columns(columns, formats)
     crossed = crossed_columns(label, declared)
     if crossed:
-        labels, label_type = _cross(crossed, labels, labels_from_data), "string"
+        found, label_type = cross_labels(crossed), "string"
+        if labels_from_data or (labels is not None and (isinstance(labels, str) or tuple(labels) != found)):
+            raise ConfigError(
+                "The label is made of typed columns, and its labels are declared a second time.",
+                "Leave --labels and --labels-from-data out: the columns' own values are the labels.",
+            )
+        labels = found
     if labels is not None and labels_from_data:
         raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
     if label is not None and labels is None and not labels_from_data:
-        raise _undeclared(source, label, declared)
+        if class_names(source, label) is None:
+            raise undeclared(label, [column.name for column in declared])
+        raise ConfigError(
+            f"The label set of the column {label!r} is not declared.",
+            "If its class names are public, and were not read from the data (as class_encode_column reads them), "
+            f"declare them: labels=dataset.features[{label!r}].names.",
+        )
     texts = text_columns(text)
     schema = Schema(
         text=texts[0] if len(texts) == 1 else None,
@@ -350,27 +359,6 @@ def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus
     return corpus
 
 
-def _undeclared(source: object, label: str, columns: Sequence[Column]) -> ConfigError:
-    if class_names(source, label) is None:
-        return undeclared(label, [column.name for column in columns])
-    return ConfigError(
-        f"The label set of the column {label!r} is not declared.",
-        "If its class names are public, and were not read from the data (as class_encode_column reads them), "
-        f"declare them: labels=dataset.features[{label!r}].names.",
-    )
-
-
-def _cross(crossed: Sequence[Column], labels: str | Iterable[Label] | None, from_data: bool) -> tuple[Label, ...]:
-    """The label set of crossed columns, which nothing else declares; else ConfigError."""
-    found = cross_labels(crossed)
-    if from_data or (labels is not None and (isinstance(labels, str) or tuple(labels) != found)):
-        raise ConfigError(
-            "The label is made of typed columns, and its labels are declared a second time.",
-            "Leave --labels and --labels-from-data out: the columns' own values are the labels.",
-        )
-    return found
-
-
 def proposed_name(path: str | os.PathLike[str]) -> str | None:
     """The stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
     shown = os.fspath(path) if parse_address(os.fspath(path)) is None else os.fspath(path).partition("?")[0]
@@ -398,9 +386,6 @@ def read_header(
     """Each column's name and, where the file declares one, its kind.
 
     Of CSV and TSV the header row is read, of JSON lines the keys of the first line, of Parquet the schema.
-
-    Raises:
-        ConfigError, CorpusError: the table cannot be found or has no header.
     """
     reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
     file = find_files([source] if isinstance(source, str) else source, format=format)[0]

@@ -227,7 +227,9 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
         case _:
             if not glob.has_magic(path):
                 raise CorpusError(f"There is no file {shown!r}.", "Check the path.")
-            base = _without_wildcards(path)
+            parts = path.split("/")
+            wild = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+            base = "/".join(parts[:wild]) or ("/" if path.startswith("/") else "")
             if store is None:
                 names = map(Path, glob.glob(path, recursive=True))  # noqa: PTH207  (of absolute patterns too)
                 paths = [str(name) for name in sorted(names) if name.is_file()]
@@ -278,12 +280,6 @@ def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str |
             "Check the folder, or name its files with a pattern and --format.",
         )
     return paths
-
-
-def _without_wildcards(pattern: str) -> str:
-    parts = pattern.split("/")
-    fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
-    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
 
 
 def _folders_above(paths: Iterable[str]) -> set[str]:

@@ -123,6 +123,7 @@ Partitions = tuple[tuple[str, str | None], ...]
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LOGS = ("_delta_log", ".hoodie")
 _METADATA, _METADATA_FILE = "metadata", ".metadata.json"  # Iceberg's
+_ICEBERG = re.compile(rf"(?:\A|/){_METADATA}/[^/]*{re.escape(_METADATA_FILE)}\Z")
 
 
 def below(store: str | None, folder: str, shown: str, *, recursive: bool = True) -> list[str]:
@@ -188,17 +189,13 @@ def refuse_versions(store: str | None, folders: Iterable[str], listed: Iterable[
     Args:
         folders: those to look into: above the files.
     """
-    if any(map(_is_log, listed)) or any(_has_log(store, folder) for folder in folders):
+    logs = (path for path in listed if not set(_LOGS).isdisjoint(path.split("/")[:-1]) or _ICEBERG.search(path))
+    if any(logs) or any(_has_log(store, folder) for folder in folders):
         raise ConfigError(
             f"{shown!r} belongs to a table of Delta Lake, Iceberg or Hudi, whose folders also hold rows that were "
             "deleted or changed.",
             "Export the table's present rows to Parquet files in a folder of their own; see docs/corpus.md.",
         )
-
-
-def _is_log(path: str) -> bool:
-    *folders, name = path.split("/")
-    return any(log in folders for log in _LOGS) or (folders[-1:] == [_METADATA] and name.endswith(_METADATA_FILE))
 
 
 def _has_log(store: str | None, folder: str) -> bool:

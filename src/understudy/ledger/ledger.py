@@ -139,7 +139,7 @@ class Ledger:
         rule: CrossRunRule | None = None,
         by_hand: bool = True,
     ) -> Dataset:
-        """Open a dataset; opening it again with the same values changes nothing.
+        """Open a dataset; opening it again with the same values changes nothing, with others is a LedgerError.
 
         Args:
             name: 1 to 64 letters, digits, dots, underscores and hyphens.
@@ -148,10 +148,6 @@ class Ledger:
             rule: ``basic`` (the default) adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their
                 events in one Renyi accountant at the cap's delta. Posteriors never add: for secrets it is ``rdp``.
             by_hand: False where a run opens it with its own budget, which a strict ledger refuses.
-
-        Raises:
-            ConfigError: if the name or the rule is impossible, or the cap is of a kind that the unit does not have.
-            LedgerError: if the dataset is open with another cap, kind of unit, owner column or rule.
         """
         require_name(name)
         rule = admission.rule_for(cap, unit, rule)
@@ -182,10 +178,7 @@ class Ledger:
             return rows.require(connection, name)
 
     def raise_cap(self, name: str, *, cap: Budget | SecretBudget, note: str = "") -> Dataset:
-        """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
-
-        Raises LedgerError if the dataset is not open, or the new cap is lower in any number or has another prior.
-        """
+        """Raise a dataset's cap, and record it in the history; the same changes nothing, a lower is a LedgerError."""
         with self._write() as connection:
             known = rows.require(connection, name)
             admission.require_no_lower(known, cap)

@@ -97,10 +97,8 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def require_one_name(path: Path) -> None:
-    """See that the file at ``path`` (absolute, symbolic links resolved) has one name.
-
-    Raises LedgerError if it has several (hard links), or is itself mounted (``docker -v FILE:FILE``, ``subPath``).
-    """
+    """See that the file at ``path`` (absolute, symbolic links resolved) has one name: no hard link, and not
+    itself mounted (``docker -v FILE:FILE``, ``subPath``). Else LedgerError."""
     try:
         status = path.stat()
     except OSError:  # opening it says why

@@ -94,10 +94,8 @@ class Entry:
     note: str
 
     def spending(self, rule: CrossRunRule) -> Spending | None:
-        """What the accountant composes: the events too where the rule needs them; None for a raised cap.
-
-        Raises a LedgerError where an event is of a kind that this version does not know, or makes no sense.
-        """
+        """What the accountant composes: the events too where the rule needs them; None for a raised cap;
+        LedgerError where an event is of a kind that this version does not know."""
         if self.cost is None:
             return None
         if rule == "basic":

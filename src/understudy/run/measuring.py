@@ -88,10 +88,7 @@ class Measurements:
         return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
-        """What the charge's mechanism gives to those who take their values in parts.
-
-        Raises PrivacyError if no unused charge of this name is recorded.
-        """
+        """What the charge's mechanism gives to those who take their values in parts."""
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
         return given
@@ -205,14 +202,12 @@ def pay(
     known_only: bool = False,
 ) -> Paid:
     """Identify the data, then check and charge in one transaction; without a ledger nothing is charged nor promised.
+    Where it raises, nothing is charged.
 
     Args:
         ledger: None where noise is off or seeded.
         found: what the corpus holds, by which a resumed run knows it again; None without a ledger.
         known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; nothing is charged then.
     """
     if ledger is None:
         session.begin(plan)

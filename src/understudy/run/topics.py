@@ -39,8 +39,6 @@ class FoundTopics:
         embedder: that texts are assigned with, as ``--embedder`` has it.
         folder: where it stands, or None without an output folder.
         trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
-
-    Raises ReleaseError if the Release is of another method.
     """
 
     release: Release
@@ -59,7 +57,13 @@ class FoundTopics:
         return f"<{len(self.topics)} topics, {self._promise}>"
 
     def _repr_html_(self) -> str:
-        rows = [(each.number, each.name, _size(each), _span(each)) for each in self.topics]
+        rows = [
+            (
+                *(each.number, each.name, f"{each.size:,.0f}" if each.clear else "too small to show"),
+                f"{each.low:,.0f} to {each.high:,.0f}",
+            )
+            for each in self.topics
+        ]
         heads = ("", "topic", "size", "95 % (noise alone)")
         return card(f"{len(self.topics)} topics, {self._promise}", table(heads, rows))
 
@@ -72,10 +76,6 @@ class FoundTopics:
         """``Int64[n]``: the number of the topic that each text is nearest to; -1 for one without a vector.
 
         Free: a function of the text and of released centres. The numbers of private texts are as private as these.
-
-        Raises:
-            ReleaseError: the embedder is another than the topics were found with.
-            ModelError: it is not on this machine, or sends texts away from it and is not trusted.
         """
         if isinstance(texts, str):
             raise ConfigError("One text given where several are expected.", "Give a list of texts.")
@@ -85,10 +85,7 @@ class FoundTopics:
 
     def changes_since(self, earlier: FoundTopics) -> tuple[Change, ...]:
         """What grew or shrank by more than noise and chance, and nothing else; free. The topics of ``earlier`` were
-        counted again for this one (``topics=`` its file or folder).
-
-        Raises ReleaseError if these are other topics, or another privacy unit is protected.
-        """
+        counted again for this one (``topics=`` its file or folder)."""
         return changes(earlier.release, self.release)
 
     @cached_property
@@ -119,14 +116,6 @@ class FoundTopics:
         """The topics as a ``pandas.DataFrame``, a row each: ``topic``, ``name``, ``terms`` (a list), ``size``, ``low``,
         ``high``, ``clear``."""
         return library("pandas").DataFrame(self.to_json())
-
-
-def _size(topic: Topic) -> str:
-    return f"{topic.size:,.0f}" if topic.clear else "too small to show"
-
-
-def _span(topic: Topic) -> str:
-    return f"{topic.low:,.0f} to {topic.high:,.0f}"
 
 
 def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> FoundTopics:

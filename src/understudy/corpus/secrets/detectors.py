@@ -196,7 +196,9 @@ class _Chain:
         self._text = text
         self._groups = [match.span() for match in re.finditer(r"\d+", text)]
         ends = [0, *(end for _, end in self._groups)]
-        self._loose = [_is_loose(text[end:start]) for end, (start, _) in zip(ends, self._groups, strict=False)]
+        between = [text[end:start] for end, (start, _) in zip(ends, self._groups, strict=False)]
+        self._loose = [not each.startswith(")") and (" " in each or "/" in each) for each in between]
+        """Whether groups are parted by more than ``-``, ``.`` and brackets around an area code."""
         self._digits = sum(end - start for start, end in self._groups)
 
     def numbers(self, glued_before: bool, glued_after: bool) -> Iterator[str]:
@@ -236,11 +238,6 @@ class _Chain:
         return outside == inside and digits >= (9 if number.startswith("0") else 8)
 
 
-def _is_loose(between: str) -> bool:
-    """Whether it parts more than ``-``, ``.`` and brackets around an area code do."""
-    return not between.startswith(")") and (" " in between or "/" in between)
-
-
 def _number(match: str) -> str | None:
     """Digits, with + before a country's code. None: too many or too few, or the form of something else."""
     number = re.split(" ?(?:x|ext)", match)[0]
@@ -276,10 +273,6 @@ def _numbers(accepts: Callable[[str], bool]) -> Callable[[str], str | None]:
         return number if accepts(number) else None
 
     return canonical
-
-
-def _is_issued(ssn: str) -> bool:
-    return ssn[:3] not in ("000", "666") and ssn[0] != "9" and ssn[3:5] != "00" and ssn[5:] != "0000"
 
 
 def _ip_address(match: str) -> str | None:
@@ -323,7 +316,11 @@ _BUILT_IN: tuple[Detector, ...] = (
         ),
         _numbers(luhn),
     ),
-    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _numbers(_is_issued)),
+    PatternDetector(
+        "us_ssn",
+        (r"\d{3}([- ])\d\d\1\d{4}",),
+        _numbers(lambda ssn: re.fullmatch(r"(?!000|666|9)\d{3}(?!00)\d\d(?!0000)\d{4}", ssn) is not None),
+    ),
     PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _numbers(mod11)),
     PatternDetector(
         "uk_nino",
