@@ -144,8 +144,8 @@ class Chain:
 
     def answers_stored(self) -> dict[str, str]:
         """Texts by the key of their request."""
-        with RunStore.open(self.output / "private", noise="system") as store, store._database.reading() as connection:
-            return {key: Completion.from_json(text).text for key, text in connection.execute("SELECT * FROM answer")}
+        with RunStore.open(self.output / "private", noise="system") as store:
+            return {key: Completion.from_json(text).text for key, text in store._database.rows("SELECT * FROM answer")}
 
     def confirmed(self) -> dict[str, str]:
         with sqlite3.connect(self.values["ledger"]) as connection:

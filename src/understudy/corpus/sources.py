@@ -21,18 +21,8 @@ from typing import IO, Any, Literal, cast, get_args
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 from understudy.base.lazy import fs, pa
-from understudy.corpus.storage import (
-    Partitions,
-    asked,
-    below,
-    file_system,
-    is_hidden,
-    matches,
-    names_below,
-    parse_address,
-    partitions,
-    refuse_versions,
-)
+from understudy.corpus import storage
+from understudy.corpus.storage import Partitions
 
 Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "bz2", "xz", "zst"]
@@ -113,7 +103,7 @@ class DataFile:
     @property
     def file_system(self) -> Any:
         """The ``pyarrow.fs.FileSystem`` that it lies in; None on this machine."""
-        return None if self.store is None else file_system(self.store)
+        return None if self.store is None else storage.file_system(self.store)
 
     def open_stored(self) -> IO[bytes]:
         """Open for reading as it is stored, at any place."""
@@ -212,7 +202,7 @@ def remove_spool(path: Path) -> None:
 
 
 def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
-    address = parse_address(shown)
+    address = storage.parse_address(shown)
     if address is None:
         require_local(shown)
     store, path = (None, str(Path(shown).expanduser())) if address is None else (address.store, address.path)
@@ -222,7 +212,7 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
         case "file":
             base, paths = None, [path]
         case "folder":
-            listed = below(store, path, shown)
+            listed = storage.below(store, path, shown)
             paths = _of_one_format(listed, path, shown, format)
         case _:
             if not glob.has_magic(path):
@@ -234,25 +224,26 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
                 names = map(Path, glob.glob(path, recursive=True))  # noqa: PTH207  (of absolute patterns too)
                 paths = [str(name) for name in sorted(names) if name.is_file()]
             else:
-                pattern = names_below(path, base)
-                listed = below(store, base, shown, recursive=len(pattern) > 1 or pattern == ["**"])
-                paths = [name for name in listed if matches(names_below(name, base), pattern)]
+                pattern = storage.names_below(path, base)
+                listed = storage.below(store, base, shown, recursive=len(pattern) > 1 or pattern == ["**"])
+                paths = [name for name in listed if storage.matches(storage.names_below(name, base), pattern)]
     if not paths:
         raise CorpusError(f"No file matches {shown!r}.", "Check the pattern, and quote it against the shell.")
     files = [describe_file(path, shown, format) for path in paths]
     if any(file.format == "parquet" for file in files):
         above = _folders_above(paths) if store is None else _above(path.rpartition("/")[0] if base is None else base)
-        refuse_versions(store, above, listed, shown)
+        storage.refuse_versions(store, above, listed, shown)
     if base is None:
         return [replace(file, store=store) for file in files]
     return [
-        replace(file, store=store, partitions=partitions(names_below(file.path, base)[:-1], shown)) for file in files
+        replace(file, store=store, partitions=storage.partitions(storage.names_below(file.path, base)[:-1], shown))
+        for file in files
     ]
 
 
 def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folder"] | None:
     if store is not None:
-        found = asked(shown, lambda: file_system(store).get_file_info(path)).type
+        found = storage.asked(shown, lambda: storage.file_system(store).get_file_info(path)).type
         return "folder" if found == fs.FileType.Directory else "file" if found == fs.FileType.File else None
     local = Path(path)
     if local.exists() and not local.is_dir() and not local.is_file():
@@ -267,7 +258,8 @@ def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str |
     kinds = {
         path: kind
         for path in listed
-        if not any(map(is_hidden, names_below(path, folder))) and (kind := _kind_of(path)[0]) is not None
+        if not any(map(storage.is_hidden, storage.names_below(path, folder)))
+        and (kind := _kind_of(path)[0]) is not None
     }
     wanted = set(kinds.values()) if format is None else {_named_kind(format)[0]}
     if len(wanted) > 1:

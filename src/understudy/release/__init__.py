@@ -162,9 +162,11 @@ class Release:
         """Write the file, atomically; ConfigError where ``path`` is an address."""
         require_local(path)
         path = Path(path)
-        members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms_to_bytes(self.terms)}
-        if self.strings:
-            members[STRINGS] = strings_to_bytes(self.strings)
+        terms = _table_to_bytes({"term": pa.array(list(self.terms), pa.string())})
+        members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms}
+        if self.strings:  # a row per list, of any length
+            names, lists = pa.array(list(self.strings), pa.string()), [list(each) for each in self.strings.values()]
+            members[STRINGS] = _table_to_bytes({"name": names, "values": pa.array(lists, pa.list_(pa.string()))})
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         shared_folder(path.parent)
         with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -225,23 +227,11 @@ def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
         raise ValueError(str(error)) from None
 
 
-def terms_to_bytes(terms: Sequence[str]) -> bytes:
-    return _table_to_bytes({"term": pa.array(list(terms), pa.string())})
-
-
 def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
     """The terms of a table, of at most ``most`` bytes, STRING_BYTES each included; else a ValueError."""
     table = _read_table(data, {"term": pa.string()}, ["term"], most=most)
     terms: list[str] = _checked(table.column("term"), most).to_pylist()
     return terms
-
-
-def strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
-    """A row per list, of any length."""
-    values = [list(values) for values in strings.values()]
-    return _table_to_bytes(
-        {"name": pa.array(list(strings), pa.string()), "values": pa.array(values, pa.list_(pa.string()))}
-    )
 
 
 def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:

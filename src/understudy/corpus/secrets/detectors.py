@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 from understudy.base.errors import ConfigError
 
@@ -61,24 +61,9 @@ def mod11(digits: str) -> bool:
 _PRESIDIO = "presidio:"
 
 
-class Detector(Protocol):
-    """Finds the secrets of one kind. Texts come in as :func:`~understudy.corpus.spelling.tidy` makes them."""
-
-    @property
-    def name(self) -> str: ...
-
-    def find(self, text: str) -> Iterator[str]:
-        """Every secret in ``text``, in its canonical spelling."""
-        ...
-
-    def whole(self, text: str) -> str | None:
-        """The canonical spelling, where all of ``text`` is one secret."""
-        ...
-
-
 @dataclass(frozen=True)
 class PatternDetector:
-    """What regular expressions match and a check accepts.
+    """What regular expressions match and a check accepts in a text that is tidy (:mod:`understudy.corpus.spelling`).
 
     A match never hides another one that begins inside it: what stands side by side is all found.
 
@@ -98,10 +83,12 @@ class PatternDetector:
     after: str = r"(?![^\W_])"
 
     def find(self, text: str) -> Iterator[str]:
+        """Every secret in ``text``, in its canonical spelling."""
         for _, found in self._matches(text):
             yield found
 
     def whole(self, text: str) -> str | None:
+        """The canonical spelling, where all of ``text`` is one secret."""
         text = text.strip()
         matched = any(pattern.fullmatch(text) for pattern in self._all)
         return self.canonical(text.casefold()) if matched else None
@@ -298,7 +285,7 @@ _GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _numbers(luhn
 _URL_CHARACTER = r"[^\s<>\"()\[\]{}]"
 _URL_START = r"(?<![^\W_])(?<!://)(?:https?://|www\.)"
 
-_BUILT_IN: tuple[Detector, ...] = (
+_BUILT_IN: tuple[PatternDetector | PhoneDetector, ...] = (
     PatternDetector(
         "email",
         (r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",),
@@ -377,6 +364,9 @@ class PresidioDetector:
             for found in recognizer.analyze(text, [self.entity], None)
             if found.entity_type == self.entity and found.score > 0
         }
+
+
+Detector = PatternDetector | PhoneDetector | PresidioDetector
 
 
 def _presidio(entity: str) -> PresidioDetector:

@@ -50,6 +50,7 @@ INSECURE_FILE = "insecure.sqlite"
 _NEW = "new.sqlite"
 """Of a new run in a used folder, until it begins."""
 _RUN = "run"  # the setting that a run begins with
+_SETTING = "SELECT value FROM setting WHERE name = ?"
 _Settings = Mapping[str, Any]
 
 
@@ -65,7 +66,7 @@ def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
         # read-only it would leave the journal's files behind
         address = f"{path.absolute().as_uri()}?mode=rw"
         with closing(sqlite3.connect(address, uri=True, timeout=locking.LOCK_SECONDS)) as connection:
-            found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
+            found = connection.execute(_SETTING, (_RUN,)).fetchone()
             return {} if found is None else dict(_beginning(found[0])["config"])
     except (sqlite3.Error, ResumeError):  # opening it for writing says what is wrong
         return {}
@@ -97,9 +98,7 @@ class RunStore:
         self.noise = noise
         self.answers = AnswerStore(database)
         self.jobs = JobStore(database)
-        with database.reading() as connection:
-            origins = [each for (each,) in connection.execute("SELECT DISTINCT noise FROM value")]
-        for origin in origins:
+        for (origin,) in database.rows("SELECT DISTINCT noise FROM value"):
             if (origin == SYSTEM) != (noise == SYSTEM):
                 raise self._foreign(origin)
         self.run_id = self._setting_once("run_id", uuid.uuid4().hex)
@@ -178,9 +177,8 @@ class RunStore:
 
     @property
     def _began(self) -> dict[str, Any] | None:
-        with self._database.reading() as connection:
-            found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
-        return None if found is None else _beginning(found[0])
+        found = self._database.rows(_SETTING, _RUN)
+        return _beginning(found[0][0]) if found else None
 
     def begin(
         self,
@@ -230,8 +228,7 @@ class RunStore:
         return bool(seals) and all(seal.private for seal in seals)
 
     def seals(self) -> list[Seal]:
-        with self._database.reading() as connection:
-            found = connection.execute("SELECT seal FROM value WHERE seal IS NOT NULL ORDER BY name").fetchall()
+        found = self._database.rows("SELECT seal FROM value WHERE seal IS NOT NULL ORDER BY name")
         return [_seal(text) for (text,) in found]
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
@@ -243,8 +240,7 @@ class RunStore:
         return None if found is None else _decode(found[0])
 
     def names(self) -> list[str]:
-        with self._database.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
+        return [name for (name,) in self._database.rows("SELECT name FROM value ORDER BY name")]
 
     def digest(self, name: str, *, key: bytes) -> str | None:
         """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal; None if there is no such value."""
@@ -303,15 +299,13 @@ class RunStore:
         _log.debug("Stage reached: %s.", stage)
 
     def stages(self) -> list[str]:
-        with self._database.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT name FROM stage ORDER BY number")]
+        return [name for (name,) in self._database.rows("SELECT name FROM stage ORDER BY number")]
 
     def _row(self, name: str) -> tuple[bytes, str | None] | None:
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT arrays, noise, seal FROM value WHERE name = ?", (name,)).fetchone()
-        if row is None:
+        found = self._database.rows("SELECT arrays, noise, seal FROM value WHERE name = ?", name)
+        if not found:
             return None
-        encoded, noise, seal = row
+        ((encoded, noise, seal),) = found
         if noise != self.noise:
             raise self._foreign(noise)
         return bytes(encoded), seal
@@ -325,7 +319,7 @@ class RunStore:
         """The stored setting; ``value`` is stored if there is none."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO setting VALUES (?, ?)", (name, value))
-            (stored,) = connection.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+            (stored,) = connection.execute(_SETTING, (name,)).fetchone()
         return str(stored)
 
 
@@ -337,8 +331,8 @@ def _require_no_promise(folder: Path) -> None:
     """That results without a promise do not take the place of some with one."""
     if not (folder / FILE).exists():
         return
-    with closing(Database(folder / FILE)) as database, database.reading() as connection:
-        begun = connection.execute("SELECT 1 FROM setting WHERE name = ?", (_RUN,)).fetchone()
+    with closing(Database(folder / FILE)) as database:
+        begun = database.rows(_SETTING, _RUN)
     if begun:
         raise ResumeError(
             "The output folder holds a run with a promise, and results that are NOT PRIVATE must not replace its own.",

@@ -82,18 +82,16 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """What a query finds."""
         with self._lock, self._translated():
-            yield self._connection
+            return self._connection.execute(query, values).fetchall()
 
     def of_keys(self, query: str, keys: Sequence[str]) -> Iterator[Any]:
         """The rows of a query that ends in a column, where that is one of ``keys``."""
         for start in range(0, len(keys), _CHUNK):
             chunk = keys[start : start + _CHUNK]
-            with self.reading() as connection:
-                found = connection.execute(f"{query} IN ({','.join('?' * len(chunk))})", chunk).fetchall()
-            yield from found
+            yield from self.rows(f"{query} IN ({','.join('?' * len(chunk))})", *chunk)
 
     def close(self) -> None:
         self._connection.close()
@@ -230,9 +228,7 @@ class JobStore:
 
     def batch(self, token: str) -> str | None:
         """The endpoint's name of a batch; None where it was not known when the process ended."""
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT id FROM batch_job WHERE token = ?", (token,)).fetchone()
-        return None if row is None else row[0]
+        return next((name for (name,) in self._database.rows("SELECT id FROM batch_job WHERE token = ?", token)), None)
 
     def name_batch(self, token: str, batch: str) -> None:
         with self._database.transaction() as connection:
@@ -240,10 +236,7 @@ class JobStore:
 
     def waiting(self) -> int:
         """Submitted requests without a stored answer."""
-        query = "SELECT count(*) FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"
-        with self._database.reading() as connection:
-            (count,) = connection.execute(query).fetchone()
-        return int(count)
+        return len(self._database.rows("SELECT 1 FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"))
 
 
 _LOGS = ("-wal", "-journal", "-shm")
