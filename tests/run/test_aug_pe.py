@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import zipfile
 from collections.abc import Callable
@@ -58,22 +57,6 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     ]
     said = understudy("show", str(tmp_path / "out" / "release" / "aug-pe.release"))
     assert "votes-2" in said.out
-
-
-def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    values = evolving(tmp_path, **SEEDED)
-    by_flags = running.run(run_config({**values, "output": None}))
-    document = {name.replace("_", "-"): value for name, value in values.items() if name != "output"}
-    (tmp_path / "run.yaml").write_text(json.dumps({**document, "population": [4]}), "utf-8")
-    said = understudy("run", "--config", str(tmp_path / "run.yaml"), "--output", str(tmp_path / "yaml"))
-    assert said.code == 0, said.err
-    by_yaml = us.load_release(tmp_path / "yaml" / "release" / "aug-pe.release")
-    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
-    method = us.AugPE(rounds=2, population=4, variations=3)
-    by_python = us.run(corpus, method, us.Budget(3, "1e-6"), llm="fake", records_per_label=4, **SEEDED)
-    assert by_flags.columns == by_python.columns
-    assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
-    assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
 
 
 @pytest.mark.parametrize(

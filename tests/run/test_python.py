@@ -16,11 +16,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
+from evolution_fixtures import evolving
 from numpy.typing import NDArray
 from run_fixtures import runs_charged
+from secret_fixtures import protecting
 
 import understudy as us
 from understudy.ledger import Ledger
+from understudy.run.settings import run_config
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -296,7 +299,6 @@ def test_fewer_records_than_labels(tmp_path: Path, method: us.DPKPS, ledger: str
 def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.DPKPS) -> None:
     from understudy.api import corpus_config
     from understudy.cli.options import given
-    from understudy.run.settings import run_config
 
     flags = settings(tmp_path)
     (tmp_path / "run.yaml").write_text(
@@ -314,6 +316,24 @@ def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.
     assert ways[0] == ways[1] == ways[2]
     assert ways[0]["content of files"].keys() == {"vocabulary"}
     assert run_config({**flags, "labels": "@labels.txt"}).labels == "@labels.txt"
+
+
+@pytest.mark.parametrize("made", [evolving, protecting])
+def test_a_method_of_its_own_settings_is_configured_by_yaml_flags_and_python_alike(tmp_path: Path, made: Any) -> None:
+    from understudy.api import corpus_config
+    from understudy.cli.options import given
+    from understudy.methods.registry import make_method
+
+    flags = made(tmp_path)
+    document = {name.replace("_", "-"): value for name, value in flags.items()}
+    (tmp_path / "run.yaml").write_text(json.dumps(document), "utf-8")
+    config = run_config(flags)
+    assert run_config(given({}, str(tmp_path / "run.yaml"))).lasting == config.lasting
+    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
+    own = make_method(config.method, config.method_parameters)
+    others = ("llm", "records_per_label", "secret_detectors", "max_records_per_secret")
+    said = {name: flags[name] for name in others if name in flags}
+    assert corpus_config(corpus, own, config.budget, said).lasting == config.lasting
 
 
 def test_the_names_of_the_package_are_all_there() -> None:

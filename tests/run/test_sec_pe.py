@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,8 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import MOST, PUBLIC_COLUMNS, protecting, public_rows, secret_rows
 
 import understudy as us
-from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ReleaseError
+from understudy.base.errors import ConfigError, CorpusError, ReleaseError
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
-from understudy.ledger import Ledger
 from understudy.methods.sec_pe.clusters import Clusters, noisy_centres
 from understudy.methods.sec_pe.generate import CentreVotes
 from understudy.privacy.events import MixtureEvent
@@ -73,22 +71,6 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     said = understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"))
     assert "(p=0.001, r=0.01)" in said.out
     assert "clusters" in said.out
-
-
-def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    values = protecting(tmp_path, **SEEDED)
-    by_flags = running.run(run_config({**values, "output": None}))
-    document = {name.replace("_", "-"): value for name, value in values.items() if name != "output"}
-    (tmp_path / "run.yaml").write_text(json.dumps({**document, "population": [4]}), "utf-8")
-    said = understudy("run", "--config", str(tmp_path / "run.yaml"), "--output", str(tmp_path / "yaml"))
-    assert said.code == 0, said.err
-    by_yaml = us.load_release(tmp_path / "yaml" / "release" / "sec-pe.release")
-    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
-    method = us.SecPE(**public_of(tmp_path), clusters=3, rounds=2, population=4, variations=3)
-    by_python = us.run(corpus, method, BUDGET, llm="fake", records_per_label=4, **SECRETS, **SEEDED)
-    assert by_flags.columns == by_python.columns
-    assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
-    assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
 
 
 def public_of(folder: Path) -> dict[str, Any]:
@@ -446,19 +428,6 @@ def test_centres_vote_with_their_sizes_for_the_nearest_candidate_of_their_label(
     assert votes(0, candidates, np.array([0, 0, 1, 2, 2], dtype=np.int32)).tolist() == [5.0, 2.0, 3.0, 0.0, 1.5]
     assert votes(0, candidates[:1], np.array([1], dtype=np.int32)).tolist() == [3.0]
     assert votes(0, candidates[:0], np.zeros(0, dtype=np.int32)).tolist() == []
-
-
-def test_a_second_run_over_the_cap_is_refused_and_one_under_it_is_composed(tmp_path: Path) -> None:
-    first = release(tmp_path)
-    with pytest.raises(BudgetExceeded):
-        release(tmp_path, output=str(tmp_path / "again"))
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.raise_cap("notes", cap=us.SecretBudget("1e-3", "0.2"))
-    second = release(tmp_path, output=str(tmp_path / "again"))
-    assert runs_charged(tmp_path / "ledger.sqlite") == 2
-    assert not np.array_equal(first.arrays["sums-1"], second.arrays["sums-1"])
-    with pytest.raises(LedgerError, match="protects"):
-        running.release(run_config(evolving(tmp_path, output=str(tmp_path / "other"))))
 
 
 # -- the baseline -----------------------------------------------------------------------------------------------------

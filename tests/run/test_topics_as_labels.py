@@ -48,14 +48,19 @@ def places() -> Iterator[Places]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Path:
-    """The folder of a run, to be read only."""
+def whole(tmp_path_factory: pytest.TempPathFactory, places: Places) -> us.Result:
     folder = tmp_path_factory.mktemp("topics")
-    ran(folder, [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3], output=str(folder / "out"))
-    return folder / "out"
+    return ran(folder, [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3], output=str(folder / "out"))
 
 
-def ran(folder: Path, lines: Sequence[str], method: Any = None, **options: Any) -> Any:
+@pytest.fixture
+def finished(whole: us.Result) -> Path:
+    """The folder of a run, to be read only."""
+    assert whole.folder is not None
+    return whole.folder.root
+
+
+def ran(folder: Path, lines: Sequence[str], method: Any = None, **options: Any) -> us.Result:
     named = table(folder, lines, options.pop("owners", str))
     named |= {"llm": "none", "records": 40, "topics": 3, "guide": False} | options
     budget = named.pop("budget", BUDGET)
@@ -70,9 +75,11 @@ def subject_of(text: str) -> str | None:
 
 
 @pytest.mark.parametrize("guide", [False, True])
-def test_texts_are_about_the_topic_that_is_their_label_in_the_shares_of_the_table(tmp_path: Path, guide: bool) -> None:
-    made = ran(tmp_path, texts(), guide=guide, output=str(tmp_path / "out"))
-    release = us.load_release(tmp_path / "out")
+def test_texts_are_about_the_topic_that_is_their_label_in_the_shares_of_the_table(
+    tmp_path: Path, whole: us.Result, guide: bool
+) -> None:
+    made = ran(tmp_path, texts(), guide=True) if guide else whole
+    release = made.release
     names = release.schema.labels
     assert len(set(names)) == 3
     for record in made.records:
@@ -194,8 +201,10 @@ def test_a_run_that_is_killed_before_each_value_resumes_with_the_same_topics_and
 
 
 def test_a_run_goes_on_with_as_many_topics_as_it_began_with(tmp_path: Path) -> None:
-    output = str(tmp_path / "out")
-    made = ran(tmp_path, texts(400), topics="auto", expected_records=2000, output=output)
+    output, said = str(tmp_path / "out"), list[str]()
+    listener = Listener(say=said.append)
+    made = ran(tmp_path, texts(400), topics="auto", expected_records=2000, output=output, listener=listener)
+    assert any(line.startswith("Topics: ") for line in said)
     count = len(made.release.schema.labels)
     again = ran(tmp_path, texts(400), topics="auto", expected_records=90_000, output=output)
     assert len(again.release.schema.labels) == count
@@ -225,10 +234,6 @@ def test_as_many_topics_are_looked_for_as_the_records_carry_and_it_is_said(tmp_p
     assert "topics-sums-3" in [charge.name for charge in planned.plan.charges]
     assert planned.plan.charges[0].name == "topics-votes"
     assert "Topics: " in planned.words
-    said: list[str] = []
-    named = table(tmp_path, texts(400)) | {"llm": "none", "records": 10, "topics": "auto", "guide": False}
-    us.run(tmp_path / "notes.csv", us.DPKPS(), BUDGET, listener=Listener(say=said.append), **named)
-    assert any(line.startswith("Topics: ") for line in said)
 
 
 def test_where_not_two_pay_there_are_none(tmp_path: Path) -> None:
@@ -317,11 +322,6 @@ def test_an_embedder_that_drops_a_text_is_refused() -> None:
 
     with pytest.raises(ModelError, match="one vector per text"):
         TopicLabels(Short(), np.zeros((2, 384), dtype=np.int16))(["one", "two"])
-
-
-def test_a_release_without_topics_has_none(tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match="no topics"):
-        us.FoundTopics(ran(tmp_path, texts(400), topics=None).release)
 
 
 # -- the command line, and what reads a run's folder ------------------------------------------------------------------
