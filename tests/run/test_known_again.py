@@ -407,14 +407,6 @@ def test_owners_by_two_columns_are_never_added(tmp_path: Path) -> None:
     assert "one owner (column 'clinician'): all" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
 
 
-def test_a_corpus_with_another_owner_column_is_refused(tmp_path: Path) -> None:
-    values = settings(tmp_path)
-    corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology", owner="clinician")
-    with pytest.raises(ConfigError, match="no owner column 'patient'"):
-        running.release(run_config({**values, "data": (), "dataset": "notes", "owner": "patient"}), corpus=corpus)
-    assert runs_charged(values["ledger"]) == 0
-
-
 def test_a_unit_with_a_column_survives_json_and_older_units_are_read() -> None:
     unit = Unit("owner", 3, "patient")
     assert Unit.from_json(unit.to_json()) == unit

@@ -14,7 +14,7 @@ from run_fixtures import simple_fit
 from test_table_runs import COLUMNS, tables
 
 import understudy as us
-from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.errors import ReleaseError
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
 from understudy.run import pipeline as running
@@ -114,12 +114,6 @@ def test_a_release_of_before_has_rows_by_their_label(made: Release, tmp_path: Pa
     old = replace(made, arrays=arrays, statement=replace(made.statement, charges=charges), parameters=parameters)
     result = us.generate(old, llm="none", records=200)
     assert 0.35 < fitting(result) < 0.65
-
-
-@pytest.mark.parametrize("changes", [{"phrase_columns": "wing"}, {"columns": None, "phrase_columns": "ward"}])
-def test_phrases_cannot_depend_on_what_is_no_column(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="no typed column beside the label"):
-        running.run(run_config(wards(tmp_path, **changes)))
 
 
 # -- the row that is shown is the row that is written ------------------------------------------------------------------
