@@ -2,7 +2,8 @@
 
 As a script it imports what takes long, then reads a life (:class:`Life`, as JSON) a line and forks a process for it;
 it answers with the process's number, and once that has ended with how. One life at a time.
-The diary gets a line per value: ``drawn NAME DIGEST`` when it is drawn, ``used NAME DIGEST`` when it is handed over.
+The diary gets lines on each value that is paid for: ``drawn NAME DIGEST``, and ``used NAME DIGEST`` when it is handed
+over.
 """
 
 from __future__ import annotations
@@ -143,22 +144,20 @@ def _name(argument: Any) -> str:
 def _watch_values(diary: Diary) -> None:
     from understudy.run.measuring import Measurements
 
-    def watching(given: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(door: Measurements, name: str, make: Callable[[], Any]) -> Any:
-            def making() -> Any:
-                arrays = make()
-                diary.drawn.add(name)
-                diary.note("drawn", name, arrays)
-                return arrays
+    given = Measurements._sealed
 
-            value = given(door, name, making)
-            diary.note("used", name, getattr(value, "arrays", value))
-            return value
+    def watched(door: Measurements, name: str, make: Callable[[], Any]) -> Any:
+        def making() -> Any:
+            arrays = make()
+            diary.drawn.add(name)
+            diary.note("drawn", name, arrays)
+            return arrays
 
-        return watched
+        value = given(door, name, making)
+        diary.note("used", name, value.arrays)
+        return value
 
-    Measurements._sealed = watching(Measurements._sealed)  # type: ignore[method-assign]
-    Measurements.keep = watching(Measurements.keep)  # type: ignore[method-assign]
+    Measurements._sealed = watched  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
