@@ -33,8 +33,13 @@ from understudy.evaluate.metrics.fidelity.texts import (
     self_bleu_values,
     vocabulary_values,
 )
-from understudy.evaluate.metrics.leakage import measure_copying, measure_replay, normal_words
-from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
+from understudy.evaluate.metrics.leakage import (
+    measure_copying,
+    measure_near_duplicates,
+    measure_neighbours,
+    measure_replay,
+    normal_words,
+)
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers

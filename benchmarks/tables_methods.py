@@ -33,7 +33,7 @@ from benchmarks.tables import apart, learned, show
 from understudy.base.columns import Column, declared_columns
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import kind_named
-from understudy.evaluate.metrics.utility.linear import Predict
+from understudy.evaluate.metrics.utility.fitting import Predict
 from understudy.ledger import Ledger
 
 AREA, SERVICE = "area", tables_sets.LABEL

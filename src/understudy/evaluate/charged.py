@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from understudy.evaluate.metrics.intervals import quantile_ends
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
-from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting
+from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting, metric_named
 from understudy.ledger.store import RunStore
 from understudy.models.trials import require_embeds_all, require_text_invariance_here
 from understudy.models.types import Embedder
@@ -46,8 +45,6 @@ from understudy.run.working import embedding_on, require_same_vectors
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
 
-_metric = partial(Metric, "fidelity")
-
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
 """Words; public. The last bin is open."""
 
@@ -55,20 +52,8 @@ NAME = _STORE = "metrics"
 LARGEST_GRID = 2.0**28
 """Counts of 2^35 owners still fit into 64-bit integers."""
 
-RECORDS = _metric(
-    "records",
-    "Records",
-    "How many units (records, or owners) the real table has: the sum of its noisy label counts.",
-    "post-processing of the released counts",
-    "none",
-)
-LENGTH_SHARE = _metric(
-    "length_share",
-    "Share of a length",
-    "Share of the texts that have so many words, in [0, 1].",
-    "post-processing of the released counts",
-    "same",
-)
+RECORDS = metric_named("records")
+LENGTH_SHARE = metric_named("length_share")
 _RESAMPLES = 2000
 _MOST_RECORDS = 2**53  # of a total that is all noise, which may be more than any integer that is sampled
 

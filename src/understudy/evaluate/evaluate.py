@@ -23,7 +23,7 @@ from understudy.evaluate.metrics.leakage import measure_leakage
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility import in_context, language
+from understudy.evaluate.metrics.utility import language
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers, measure_columns
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, MetricValue
 from understudy.evaluate.parameters import FAMILIES, EvaluationConfig, EvaluationParameters
@@ -165,7 +165,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
         listener.say("Asking a language model with examples.")
         names = sorted({*train.labels, *test.labels})
         pools = {**trained_on, REAL: train}
-        values += in_context.measure_in_context(
+        values += language.measure_in_context(
             test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
         )
     return values

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from understudy.evaluate.metrics import leakage
 from understudy.evaluate.metrics.fidelity import embeddings
 from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
 from understudy.evaluate.metrics.fidelity.texts import distinct_values
-from understudy.evaluate.metrics.leakage import near
-from understudy.evaluate.metrics.leakage.near import measure_neighbours
+from understudy.evaluate.metrics.leakage import measure_neighbours
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.text.vocabulary.words import split_words
 
@@ -41,7 +41,7 @@ OF_VECTORS: dict[str, Callable[[Sample, Sample], Any]] = {
 def test_the_blocks_do_not_change_a_value(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     real, other = sample(150, 0), sample(130, 1)
     whole = OF_VECTORS[metric](real, other)
-    for module, name in ((embeddings, "_ROWS"), (embeddings, "_COLUMNS"), (near, "_BLOCK")):
+    for module, name in ((embeddings, "_ROWS"), (embeddings, "_COLUMNS"), (leakage, "_BLOCK")):
         monkeypatch.setattr(module, name, 7)
     for one, two in zip(whole, OF_VECTORS[metric](real, other), strict=True):
         assert one.value == pytest.approx(two.value, abs=1e-12)
@@ -55,7 +55,7 @@ def test_no_memory_grows_with_the_pairs_of_texts(monkeypatch: pytest.MonkeyPatch
         (embeddings, "_BLOCK", 2**14),
         (embeddings, "_ROWS", 128),
         (embeddings, "_COLUMNS", 128),
-        (near, "_BLOCK", 128),
+        (leakage, "_BLOCK", 128),
     ):
         monkeypatch.setattr(module, name, size)
     peaks = []
@@ -113,22 +113,22 @@ def by_tables(real: list[list[str]], others: list[list[str]], seed: int) -> NDAr
 def test_near_duplicates_are_those_of_datasketch_s_tables(
     monkeypatch: pytest.MonkeyPatch, words: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(near, "_AT_ONCE", at_once)
+    monkeypatch.setattr(leakage, "_AT_ONCE", at_once)
     real = words_of(sample(150, 0, words=words).texts, split_words)
     generator = np.random.default_rng(3)
     others = [[*text[: generator.integers(6, 13)], "new"] for text in real[:80]]
     others += [[], ["w1"], real[3], *words_of(sample(40, 1, words=words).texts, split_words)]
-    index = near._Index(real, {"synthetic": others}, 5)
+    index = leakage._Index(real, {"synthetic": others}, 5)
     expected = by_tables(real, others, 5)
     assert index.most_similar(others).tolist() == expected.tolist()
     assert 0 < (expected >= 0.8).sum() < len(others)
 
 
 def test_candidates_that_only_share_a_number_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near, "_FACTOR", np.uint64(0))  # the last column alone: many share it
+    monkeypatch.setattr(leakage, "_FACTOR", np.uint64(0))  # the last column alone: many share it
     real = words_of(sample(150, 0).texts, split_words)
     others = words_of(sample(60, 1).texts, split_words)
-    assert near._Index(real, {"s": others}, 5).most_similar(others).tolist() == by_tables(real, others, 5).tolist()
+    assert leakage._Index(real, {"s": others}, 5).most_similar(others).tolist() == by_tables(real, others, 5).tolist()
 
 
 def test_equal_words_are_one_object() -> None:

@@ -6,9 +6,12 @@ types of their fields (:mod:`understudy.evaluate.metrics.results`).
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -57,6 +60,27 @@ class Metric:
     definition: str
     source: str
     better: Better
+
+
+@cache
+def _catalogue() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files(__package__).joinpath("metrics.toml").read_text("utf-8"))
+
+
+def metric_named(name: str, **numbers: float) -> Metric:
+    """The metric of this name in ``metrics.toml``.
+
+    Args:
+        numbers: of the code, that its title and its definition tell.
+    """
+    metrics = _catalogue()
+    family = next(each for each in get_args(Family) if name in metrics[each])
+    fields = dict(metrics[family][name])
+    for part in ("title", "definition"):
+        for said, sentence in metrics["shared"].items():
+            fields[part] = fields[part].replace(f"{{{said}}}", sentence)
+        fields[part] = " ".join(fields[part].split()).format(**numbers)
+    return Metric(family, name, **fields)
 
 
 @dataclass(frozen=True)

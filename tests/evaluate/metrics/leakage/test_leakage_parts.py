@@ -14,8 +14,15 @@ from rapidfuzz.distance import Indel
 
 from understudy.base.columns import declared_columns
 from understudy.evaluate.metrics.intervals import chance_of_none
-from understudy.evaluate.metrics.leakage import Phrases, measure_copying, measure_replay, measure_rows, normal_words
-from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
+from understudy.evaluate.metrics.leakage import (
+    Phrases,
+    measure_copying,
+    measure_near_duplicates,
+    measure_neighbours,
+    measure_replay,
+    measure_rows,
+    normal_words,
+)
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC
 

@@ -39,7 +39,7 @@ def numbers(values: tuple[MetricValue, ...]) -> list[float | None]:
 
 @pytest.fixture
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ROUNDS", 3)
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.fitting"), "_ROUNDS", 3)
 
 
 @pytest.mark.usefixtures("few_rounds")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility import in_context
-from understudy.evaluate.metrics.utility.in_context import (
+from understudy.evaluate.metrics.utility import language
+from understudy.evaluate.metrics.utility.language import (
     Questions,
     _choose,
     answer_scores,
@@ -114,9 +114,9 @@ def run(folder: Path, **options: Any) -> dict[tuple[str, Any], Any]:
 
 
 def test_a_lean_towards_one_label_is_calibrated_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_context, "answer_scores", Parrot(lean=5.0))
+    monkeypatch.setattr(language, "answer_scores", Parrot(lean=5.0))
     assert run(folder, repetitions=2)["synthetic", 4].value == 1.0
-    monkeypatch.setattr(in_context, "calibrated", lambda scores, content_free: scores)
+    monkeypatch.setattr(language, "calibrated", lambda scores, content_free: scores)
     assert run(folder, repetitions=2)["synthetic", 4].value == 0.25  # the broken twin always says A
 
 
@@ -142,7 +142,7 @@ def test_the_model_tells_texts_apart_by_their_shots_alone(folder: Path, monkeypa
         names = [model.decode(answer).strip() for answer in answers]
         return np.array([[float(told.get(text) == name) for name in names] for text in texts])
 
-    monkeypatch.setattr(in_context, "answer_scores", copies)
+    monkeypatch.setattr(language, "answer_scores", copies)
     wrong = Sample(TEST.texts, tuple("BCDA" * 10))
     found = run(folder, pools={"good": TEST, "wrong": wrong}, repetitions=3)
     assert found["good", 4].value == 1.0

@@ -11,7 +11,7 @@ from toys import relabelled, toy
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import kind_named, measure_classifiers
-from understudy.evaluate.metrics.utility.linear import Predict
+from understudy.evaluate.metrics.utility.fitting import Predict
 from understudy.evaluate.metrics.value import MetricValue
 
 ALONE = ("tf-idf", "embedding", "network")
@@ -20,7 +20,7 @@ ALONE = ("tf-idf", "embedding", "network")
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks need not learn much here."""
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ROUNDS", 6)
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.fitting"), "_ROUNDS", 6)
 
 
 def hard(count: int, *, seed: int) -> Sample:

@@ -15,8 +15,7 @@ from toys import toy
 
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
-from understudy.evaluate.metrics.utility.linear import ExactLinear
-from understudy.evaluate.metrics.utility.neural import batches, coral, fit_encoder, fit_network
+from understudy.evaluate.metrics.utility.fitting import ExactLinear, batches, coral, fit_encoder, fit_network
 
 
 def test_the_coral_loss_is_that_of_the_paper() -> None:
@@ -73,7 +72,7 @@ def test_the_texts_held_out_are_never_trained_on(monkeypatch: pytest.MonkeyPatch
         seen.update(rows.tolist())
         return batches(rows, size, draw)
 
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "batches", watched)
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.fitting"), "batches", watched)
     fit_network(toy(200, seed=1), np.arange(200) % 3, seed=0)
     assert len(seen) == 180
 
@@ -87,15 +86,15 @@ def test_batches_take_every_row_once_a_round_and_each_round_in_another_order() -
 
 def test_what_it_answers_is_what_torch_computes() -> None:
     """But for the grid: the layers of a trained network, run in float32."""
-    from understudy.evaluate.metrics.utility import neural
+    from understudy.evaluate.metrics.utility import fitting
 
     train, test = toy(90, seed=1, noise=0.6), toy(400, seed=2, noise=0.6)
     targets = np.arange(90) % 3
-    with neural.one_core():
+    with fitting.one_core():
         draw = torch.Generator().manual_seed(5)
-        layers = neural._train(neural._inputs(train), torch.from_numpy(targets), None, draw)
+        layers = fitting._train(fitting._inputs(train), torch.from_numpy(targets), None, draw)
         with torch.no_grad():
-            expected = neural._forward(layers, neural._inputs(test)).argmax(1).numpy()
+            expected = fitting._forward(layers, fitting._inputs(test)).argmax(1).numpy()
     assert np.mean(fit_network(train, targets, seed=5)(test) == expected) > 0.99
 
 
@@ -116,15 +115,15 @@ def letters(count: int, *, seed: int) -> tuple[Sample, np.ndarray]:
 
 def test_it_learns_what_its_texts_tell(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At rates for weights that start at random."""
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_ENCODER_RATE", 3e-3)
-    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "_HEAD_RATE", 1e-2)
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.fitting"), "_ENCODER_RATE", 3e-3)
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.fitting"), "_HEAD_RATE", 1e-2)
     train, targets = letters(160, seed=1)
     test, truth = letters(60, seed=2)
     assert np.mean(fit_encoder(train, targets, seed=0, encoder=encoder)(test) == truth) > 0.9
 
 
 def test_its_weights_are_tuned_and_the_folder_stays_as_it_was(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.evaluate.metrics.utility import neural as module
+    from understudy.evaluate.metrics.utility import fitting as module
 
     files = {path: path.read_bytes() for path in Path(encoder.removeprefix("hf:")).rglob("*") if path.is_file()}
     changes: list[bool] = []

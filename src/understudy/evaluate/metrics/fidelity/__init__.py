@@ -22,11 +22,18 @@ from understudy.evaluate.metrics.intervals import (
     whole_and_subsamples,
 )
 from understudy.evaluate.metrics.sample import Sample, words_of
-from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, Metric, MetricValue, Setting
+from understudy.evaluate.metrics.value import (
+    HOLDOUT,
+    OTHER_HALF,
+    REAL,
+    SYNTHETIC,
+    Metric,
+    MetricValue,
+    Setting,
+    metric_named,
+)
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.text.vocabulary.words import split_words
-
-_metric = partial(Metric, "fidelity")
 
 __all__ = ["measure_fidelity"]
 
@@ -153,51 +160,12 @@ def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[MetricV
     return (MetricValue(metric, None, of, note=note) for metric in metrics)
 
 
-PART_LENGTH = _metric(
-    "part_length_ks",
-    "Length of a part, Kolmogorov-Smirnov",
-    "Largest difference of the distribution functions of the number of words in a field, or in a turn of a role, in "
-    "[0, 1].",
-    "Smirnov 1948 (two-sample statistic)",
-    "lower",
-)
-TURNS = _metric(
-    "turns_ks",
-    "Turns of a dialogue, Kolmogorov-Smirnov",
-    "Largest difference of the distribution functions of the number of turns in a dialogue, in [0, 1].",
-    PART_LENGTH.source,
-    "lower",
-)
-BEGINS = _metric(
-    "begins_distance",
-    "Who begins, distance",
-    "Total variation distance of the shares of dialogues that each role begins, in [0, 1].",
-    "Levin, Peres and Wilmer 2009, proposition 4.2",
-    "lower",
-)
-ACTS = _metric(
-    "acts_distance",
-    "Acts of turns, distance",
-    "Total variation distance of the shares of turns that have each act, or none, in [0, 1].",
-    BEGINS.source,
-    "lower",
-)
-CALLS = _metric(
-    "calls_distance",
-    "Tools that are called, distance",
-    "Total variation distance of the shares of calls that are of each tool, in [0, 1].",
-    BEGINS.source,
-    "lower",
-)
-BELONGING = _metric(
-    "parts_belonging",
-    "Parts that belong together",
-    "How much more alike a part and the next one of its record are than a part and the next one of another record, at "
-    "random: difference of the mean cosines of their TF-IDF vectors, in [-1, 1]. TF-IDF is that of the table "
-    "itself. 0: parts have no more to do with each other than those of strangers.",
-    "cosine of TF-IDF (Salton and Buckley 1988), against a permutation of the records",
-    "same",
-)
+PART_LENGTH = metric_named("part_length_ks")
+TURNS = metric_named("turns_ks")
+BEGINS = metric_named("begins_distance")
+ACTS = metric_named("acts_distance")
+CALLS = metric_named("calls_distance")
+BELONGING = metric_named("parts_belonging")
 Statistic = Callable[[Ints, Ints], float]
 
 

@@ -20,74 +20,33 @@ from understudy.evaluate.metrics.intervals import (
     whole_and_subsamples,
 )
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.value import Metric, MetricValue, Setting
-
-_metric = partial(Metric, "fidelity")
+from understudy.evaluate.metrics.value import Metric, MetricValue, Setting, metric_named
 
 K = 5
-_BALL = f"A text's ball reaches to the {K}th nearest text of its own table, by embedding."
-_SIZES = (
-    "It depends on the number of texts, so all tables are cut to one size. Not reported below "
-    f"{LEAST_TO_TELL} texts of each table: the balls then hold almost anything."
+SCALE = 5.0
+VARIANCE = 0.9
+TEXTS_PER_CLUSTER, MOST_CLUSTERS = 10, 500
+SMOOTHING = 0.5
+SEEDS = 5
+_named = partial(
+    metric_named,
+    k=K,
+    least_to_tell=LEAST_TO_TELL,
+    scale=SCALE,
+    texts_per_cluster=TEXTS_PER_CLUSTER,
+    most_clusters=MOST_CLUSTERS,
+    seeds=SEEDS,
 )
 
-FRECHET = _metric(
-    "frechet_distance",
-    "Fréchet distance",
-    "Squared Fréchet (2-Wasserstein) distance of the Gaussians with the means and covariances of the two tables' "
-    "embeddings, at least 0. Larger for fewer texts, so all tables are cut to one size.",
-    "Heusel et al. 2017, equation 6 (FID); Dowson and Landau 1982",
-    "lower",
-)
-KERNEL = _metric(
-    "kernel_distance",
-    "Kernel distance",
-    "Unbiased squared maximum mean discrepancy of the embeddings x, y with the kernel ((1 + x.y) / 2)^3. About 0 for "
-    "two tables of one source, below 0 by chance, at most 2. It does not depend on how many texts there are.",
-    "Bińkowski et al. 2018 (KID), with the dot product of unit vectors not divided by d; Gretton et al. 2012",
-    "lower",
-)
+FRECHET = _named("frechet_distance")
+KERNEL = _named("kernel_distance")
 # KID's kernel is (1 + x.y / d)^3 for features of length about sqrt(d). On unit vectors that is 1 + 3 x.y / d and a
 # rest of 1 / d^2: it would see the means only.
-PRECISION = _metric(
-    "precision",
-    "Precision",
-    f"Share of texts that lie in the ball of a real text, in [0, 1]: do they look real? {_BALL} {_SIZES}",
-    "Kynkäänniemi et al. 2019, equation 2",
-    "same",
-)
-RECALL = _metric(
-    "recall",
-    "Recall",
-    "Share of real texts that lie in the ball of a text of the table, in [0, 1]: could it have been written? "
-    f"{_BALL} {_SIZES}",
-    "Kynkäänniemi et al. 2019, equation 2",
-    "same",
-)
-DENSITY = _metric(
-    "density",
-    "Density",
-    f"Mean number of real balls that hold a text, over {K}: at least 0, about 1 for texts of the same source, "
-    f"above it for texts that crowd where real ones do. {_BALL} {_SIZES}",
-    "Naeem et al. 2020, section 3",
-    "same",
-)
-COVERAGE = _metric(
-    "coverage",
-    "Coverage",
-    f"Share of real texts whose ball holds a text of the table, in [0, 1]. {_BALL} {_SIZES}",
-    "Naeem et al. 2020, section 3",
-    "same",
-)
-
-GROUP_COVERAGE = _metric(
-    "group_coverage",
-    "Coverage of a group",
-    "Share of a group's real texts whose ball holds a text of the table, in [0, 1]: whose texts does it forget? Groups "
-    f"are labels and thirds by length, of at least 20 real texts. {_BALL} {_SIZES}",
-    "Naeem et al. 2020, section 3, by group",
-    "same",
-)
+PRECISION = _named("precision")
+RECALL = _named("recall")
+DENSITY = _named("density")
+COVERAGE = _named("coverage")
+GROUP_COVERAGE = _named("group_coverage")
 
 _FEWEST_OF_GROUP = 20
 _BLOCK = 2**22  # kernel values or distances at a time, 32 MiB
@@ -331,37 +290,9 @@ def _both(real: Sample, other: Sample) -> tuple[NDArray[np.float32], NDArray[np.
     return real.embeddings, other.embeddings
 
 
-SCALE = 5.0
-VARIANCE = 0.9
-TEXTS_PER_CLUSTER, MOST_CLUSTERS = 10, 500
-SMOOTHING = 0.5
-SEEDS = 5
+MAUVE, FRONTIER = _named("mauve"), _named("frontier_integral")
 _MIXTURES = 201
 _NOTHING = 1e-6  # embeddings that differ by less in every coordinate are one point
-
-_CLUSTERED = (
-    "Both tables' embeddings together, reduced by PCA to 90 % of their variance, are put into k-means clusters, one "
-    f"for every {TEXTS_PER_CLUSTER} texts of the smaller table, at most {MOST_CLUSTERS}; half a text is added to every "
-    f"cluster of either table (Krichevsky-Trofimov); mean over {SEEDS} clusterings. It depends on the number of texts, "
-    f"so all tables are cut to one size. Not reported below {LEAST_TO_TELL} texts of each table: its clusters then say "
-    "nothing."
-)
-MAUVE = _metric(
-    "mauve",
-    "MAUVE",
-    f"Area under the divergence curve (exp(-{SCALE:g} KL(Q, R)), exp(-{SCALE:g} KL(P, R))), R any mixture of P and "
-    f"Q; 1 for equal histograms, 0.004 for disjoint ones. {_CLUSTERED}",
-    "Pillutla et al. 2021, section 2; Pillutla et al. 2023 (smoothing)",
-    "higher",
-)
-FRONTIER = _metric(
-    "frontier_integral",
-    "Frontier integral",
-    "Twice the mean over t in [0, 1] of t KL(P, R) + (1 - t) KL(Q, R), R = t P + (1 - t) Q; 0 for equal "
-    f"histograms, 1 for disjoint ones. {_CLUSTERED}",
-    "Liu et al. 2021 (frontier integral); Pillutla et al. 2023",
-    "lower",
-)
 
 Histogram = NDArray[np.float64]
 """Shares that add up to 1."""

@@ -24,83 +24,22 @@ from understudy.evaluate.metrics.intervals import (
     wilson_interval,
 )
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting
+from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting, metric_named
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, read_json
-
-_metric = partial(Metric, "fidelity")
 
 LENGTH_BINS = 20
 ORDERS = (1, 2, 3)
 SELF_BLEU_TEXTS = 200
 
-LENGTH_JS = _metric(
-    "length_divergence",
-    "Length divergence",
-    f"Jensen-Shannon divergence, in bits, of the numbers of words in a text, in at most {LENGTH_BINS} bins with "
-    "equally many texts of both tables together; in [0, 1].",
-    "Lin 1991, equation 4.1",
-    "lower",
-)
-LENGTH_KS = _metric(
-    "length_ks",
-    "Length, Kolmogorov-Smirnov",
-    "Largest difference of the distribution functions of the number of words in a text, in [0, 1].",
-    "Smirnov 1948 (two-sample statistic)",
-    "lower",
-)
-VOCABULARY = _metric(
-    "vocabulary_divergence",
-    "Vocabulary divergence",
-    "Jensen-Shannon divergence, in bits, of how often each word is used; in [0, 1]. Larger for fewer texts, so all "
-    "tables are cut to one size.",
-    "Lin 1991, equation 4.1",
-    "lower",
-)
-LABEL_DISTANCE = _metric(
-    "label_distance",
-    "Label distance",
-    "Total variation distance of the label proportions: half the sum of their differences, in [0, 1].",
-    "Levin, Peres and Wilmer 2009, proposition 4.2",
-    "lower",
-)
-LABEL_SHARE = _metric(
-    "label_share",
-    "Label share",
-    "Share of the table's texts with this label, in [0, 1].",
-    "Wilson 1927 (interval)",
-    "same",
-)
-DISTINCT = _metric(
-    "distinct_n",
-    "Distinct n-grams",
-    "Number of different n-grams of words over the number of n-grams, none across texts; in [0, 1], the higher the "
-    "more diverse. Lower for more text, so every table is cut to the same number of words, its texts in random order.",
-    "Li et al. 2016 (distinct-1, distinct-2)",
-    "same",
-)
-SELF_BLEU = _metric(
-    "self_bleu",
-    "Self-BLEU",
-    f"Mean sentence BLEU-4 of each of {SELF_BLEU_TEXTS} texts of a table, sampled at random, against all the others of "
-    "them; in [0, 1], the higher the less diverse. Tables of fewer texts have lower values.",
-    "Zhu et al. 2018 (Texygen); sacrebleu's sentence BLEU (tokenizer 13a, exp smoothing, effective order)",
-    "same",
-)
-JSON_PARSED = _metric(
-    "json_parsed",
-    "Texts that are JSON",
-    "Share of texts that are one JSON value, in [0, 1]. Keys that occur twice, NaN, infinities, halves of surrogate "
-    "pairs and more than 64 levels do not count.",
-    "RFC 8259, with the limits of I-JSON (RFC 7493)",
-    "higher",
-)
-JSON_VALID = _metric(
-    "json_valid",
-    "Texts that keep to the schema",
-    "Share of texts that are JSON and keep to the schema, in [0, 1].",
-    "JSON Schema, draft 2020-12 unless the schema names another",
-    "higher",
-)
+LENGTH_JS = metric_named("length_divergence", length_bins=LENGTH_BINS)
+LENGTH_KS = metric_named("length_ks")
+VOCABULARY = metric_named("vocabulary_divergence")
+LABEL_DISTANCE = metric_named("label_distance")
+LABEL_SHARE = metric_named("label_share")
+DISTINCT = metric_named("distinct_n")
+SELF_BLEU = metric_named("self_bleu", self_bleu_texts=SELF_BLEU_TEXTS)
+JSON_PARSED = metric_named("json_parsed")
+JSON_VALID = metric_named("json_valid")
 
 Words = Sequence[Sequence[str]]
 """The words of each text."""
@@ -287,39 +226,10 @@ def _share(metric: Metric, count: int, total: int, of: str, settings: Mapping[st
     return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
 
 
-_OF_CELLS = (
-    "half the summed differences of the shares of all cells, in [0, 1]. Missing values are a cell, and the label is a "
-    "column. Larger for fewer rows, so all tables are cut to one size."
-)
-
-COLUMN_DISTANCE = _metric(
-    "column_distance",
-    "Column distance",
-    f"Total variation distance of one column: {_OF_CELLS}",
-    LABEL_DISTANCE.source,
-    "lower",
-)
-PAIR_DISTANCE = _metric(
-    "column_pair_distance",
-    "Distance of a pair of columns",
-    f"Total variation distance of two columns together: {_OF_CELLS}",
-    LABEL_DISTANCE.source,
-    "lower",
-)
-PAIRS_MEAN = _metric(
-    "column_pairs_mean",
-    "Pairs of columns, mean distance",
-    f"Mean over all pairs of columns of their total variation distance: {_OF_CELLS}",
-    LABEL_DISTANCE.source,
-    "lower",
-)
-PAIRS_LARGEST = _metric(
-    "column_pairs_largest",
-    "Pairs of columns, largest distance",
-    f"Largest total variation distance of any pair of columns: {_OF_CELLS}",
-    LABEL_DISTANCE.source,
-    "lower",
-)
+COLUMN_DISTANCE = metric_named("column_distance")
+PAIR_DISTANCE = metric_named("column_pair_distance")
+PAIRS_MEAN = metric_named("column_pairs_mean")
+PAIRS_LARGEST = metric_named("column_pairs_largest")
 COLUMN_METRICS = (COLUMN_DISTANCE, PAIRS_MEAN, PAIRS_LARGEST, PAIR_DISTANCE)
 LABEL = "label"
 """What the label is called; no typed column is."""

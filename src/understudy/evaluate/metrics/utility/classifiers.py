@@ -16,33 +16,11 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.intervals import bootstrap, over_seeds, wilson_interval
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.linear import Predict, fit_embedding, fit_tfidf
-from understudy.evaluate.metrics.utility.neural import fit_encoder, fit_network
-from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, Interval, Metric, MetricValue
+from understudy.evaluate.metrics.utility.fitting import Predict, fit_embedding, fit_encoder, fit_network, fit_tfidf
+from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, Interval, MetricValue, metric_named
 
-_metric = partial(Metric, "utility")
-
-_HOW = (
-    "A classifier is trained on the texts of one table and tested on real texts. Compare synthetic training texts with "
-    "as many real ones."
-)
-_SOURCE = "train on synthetic, test on real: Esteban, Hyland and Rätsch 2017"
-
-ACCURACY = _metric(
-    "accuracy",
-    "Accuracy on real texts",
-    f"Share of the test texts whose label is predicted right, in [0, 1]. {_HOW}",
-    _SOURCE,
-    "higher",
-)
-MACRO_F1 = _metric(
-    "macro_f1",
-    "Macro F1 on real texts",
-    "Mean over the labels of the test texts of the harmonic mean of precision and recall, in [0, 1]; every label "
-    f"weighs the same. {_HOW}",
-    _SOURCE,
-    "higher",
-)
+ACCURACY = metric_named("accuracy")
+MACRO_F1 = metric_named("macro_f1")
 
 KINDS = ("tf-idf", "embedding", "network", "coral", "encoder")
 """Logistic regression on TF-IDF, on embeddings; three layers on embeddings, without and with Deep CORAL; an encoder."""
@@ -95,8 +73,8 @@ def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "bu
     """The kind of that name.
 
     Args:
-        recipient: for ``coral``, see :func:`understudy.evaluate.metrics.utility.neural.fit_network`.
-        encoder: for ``encoder``, see :func:`understudy.evaluate.metrics.utility.neural.fit_encoder`.
+        recipient: for ``coral``, see :func:`understudy.evaluate.metrics.utility.fitting.fit_network`.
+        encoder: for ``encoder``, see :func:`understudy.evaluate.metrics.utility.fitting.fit_encoder`.
     """
     if name not in KINDS:
         raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
@@ -303,26 +281,9 @@ def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
 
 
 KIND = "tf-idf"
-_OF_COLUMN = (
-    "Logistic regression on TF-IDF is trained on the texts of one table and their cells in this column, and tested on "
-    "real rows; a number or a date is right in its bin. Where texts say nothing of a column, as many real texts do no "
-    "better than the most frequent value."
-)
 
-COLUMN_ACCURACY = _metric(
-    "column_accuracy",
-    "Columns told from the text: accuracy",
-    f"Share of the test rows whose cell is predicted right, in [0, 1]. {_OF_COLUMN}",
-    ACCURACY.source,
-    "higher",
-)
-COLUMN_MACRO_F1 = _metric(
-    "column_macro_f1",
-    "Columns told from the text: macro F1",
-    f"Mean over the cells of the test rows of the harmonic mean of precision and recall, in [0, 1]. {_OF_COLUMN}",
-    MACRO_F1.source,
-    "higher",
-)
+COLUMN_ACCURACY = metric_named("column_accuracy")
+COLUMN_MACRO_F1 = metric_named("column_macro_f1")
 _OF = {ACCURACY.name: COLUMN_ACCURACY, MACRO_F1.name: COLUMN_MACRO_F1}
 
 
