@@ -16,6 +16,20 @@ from word_embedder import WordEmbedder
 
 from understudy.audit.mechanisms.audit import MECHANISMS, VIOLATION
 from understudy.audit.mechanisms.bounds import Claim
+from understudy.audit.mechanisms.models import (
+    CANARY,
+    COUNT,
+    OPPOSITE,
+    OTHER,
+    TURNED,
+    dp_sgd,
+    faculty,
+    few_shot,
+    private_tokens,
+    questions,
+    seq_pate,
+    trained,
+)
 from understudy.audit.mechanisms.sums import (
     NEAREST,
     OWNER,
@@ -32,19 +46,6 @@ from understudy.audit.mechanisms.sums import (
     one_sum,
     sampled_guide,
     sec_pe,
-)
-from understudy.audit.mechanisms.tokens import few_shot, private_tokens
-from understudy.audit.mechanisms.training import (
-    CANARY,
-    COUNT,
-    OPPOSITE,
-    OTHER,
-    TURNED,
-    dp_sgd,
-    faculty,
-    questions,
-    seq_pate,
-    trained,
 )
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus

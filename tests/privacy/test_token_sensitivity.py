@@ -13,7 +13,7 @@ from understudy.privacy.tokens import PrivateTokens
 
 pytest.importorskip("torch")
 
-from understudy.audit.mechanisms.tokens import ScriptedLogits
+from understudy.audit.mechanisms.models import ScriptedLogits
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import resources
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
 
-from understudy.audit.mechanisms import sums
+from understudy.audit.mechanisms import models, sums
 from understudy.audit.mechanisms.bounds import Claim, Curve, ErrorLimits, Floats, best_bound, counted, limits
-from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName
-from understudy.audit.mechanisms.tokens import few_shot, private_tokens
-from understudy.audit.mechanisms.training import dp_sgd, seq_pate
+from understudy.audit.mechanisms.sums import OWNER
 from understudy.base.errors import ConfigError
 from understudy.models.machine import require_local
 from understudy.privacy.guarantee import Budget
@@ -162,128 +162,61 @@ def _expected(claim: Claim, trials: int, false_positive: Floats, *, alpha: float
 
 ALL = "all"
 _MANY = 5000  # more than OpenDP chooses from: the other exact sampler
-_RECORD = f"one record more, which holds all {len(TERMS)} terms of the vocabulary"
-_OWNER = "one owner more, with three records"
-_VOTER = "one record more, which votes for the two candidates of its label"
-_ROW = "one record more in the batch, which favours half of the vocabulary by all that clipping leaves"
-_ROWS = f"{_OWNER} that favour the same tokens"
-_SUBSET = "one record more, which makes its subset say another token"
-_CANARY = "one record more, whose gradient is clipped"
-_SUBSET_HALF, _CANARY_HALF = (f"{each}, where it is sampled (half of the time)" for each in (_SUBSET, _CANARY))
-_TURNED = "one record more, which turns its teacher's answers round"
-_SECRETS = "three records more, which hold one secret"
-_SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
-
-_BLOCKS = "one record more, which counts in every block"
-_COUNT_ALIKE = f"{_OWNER} that count alike"
-_VOTE_ALIKE = f"{_SECRETS} and vote alike"
-_CERTAIN = "one record more, which holds the secret and is always sampled"
-_COORDINATE = "one record more, whose embedding all lies in one coordinate"
-_EMBEDDED_ALIKE = f"{_OWNER} of one label whose embeddings are alike"
-_HALF = "where it is sampled (half of the time)"
-_VALUES = "one record more, of values that no other has"
-_LONE = "one record more, which holds terms that many have and terms that nobody else has"
-_LONE_OWNER = f"{_OWNER} of different terms that many have"
-_CANARIES_HALF = f"{_OWNER} whose gradients are clipped, where it is sampled (half of the time)"
-_TURNED_BY_OWNER = f"{_OWNER} in one shard, who turn their teacher's answers round"
-
-
-def _of(
-    name: str, title: str, neighbours: str, attack: Callable[..., Attack], *settings: object, **named: object
-) -> Auditable:
-    local = attack in (private_tokens, few_shot, dp_sgd, seq_pate)
-    return Auditable(name, title, neighbours, partial(attack, *settings, **named), local)
-
-
-def _sums(name: str, kind: QueryName, title: str, method: str = "dp-kps") -> tuple[Auditable, Auditable]:
-    return (
-        _of(name, f"{method}: {title}", _RECORD, sums.one_sum, kind, "gaussian"),
-        _of(f"{name}-laplace", f"{method}, pure", _RECORD, sums.one_sum, kind, "laplace"),
-    )
-
-
-_ALL: tuple[Auditable, ...] = (
-    *_sums("term-counts", "counts", "counts of public terms", "aug-pe"),
-    *_sums("vocabulary", "vocabulary", "weighted counts of public terms"),
-    *_sums("histogram", "histogram", "the same for each label"),
-    *_sums("density", "density", "kernel density of terms"),
-    *_sums("sequences", "sequences", "density of sequences"),
-    _of("dp-kps", "dp-kps: all that it releases", _RECORD, sums.dp_kps, "gaussian", Unit()),
-    _of("dp-kps-owners", "dp-kps: the same for owners", f"{_OWNER} of all terms", sums.dp_kps, "gaussian", OWNER),
-    _of("discovered-terms", "dp-kps: terms that no list has", _LONE, sums.discovered, Unit()),
-    _of("discovered-terms-owners", "dp-kps: the same of owners", _LONE_OWNER, sums.discovered, OWNER),
-    _of("charged-metrics", "evaluate: counts behind charged metrics, pure", _BLOCKS, sums.charged_metrics, Unit()),
-    _of("charged-metrics-owners", "evaluate: the same for owners", _COUNT_ALIKE, sums.charged_metrics, OWNER),
-    _of("label-counts", "aug-pe: records of each label", "one record more", sums.one_sum, "labels", "gaussian"),
-    _of("votes", "aug-pe: votes of one round", _VOTER, sums.aug_pe, 1, Unit()),
-    _of("aug-pe", "aug-pe: votes of three rounds", _VOTER, sums.aug_pe, 3, Unit()),
-    _of("votes-owners", "aug-pe: votes of owners", f"{_OWNER} in both labels", sums.aug_pe, 1, OWNER),
-    _of("votes-secrets", "aug-pe: votes where secrets are protected", _VOTE_ALIKE, sums.aug_pe, 1, Unit("secret", 3)),
-    _of("clusters", "sec-pe: sums of public clusters", _CERTAIN, sums.sec_pe, rate=1.0, records=1),
-    _of("clusters-sampled", "sec-pe: the same over samples", _SECRETS_HALF, sums.sec_pe, rate=0.5, records=3),
-    _of("sec-pe", "sec-pe: two releases", _SECRETS_HALF, sums.sec_pe, rate=0.5, records=3, releases=2),
-    _of("guide", "guided-evolution: the guide, also of other methods", _COORDINATE, sums.guide, Unit()),
-    _of("guide-owners", "guided-evolution: the guide of owners", _EMBEDDED_ALIKE, sums.guide, OWNER),
-    _of("guide-sampled", "a guide of sampled records", f"{_COORDINATE}, {_HALF}", sums.sampled_guide, Unit(), rate=0.5),
-    _of(
-        "guide-sampled-owners",
-        "a guide of sampled owners",
-        f"{_EMBEDDED_ALIKE}, {_HALF}",
-        sums.sampled_guide,
-        OWNER,
-        rate=0.5,
-    ),
-    _of("topics", "topics: votes, sums and sizes", "one record more, in the middle of a topic", sums.topics, Unit()),
-    _of("topics-owners", "topics: the same for owners", f"{_OWNER} in the middle of a topic", sums.topics, OWNER),
-    _of("columns", "typed columns: histograms, scores and pairs", _VALUES, sums.columns, Unit()),
-    _of("columns-owners", "typed columns of owners", f"{_OWNER} of one label and like values", sums.columns, OWNER),
-    _of("private-tokens", "private-prediction: clipped logits", _ROW, private_tokens, "recenter"),
-    _of("private-tokens-difference", "private-prediction: clipped differences", _ROW, private_tokens, "difference"),
-    _of(
-        "private-tokens-owners",
-        "private-prediction: clipped logits of owners",
-        _ROWS,
-        private_tokens,
-        "recenter",
-        rows=3,
-    ),
-    _of(
-        "private-tokens-many",
-        f"private-prediction: a vocabulary of {_MANY}",
-        _ROW,
-        private_tokens,
-        "recenter",
-        vocabulary=_MANY,
-    ),
-    _of("subsets", "few-shot: noisy sums", _SUBSET, few_shot, "gaussian", rate=1.0, tokens=2),
-    _of("subsets-sampled", "few-shot: noisy sums of samples", _SUBSET_HALF, few_shot, "gaussian", rate=0.5, tokens=1),
-    _of("subset-votes", "few-shot: votes of samples", _SUBSET_HALF, few_shot, "votes", rate=0.5, tokens=1),
-    _of("dp-sgd", "dp-finetune: clipped gradients of a sample", _CANARY_HALF, dp_sgd, rate=0.5, steps=1),
-    _of("dp-sgd-steps", "dp-finetune: three steps", _CANARY_HALF, dp_sgd, rate=0.5, steps=3),
-    _of("dp-sgd-everybody", "dp-finetune: steps on all records", _CANARY, dp_sgd, rate=1.0, steps=2),
-    _of(
-        "dp-sgd-owners",
-        "dp-finetune: clipped gradients of sampled owners",
-        _CANARIES_HALF,
-        dp_sgd,
-        rate=0.5,
-        steps=1,
-        records=3,
-    ),
-    _of("teacher-answers", "seq-pate: answers of all teachers", _TURNED, seq_pate, queries=4),
-    _of("teacher-answers-laplace", "seq-pate: the same, pure", _TURNED, seq_pate, queries=1, noise="laplace"),
-    _of("teacher-votes", "seq-pate: votes of all teachers", _TURNED, seq_pate, queries=4, answers="votes"),
-    _of("seq-pate", "seq-pate: answers of three rounds", _TURNED, seq_pate, queries=5, rounds=3),
-    _of(
-        "teacher-answers-owners",
-        "seq-pate: answers of teachers of owners",
-        _TURNED_BY_OWNER,
-        seq_pate,
-        queries=4,
-        unit=OWNER,
-    ),
-)
-MECHANISMS = {each.name: each for each in _ALL}
+_ATTACKS: dict[str, partial[Any]] = {
+    "term-counts": partial(sums.one_sum, "counts", "gaussian"),
+    "term-counts-laplace": partial(sums.one_sum, "counts", "laplace"),
+    "vocabulary": partial(sums.one_sum, "vocabulary", "gaussian"),
+    "vocabulary-laplace": partial(sums.one_sum, "vocabulary", "laplace"),
+    "histogram": partial(sums.one_sum, "histogram", "gaussian"),
+    "histogram-laplace": partial(sums.one_sum, "histogram", "laplace"),
+    "density": partial(sums.one_sum, "density", "gaussian"),
+    "density-laplace": partial(sums.one_sum, "density", "laplace"),
+    "sequences": partial(sums.one_sum, "sequences", "gaussian"),
+    "sequences-laplace": partial(sums.one_sum, "sequences", "laplace"),
+    "dp-kps": partial(sums.dp_kps, "gaussian", Unit()),
+    "dp-kps-owners": partial(sums.dp_kps, "gaussian", OWNER),
+    "discovered-terms": partial(sums.discovered, Unit()),
+    "discovered-terms-owners": partial(sums.discovered, OWNER),
+    "charged-metrics": partial(sums.charged_metrics, Unit()),
+    "charged-metrics-owners": partial(sums.charged_metrics, OWNER),
+    "label-counts": partial(sums.one_sum, "labels", "gaussian"),
+    "votes": partial(sums.aug_pe, 1, Unit()),
+    "aug-pe": partial(sums.aug_pe, 3, Unit()),
+    "votes-owners": partial(sums.aug_pe, 1, OWNER),
+    "votes-secrets": partial(sums.aug_pe, 1, Unit("secret", 3)),
+    "clusters": partial(sums.sec_pe, rate=1.0, records=1),
+    "clusters-sampled": partial(sums.sec_pe, rate=0.5, records=3),
+    "sec-pe": partial(sums.sec_pe, rate=0.5, records=3, releases=2),
+    "guide": partial(sums.guide, Unit()),
+    "guide-owners": partial(sums.guide, OWNER),
+    "guide-sampled": partial(sums.sampled_guide, Unit(), rate=0.5),
+    "guide-sampled-owners": partial(sums.sampled_guide, OWNER, rate=0.5),
+    "topics": partial(sums.topics, Unit()),
+    "topics-owners": partial(sums.topics, OWNER),
+    "columns": partial(sums.columns, Unit()),
+    "columns-owners": partial(sums.columns, OWNER),
+    "private-tokens": partial(models.private_tokens, "recenter"),
+    "private-tokens-difference": partial(models.private_tokens, "difference"),
+    "private-tokens-owners": partial(models.private_tokens, "recenter", rows=3),
+    "private-tokens-many": partial(models.private_tokens, "recenter", vocabulary=_MANY),
+    "subsets": partial(models.few_shot, "gaussian", rate=1.0, tokens=2),
+    "subsets-sampled": partial(models.few_shot, "gaussian", rate=0.5, tokens=1),
+    "subset-votes": partial(models.few_shot, "votes", rate=0.5, tokens=1),
+    "dp-sgd": partial(models.dp_sgd, rate=0.5, steps=1),
+    "dp-sgd-steps": partial(models.dp_sgd, rate=0.5, steps=3),
+    "dp-sgd-everybody": partial(models.dp_sgd, rate=1.0, steps=2),
+    "dp-sgd-owners": partial(models.dp_sgd, rate=0.5, steps=1, records=3),
+    "teacher-answers": partial(models.seq_pate, queries=4),
+    "teacher-answers-laplace": partial(models.seq_pate, queries=1, noise="laplace"),
+    "teacher-votes": partial(models.seq_pate, queries=4, answers="votes"),
+    "seq-pate": partial(models.seq_pate, queries=5, rounds=3),
+    "teacher-answers-owners": partial(models.seq_pate, queries=4, unit=OWNER),
+}
+_WORDS = tomllib.loads(resources.files(__package__).joinpath("audits.toml").read_text("utf-8"))
+MECHANISMS = {
+    name: Auditable(name, title, neighbours, _ATTACKS[name], local=_ATTACKS[name].func.__module__ == models.__name__)
+    for name, (title, neighbours) in _WORDS.items()
+}
 
 
 def chosen(name: str) -> Sequence[Auditable]:
