@@ -350,7 +350,7 @@ def test_the_list_shows_licence_language_and_what_is_here(empty_cache: Path) -> 
     assert shown.exit_code == 0
     assert shown.output.count("Apache-2.0") == 2
     assert "smollm2-135m-instruct" in shown.output
-    assert " no" in shown.output
+    assert "\tno\n" in shown.output
     assert "English" in shown.output
     assert str(empty_cache) in shown.output
 

@@ -193,28 +193,19 @@ def list_models(verify: bool, as_json: bool) -> None:
         cache, adapters = str(models_dir()), {"licence": "Apache-2.0", "sha256": fingerprint()}
         show_json({"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others})
         return
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    table = Table("model", "kind", "size", "licence", "language", "here", box=None)
-    for model, installed in zip(BUILTIN, here, strict=True):
-        languages = ", ".join(model.languages)
-        row = (model.name, model.kind, f"{model.megabytes} MB", model.licence, languages, "yes" if installed else "no")
-        table.add_row(*row)
-    console = Console(highlight=False)
-    console.print('The name "builtin" means these two, a chat model and an embedder:')
-    console.print(table)
-    console.print(f"Texts around phrases: the chat model with our own adapters (SHA-256 {fingerprint()[:12]}...).")
-    console.print(language_note("builtin"))
-    console.print(f"Cache: {models_dir()}", soft_wrap=True)
-    console.print("\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")
-    table = Table("name", Column("address", overflow="fold"), "key variable", box=None)
-    for name, _, address, key in products:
-        table.add_row(name, address, key or "-")
-    console.print(table)
-    console.print("openai:NAME also names any other endpoint that speaks OpenAI's format (--base-url).")
+    click.echo('The name "builtin" means these two, a chat model and an embedder:')
+    rows = [
+        (each.name, each.kind, f"{each.megabytes} MB", each.licence, ", ".join(each.languages), ("no", "yes")[pulled])
+        for each, pulled in zip(BUILTIN, here, strict=True)
+    ]
+    show_table(("model", "kind", "size", "licence", "language", "here"), rows)
+    click.echo(f"Texts around phrases: the chat model with our own adapters (SHA-256 {fingerprint()[:12]}...).")
+    click.echo(f"{language_note('builtin')}\nCache: {models_dir()}\n")
+    click.echo("Other names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")
+    show_table(("name", "address", "key variable"), [(name, address, key or "-") for name, _, address, key in products])
+    click.echo("openai:NAME also names any other endpoint that speaks OpenAI's format (--base-url).")
     for prefix, provider in others.items():
-        console.print(f"{prefix}:NAME comes from {provider}.")
+        click.echo(f"{prefix}:NAME comes from {provider}.")
 
 
 @models.command("pull")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import common, pld, pmf, special
@@ -341,18 +341,7 @@ Event = (
     | SubsampledGaussianEvent
     | SubsampledPureEvent
 )
-EVENT_KINDS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (
-        GaussianEvent,
-        SelectionEvent,
-        PureEvent,
-        ZCDPEvent,
-        MixtureEvent,
-        SubsampledGaussianEvent,
-        SubsampledPureEvent,
-    )
-}
+EVENT_KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(Event)}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
