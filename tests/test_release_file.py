@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
 import pickle
+import struct
 import subprocess
 import sys
 import zipfile
@@ -13,20 +17,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from understudy.base.columns import Column
-from understudy.base.errors import ReleaseError
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.parquet import count_values
 from understudy.base.transcript import TextForm
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.release import FORMAT_VERSION, PublicSchema, Release
-from understudy.release.reading import read_release
-from understudy.release.statement import Sealed, Statement
+from understudy.release import (
+    FORMAT_VERSION,
+    PublicSchema,
+    Release,
+    arrays_from_bytes,
+    strings_from_bytes,
+    terms_from_bytes,
+)
+from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
+from understudy.release.statement import Sealed, Statement, load_statement
 
 
 def make(**changes: Any) -> Release:
@@ -258,6 +272,27 @@ def test_a_changed_member_does_not_match_its_hash(file: Path, member: str) -> No
         lambda manifest: manifest.update(format="something else"),
         lambda manifest: manifest.update(format_version="1"),
         lambda manifest: manifest.pop("format"),
+        lambda manifest: manifest["parameters"].update(deep=_nested(100)),
+        lambda manifest: manifest["statement"].update(power_at_1_percent_false_alarms=float("nan")),
+        lambda manifest: manifest["statement"].update(power_at_1_percent_false_alarms=float("inf")),
+        lambda manifest: manifest["statement"].update(budget={"epsilon": "1e999999999", "delta": "0"}),
+        lambda manifest: manifest["statement"].update(budget={"epsilon": "9" * 400, "delta": "0"}),
+        lambda manifest: manifest["statement"].update(notes="a note"),
+        lambda manifest: manifest["statement"].update(dataset=["clinic"]),
+        lambda manifest: manifest["statement"].update(charges=[]),
+        lambda manifest: manifest["statement"].update(method="aug-pe"),
+        lambda manifest: manifest["schema"].update(labels="ab"),
+        lambda manifest: manifest["schema"].update(labels=[{"a": 1}, {"b": 2}]),
+        lambda manifest: manifest["schema"].update(labels=["a", "a"]),
+        lambda manifest: manifest["schema"].update(labels=[1, 1.0]),
+        lambda manifest: manifest["schema"].update(label=None),
+        lambda manifest: manifest["schema"].update(text="\ud800"),
+        lambda manifest: manifest["schema"].update(form=False),
+        lambda manifest: manifest["schema"].update(form=""),
+        lambda manifest: manifest["schema"].update(form=[]),
+        lambda manifest: manifest["schema"].update(form={}),
+        lambda manifest: manifest["schema"].update(form={"fields": []}),
+        lambda manifest: manifest.update(noise_check=[]),
     ],
 )
 def test_a_manifest_that_lacks_or_contradicts_something_is_refused(
@@ -327,3 +362,332 @@ def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
     for _ in range(8):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+MEGABYTE = 1 << 20
+LIMIT = 64 * MEGABYTE
+DAMAGED = "damaged or is no Release"
+
+
+def members_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write(path: Path, members: dict[str, bytes], *, method: int = zipfile.ZIP_DEFLATED, hashed: bool = True) -> None:
+    """A zip with right hashes."""
+    manifest = json.loads(members["release.json"])
+    if hashed:
+        manifest["sha256"] = {
+            name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != "release.json"
+        }
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in {**members, "release.json": json.dumps(manifest).encode()}.items():
+            archive.writestr(name, data)
+
+
+def bomb(path: Path, size: int = ALWAYS_BYTES) -> None:
+    """A Release with an array of ``size`` zeros, which deflate to a thousandth."""
+    make(arrays={"zeros": np.zeros(size, dtype=np.uint8)}).save(path)
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused_before_any_member_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.release"
+    bomb(path)
+    assert path.stat().st_size < MEGABYTE
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    with pytest.raises(ReleaseError, match=r"more than the 67,108,864 .*max_release_bytes=67\d+"):
+        read_release(path)
+
+
+def test_the_bound_can_be_raised_and_lowered(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.release"
+    bomb(path)
+    assert len(read_release(path, max_bytes=2 * ALWAYS_BYTES).arrays["zeros"]) == ALWAYS_BYTES
+    make().save(path)
+    with pytest.raises(ReleaseError, match="more than the 100 that are read"):
+        read_release(path, max_bytes=100)
+
+
+def test_the_public_bound_grows_with_the_file_up_to_a_limit() -> None:
+    assert unpacked_bound(10, None) == ALWAYS_BYTES
+    assert unpacked_bound(2 * MEGABYTE, None) == 2 * MEGABYTE * MOST_RATIO
+    assert unpacked_bound(26 * 10**6, None) == MOST_BYTES
+    assert unpacked_bound(10, 7) == 7
+
+
+def test_the_method_is_read_without_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.release"
+    bomb(path)
+    assert read_method(path) == "dp-kps"
+
+
+def end_of(data: bytearray) -> int:
+    return len(data) - 22
+
+
+def entry_of(data: bytearray, name: bytes) -> int:
+    """Where a member's entry in the directory begins."""
+    return data.index(name, struct.unpack_from("<L", data, end_of(data) + 16)[0]) - 46
+
+
+def header_of(data: bytearray, name: bytes) -> int:
+    return data.index(name) - 30
+
+
+def put(data: bytearray, at: int, form: str, *values: int) -> None:
+    struct.pack_into(form, data, at, *values)
+
+
+def says_less(data: bytearray) -> None:
+    """Directory and header alike: the member goes on behind its stated end."""
+    for at in (entry_of(data, b"arrays.safetensors") + 24, header_of(data, b"arrays.safetensors") + 22):
+        put(data, at, "<L", struct.unpack_from("<L", data, at)[0] - 8)
+
+
+def says_more(data: bytearray) -> None:
+    for at in (entry_of(data, b"arrays.safetensors") + 24, header_of(data, b"arrays.safetensors") + 22):
+        put(data, at, "<L", struct.unpack_from("<L", data, at)[0] + 1000)
+
+
+def header_contradicts(data: bytearray) -> None:
+    put(data, header_of(data, b"arrays.safetensors") + 22, "<L", 1)
+
+
+def encrypted(data: bytearray) -> None:
+    for at in (entry_of(data, b"terms.parquet") + 8, header_of(data, b"terms.parquet") + 6):
+        put(data, at, "<H", 1)
+
+
+def overlapping(data: bytearray) -> None:
+    first = struct.unpack_from("<L", data, entry_of(data, b"release.json") + 42)[0]
+    put(data, entry_of(data, b"terms.parquet") + 42, "<L", first)
+
+
+def trailing(data: bytearray) -> None:
+    data += b"more"
+
+
+def leading(data: bytearray) -> None:
+    data[:0] = b"#!/bin/sh\n"
+
+
+def with_comment(data: bytearray) -> None:
+    put(data, end_of(data) + 20, "<H", 4)
+    data += b"more"
+
+
+def many_entries(data: bytearray) -> None:
+    put(data, end_of(data) + 8, "<HH", 60_000, 60_000)
+
+
+def zip64(data: bytearray) -> None:
+    """A locator of another directory, in front of the end of this one."""
+    end = end_of(data)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, 0, 1)
+    data[end:end] = locator
+    put(data, end_of(data) + 12, "<L", struct.unpack_from("<L", data, end_of(data) + 12)[0] + len(locator))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(says_less, says_more, header_contradicts, encrypted, overlapping, trailing, leading, with_comment),
+        *(many_entries, zip64),
+    ],
+)
+def test_a_zip_that_is_not_laid_out_as_ours_is_refused(file: Path, change: Callable[[bytearray], None]) -> None:
+    data = bytearray(file.read_bytes())
+    change(data)
+    file.write_bytes(data)
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_not_read(file: Path, method: int) -> None:
+    write(file, members_of(file), method=method)
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+@pytest.mark.parametrize("name", ["more.txt", "../release.json", "/etc/passwd", "strings.parquet\0.txt"])
+def test_a_member_that_a_release_does_not_have_is_refused(file: Path, name: str) -> None:
+    write(file, {**members_of(file), name: b"x"})
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_is_there_twice_is_refused(file: Path) -> None:
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("terms.parquet", b"x")
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+def test_a_member_that_no_hash_names_is_refused(file: Path) -> None:
+    members = members_of(file)
+    strings = io.BytesIO()
+    pq.write_table(pa.table({"name": ["a"], "values": [["b"]]}), strings)
+    write(file, {**members, "strings.parquet": strings.getvalue()}, hashed=False)
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.release")
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(tmp_path / "pipe.release")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"budget": Budget("0.1", "1e-6")},
+        {"budget": Budget(6, 0)},
+        {"epsilon_at": {1e-6: 0.1}},
+        {"power": 0.02},
+        {"charges": (Charge("density", Declared(GaussianEvent(1e-20)), "sums"),)},
+        {"charges": (Charge("density", Declared(ZCDPEvent(40.0)), "choices"),)},
+        {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 0.999, 1)), "of a sample"),)},
+        {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 1.0, 9)), "of all"),)},
+        {"charges": (Charge("density", Declared(PureEvent(7.0)), "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
+    ],
+)
+def test_a_statement_that_promises_more_than_its_charges_keep_is_refused(tmp_path: Path, lie: dict[str, Any]) -> None:
+    release = make()
+    made = replace(release, statement=replace(release.statement, **lie))
+    made.save(tmp_path / "dp-kps.release")
+    with pytest.raises(ReleaseError, match="promises more than its charges keep"):
+        read_release(tmp_path / "dp-kps.release")
+    (tmp_path / "statement.json").write_text(json.dumps(made.statement.to_json()), "utf-8")
+    with pytest.raises(ConfigError, match="no privacy statement"):
+        load_statement(tmp_path / "statement.json")
+
+
+def _nested(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 5000, "-" + "9" * 5000])
+def test_numbers_that_nothing_else_can_hold_are_refused(file: Path, number: str) -> None:
+    written, changed = b'"length": 10', f'"length": {number}'.encode()
+    rewrite(file, lambda members: members.update({"release.json": members["release.json"].replace(written, changed)}))
+    with pytest.raises(ReleaseError, match=DAMAGED):
+        read_release(file)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "U8", "shape": [1 << 40], "data_offsets": [0, 1 << 40]}},
+        {"a": {"dtype": "U8", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 8]}},
+        {
+            "a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+            "b": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]},
+        },
+        {"a": {"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 8]}},
+    ],
+)
+def test_arrays_whose_header_lies_are_refused(header: dict[str, Any]) -> None:
+    text = json.dumps(header).encode()
+    with pytest.raises(Exception):  # noqa: B017 - of whichever kind: the reader makes one error of all
+        arrays_from_bytes(bytearray(len(text).to_bytes(8, "little") + text + bytes(8)))
+
+
+@pytest.mark.parametrize("length", [0, 1 << 40, (1 << 64) - 1])
+def test_a_header_of_arrays_that_would_be_terabytes_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        arrays_from_bytes(bytearray(length.to_bytes(8, "little") + b"{}" * 50))
+
+
+def parquet(**columns: Any) -> bytearray:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return bytearray(sink.getvalue())
+
+
+def test_a_long_string_that_stands_there_a_million_times_is_counted_before_it_is_copied() -> None:
+    """Some 50 KB that would be a terabyte of strings."""
+    sink = io.BytesIO()
+    schema = pa.schema([("term", pa.string())])
+    writer = pq.ParquetWriter(sink, schema)
+    writer.write_table(pa.table({"term": pa.array(["x" * MEGABYTE] * 100)}, schema=schema))
+    writer.close()
+    data = bytearray(sink.getvalue())
+    assert len(data) < MEGABYTE
+    with pytest.raises(ValueError, match="too long"):
+        terms_from_bytes(data, most=LIMIT)
+    assert len(terms_from_bytes(data, most=2 * LIMIT)) == 100
+
+
+def test_more_strings_than_fit_are_refused_before_any_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 2_000_000
+    terms = parquet(term=pa.array([""] * many, pa.string()))
+    lists = parquet(name=pa.array(["a"]), values=pa.array([[""] * many], pa.list_(pa.string())))
+    assert max(len(terms), len(lists)) < 100_000
+    monkeypatch.setattr(pq.ParquetFile, "read", None)
+    with pytest.raises(ValueError, match="too many"):
+        terms_from_bytes(terms, most=LIMIT)
+    with pytest.raises(ValueError, match="too many"):
+        strings_from_bytes(lists, most=LIMIT)
+
+
+def test_a_page_that_declares_more_than_its_column_is_refused() -> None:
+    """The footer says 100 values; the page header is made to say two thousand million."""
+    data = parquet(term=pa.array(["a"] * 100, pa.string()))
+    metadata = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata
+    assert count_values(data, metadata, most=LIMIT) == 100
+    at = data.index(b"\x15\xc8\x01", metadata.row_group(0).column(0).data_page_offset)  # 100 as Thrift writes it
+    data[at : at + 3] = b"\x15\xfe\x7f"
+    with pytest.raises(ValueError, match="more values"):
+        count_values(data, metadata, most=LIMIT)
+
+
+@pytest.mark.parametrize("codec", ["ZSTD", "GZIP", "BROTLI"])
+def test_tables_in_compressions_that_shrink_without_bound_are_refused(codec: str) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"term": ["a"]}), sink, compression=codec)
+    with pytest.raises(ValueError, match="compressed"):
+        terms_from_bytes(bytearray(sink.getvalue()), most=LIMIT)
+
+
+def test_encodings_that_share_prefixes_are_refused() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"term": ["a"]}), sink, use_dictionary=False, column_encoding={"term": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(ValueError, match="page"):
+        terms_from_bytes(bytearray(sink.getvalue()), most=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"term": pa.array([1, 2])},
+        {"other": pa.array(["a"])},
+        {"term": pa.array(["a"]), "more": pa.array(["a"])},
+        {"term": pa.array(["a", None])},
+        {"term": pa.array([["a"]])},
+        {"term": pa.array([b"a"])},
+    ],
+)
+def test_terms_are_strings_and_none_is_missing(columns: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        terms_from_bytes(parquet(**columns), most=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [(["a", "a"], [["x"], ["y"]]), (["a", None], [["x"], ["y"]]), (["a"], [None]), (["a"], [[None]])],
+)
+def test_lists_of_strings_have_names_of_their_own_and_no_gaps(names: list[Any], values: list[Any]) -> None:
+    data = parquet(name=pa.array(names, pa.string()), values=pa.array(values, pa.list_(pa.string())))
+    with pytest.raises(ValueError, match=r"."):
+        strings_from_bytes(data, most=LIMIT)

@@ -10,7 +10,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.audit.mechanisms.bounds import ErrorLimits, best_bound, counted, limits, upper_limit
+from understudy.audit.mechanisms.bounds import (
+    PRIOR,
+    Claim,
+    ErrorLimits,
+    best_bound,
+    counted,
+    limits,
+    secret_budget,
+    upper_limit,
+)
 from understudy.audit.result import (
     CEILING,
     GuessRule,
@@ -22,7 +31,16 @@ from understudy.audit.result import (
     lower_bound,
     p_value,
 )
-from understudy.privacy.guarantee import GDP
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    ZCDPEvent,
+)
+from understudy.privacy.guarantee import GDP, Budget
 
 RUNS = 4_000
 
@@ -32,19 +50,6 @@ RUNS = 4_000
 def test_the_upper_limit_is_that_of_clopper_and_pearson(found: int, trials: int, alpha: float) -> None:
     reference = stats.binomtest(found, trials, alternative="less").proportion_ci(1 - alpha, method="exact").high
     assert upper_limit(found, trials, alpha=alpha) == pytest.approx(reference, rel=1e-9)
-
-
-def test_the_upper_limit_of_many_shares_at_once_is_that_of_each() -> None:
-    together = upper_limit([0, 3, 50], 50, alpha=0.01)
-    assert together.tolist() == [float(upper_limit(found, 50, alpha=0.01)) for found in (0, 3, 50)]
-
-
-def test_the_upper_limit_holds_as_often_as_it_says_and_not_much_more_often() -> None:
-    """Exactly, by summing the binomial distribution."""
-    for share in (0.05, 0.2, 0.7):
-        found = np.arange(201)
-        low = upper_limit(found, 200, alpha=0.05) < share
-        assert 0.01 < stats.binom.pmf(found, 200, share)[low].sum() <= 0.05
 
 
 def exact(false_positive: float, false_negative: float) -> ErrorLimits:
@@ -191,14 +196,6 @@ def tail(correct: int, guesses: int, share: float) -> float:
     return sum(
         math.comb(guesses, k) * share**k * (1 - share) ** (guesses - k) for k in range(max(0, correct), guesses + 1)
     )
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
-def test_without_delta_the_chance_is_a_binomial_tail(epsilon: float) -> None:
-    share = math.exp(epsilon) / (math.exp(epsilon) + 1)
-    for guesses, correct in [(1, 1), (7, 0), (7, 4), (7, 7), (30, 22)]:
-        found = p_value(correct, guesses, canaries=40, epsilon=epsilon, delta=0)
-        assert found == pytest.approx(tail(correct, guesses, share), rel=1e-9)
 
 
 def test_the_term_in_delta_is_that_of_the_theorem() -> None:
@@ -360,3 +357,72 @@ def test_bounds_of_many_groups_are_too_high_no_more_often_than_is_said() -> None
     assert too_high(0.9) <= 12, "6 are expected at most"
     uncorrected = 1 - (1 - 0.9) * len(groups) * len(guess_rules(100))
     assert too_high(uncorrected) >= 30, "far more would be"
+
+
+def epsilon(*events: Event, delta: float = 1e-6) -> Claim:
+    return Claim(events, delta)
+
+
+EVENTS = {
+    "Gaussian": (GaussianEvent(1.2), GaussianEvent(2.0)),
+    "Gaussian on everybody": (SubsampledGaussianEvent(1.2, 1.0, 3),),
+    "sampled Gaussian": (SubsampledGaussianEvent(0.8, 0.3, 1),),
+    "zCDP": (ZCDPEvent(0.3),),
+    "pure": (PureEvent(1.0), PureEvent(0.5)),
+    "sampled pure": (SubsampledPureEvent(1.0, 0.5, 1),),
+    "sampled Gaussian, often": (SubsampledGaussianEvent(1.0, 0.3, 3),),
+}
+CURVES = ["Gaussian", "Gaussian", "sampled Gaussian", "zCDP", None, None, None]
+
+
+def test_a_promise_has_the_curve_that_its_events_have() -> None:
+    assert [epsilon(*events).curve for events in EVENTS.values()] == CURVES
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_test_on_the_promised_curve_refutes_the_promise(name: str) -> None:
+    events = EVENTS[name]
+    pure = "pure" in name
+    claim = epsilon(*events, delta=0.0 if pure else 1e-6)
+    for false_positive in (0.001, 0.05, 0.3, 0.8):
+        best = ErrorLimits(np.array(false_positive), np.array(1 - claim.power(false_positive)))
+        assert claim.bound(best) <= claim.value * (1 + 1e-9)
+        if claim.curve:
+            found = claim.of_curve(float(claim.along_curve(best)))
+            assert found == pytest.approx(claim.value, rel=2e-3)
+            better = ErrorLimits(best.false_positive, 0.7 * best.false_negative)
+            assert claim.of_curve(float(claim.along_curve(better))) > claim.value
+
+
+def test_pure_privacy_is_refuted_where_its_best_test_is_beaten() -> None:
+    claim = epsilon(PureEvent(1.0), delta=0.0)
+    wrong = 1 / (1 + math.e)
+    assert claim.bound(ErrorLimits(np.array(wrong), np.array(wrong))) == pytest.approx(claim.value)
+    assert claim.bound(ErrorLimits(np.array(wrong), np.array(wrong * 0.9))) > claim.value
+
+
+def test_the_epsilon_of_one_sampled_gaussian_is_that_of_its_privacy_loss_distribution() -> None:
+    for noise, rate in ((0.8, 0.3), (2.0, 0.05)):
+        claim = epsilon(SubsampledGaussianEvent(noise, rate, 1))
+        assert claim.of_curve(1 / noise) == pytest.approx(claim.value, rel=2e-3)
+        assert claim.of_curve(0.0) == 0
+
+
+def test_the_numbers_are_named() -> None:
+    assert epsilon(PureEvent(1.0), delta=0.0).words == "epsilon at delta 0"
+    assert Claim((GaussianEvent(1.0),), prior=0.01).words == "posterior at prior 0.01"
+
+
+def test_a_secret_that_is_always_drawn_has_a_gaussian_curve_and_one_that_is_drawn_sometimes_has_none() -> None:
+    always, sometimes = MixtureEvent(1.5, (((1.0, 2),),)), MixtureEvent(1.5, (((0.5, 2),),))
+    assert Claim((always, GaussianEvent(1.0)), prior=0.01).curve == "Gaussian"
+    claim = Claim((always,), prior=0.01)
+    assert claim.of_curve(2 / 1.5) == pytest.approx(claim.value, rel=1e-6)
+    assert Claim((sometimes,), prior=0.01).curve is None
+
+
+def test_secrets_are_promised_what_one_gaussian_release_of_the_same_epsilon_would() -> None:
+    spend = secret_budget(Budget(4, "1e-6"))
+    assert float(spend.prior) == PRIOR
+    assert GDP(spend.mu).epsilon(1e-6) == pytest.approx(4, rel=1e-6)
+    assert float(spend.posterior) == pytest.approx(stats.norm.sf(stats.norm.isf(PRIOR) - spend.mu))
