@@ -18,7 +18,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
@@ -110,8 +110,6 @@ def audit_run(
         config: of the run, as for :func:`understudy.run.run`. All is written to ``private/audit/`` of its ``output``,
             and the result to ``private/audit.json``; the folder may be that of the run itself.
         corpus: the open corpus, in place of ``config.data``.
-
-    Raises UnderstudyError of the kind that says what is wrong; see ``docs/errors.md``.
     """
     parameters = parameters or AuditParameters()
     started = time.monotonic()
@@ -316,14 +314,7 @@ class NGramModel:
 Scores = NDArray[np.float64]
 
 TERMS, NGRAM, EMBEDDING, RELEASE = "terms", "ngram", "embedding", "release"
-ATTACKS: Mapping[str, str] = {
-    TERMS: "how often the canary's rare terms occur in the synthetic texts",
-    NGRAM: "log-probability of the rare suffix after its prefix in a trigram model of the synthetic texts, less that "
-    "of other canaries' suffixes after the same prefix",
-    EMBEDDING: "cosine of the canary with its nearest synthetic text",
-    RELEASE: "log-likelihood ratio of the noisy values that the Release holds of the canary's terms (dp-kps)",
-}
-"""Every attack by name, in words."""
+ATTACKS = (TERMS, NGRAM, EMBEDDING, RELEASE)
 
 FEWEST = 50
 """Canaries of a group that is looked at by itself."""
@@ -351,10 +342,7 @@ _PARTS = 64
 
 
 def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
-    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are.
-
-    Raises ConfigError if one is unknown, or does not fit the method.
-    """
+    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are."""
     possible = tuple(name for name in ATTACKS if name != RELEASE or method == DP_KPS)
     for name in chosen:
         if name not in possible:

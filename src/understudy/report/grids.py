@@ -74,13 +74,18 @@ class Grid:
     remarks: tuple[str, ...]
 
 
-def by_table(values: Sequence[MetricValue], title: str) -> Grid:
-    """A row per metric and setting, a column for each table of texts. Rows without a number are told in the remarks."""
+def by_table(values: Sequence[MetricValue], title: str, runs: Sequence[str] = ()) -> Grid:
+    """A row per metric and setting, a column for each table of texts. Rows without a number are told in the remarks.
+
+    Args:
+        runs: names of the columns, where the values are of runs.
+    """
     metrics = {measured.metric.name: measured.metric for measured in values}
     known = [measured for measured in values if measured.value is not None]
-    columns = _distinct(known, lambda measured: measured.of)
+    columns = list(runs) or _distinct(known, lambda measured: measured.of)
     cells = {(*_row(measured), measured.of): measured for measured in values}
-    sizes = {_row(measured): f"{measured.sample_size:,} texts each" for measured in known if measured.sample_size}
+    of_all = () if runs else known
+    sizes = {_row(measured): f"{measured.sample_size:,} texts each" for measured in of_all if measured.sample_size}
     order = {name: place for place, name in enumerate(metrics)}
     rows = [
         Row(
@@ -91,7 +96,8 @@ def by_table(values: Sequence[MetricValue], title: str) -> Grid:
         )
         for name, words in sorted(_distinct(known, _row), key=lambda key: order[key[0]])
     ]
-    return Grid(title, tuple(map(table_words, columns)), tuple(rows), tuple(metrics.values()), remarks(values))
+    titles = runs or map(table_words, columns)
+    return Grid(title, tuple(titles), tuple(rows), tuple(metrics.values()), remarks(values))
 
 
 def by_training(values: Sequence[MetricValue]) -> tuple[Grid, ...]:

@@ -48,30 +48,12 @@ DEFAULTS = {
     **{"epsilon": "4", "delta": "1e-6", "label": "label", "expected_records": "10000"},
     **{"records_per_label": "100", "llm": "builtin"},
 }
-GROUPS = {
-    "Budget": {
-        "epsilon": ("Epsilon", ""),
-        "delta": ("Delta", "0 for pure differential privacy"),
-        "guide": ("Guide", "a noisy mean of each label's texts besides"),
-    },
-    "Table": {
-        "expected_records": ("Records, about", "your estimate (of owners, if these are protected)"),
-        "labels": ("Labels", "with commas between them; none: leave it empty"),
-        "label": ("Column of the labels", ""),
-        "columns": ("Typed columns", "as --columns has them: priority=low|high; stars=1..5; urgent"),
-        "owner": ("Column of the owners", "protects all records of an owner together"),
-        "max_records_per_owner": ("Records per owner", "that are used, at most; 5 unless you say so"),
-    },
-    "Texts": {
-        "records_per_label": ("Texts per label", ""),
-        "llm": ("Language model", "builtin, none, openai:NAME or hf:ORG/NAME"),
-        "price_input": ("Input price", "per million tokens"),
-        "price_output": ("Output price", "per million tokens"),
-    },
-}
-"""The fields of every method, with their titles and what is said beside them."""
 YES = "yes"
-_FIELDS = [name for fields in GROUPS.values() for name in fields]
+_FIELDS = (
+    *("epsilon", "delta", "guide", "expected_records", "labels", "label", "columns", "owner", "max_records_per_owner"),
+    *("records_per_label", "llm", "price_input", "price_output"),
+)
+"""Those of every method in ``plan.html``."""
 _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
     *("sampling_rate", "tokens", "exemplars", "steps", "teachers", "queries"),
@@ -194,11 +176,7 @@ def _field(method: str, name: str, field: FieldInfo) -> Field:
     )
 
 
-CHOICES: dict[str, Any] = {
-    "groups": GROUPS,
-    "offered_methods": offered_methods,
-    "fields_of": fields_of,
-}
+CHOICES: dict[str, Any] = {"offered_methods": offered_methods, "fields_of": fields_of}
 """What the form is made of."""
 
 

@@ -6,7 +6,7 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics.results import Evaluation
-from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.evaluate.metrics.value import SYNTHETIC, MetricValue
 from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
 from understudy.privacy.guarantee import Budget
@@ -25,7 +25,7 @@ from understudy.report.charts import charts_of
 from understudy.report.comparison import compare as epsilon_comparisons
 from understudy.report.comparison import read_runs
 from understudy.report.contents import read_statement
-from understudy.report.grids import KEY, Grid, Row, by_table, by_training, first_values, remarks, setting_words
+from understudy.report.grids import KEY, by_table, by_training, first_values
 from understudy.report.views import as_record, promised
 from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.progress import Progress, read_progress
@@ -262,15 +262,22 @@ def _texts_of(shareable: Path, _table: Path, _changed: int, _size: int) -> tuple
 
 def compare(runs: Sequence[FoundRun]) -> dict[str, Any]:
     """The values of several runs' synthetic texts side by side, for ``compare.html``."""
-    values = [_values(run) for run in runs]
-    folders = [str(run.folder.root) for run, own in zip(runs, values, strict=True) if own]
-    measured = [(run, own) for run, own in zip(runs, values, strict=True) if own]
-    grids = [(title, _grid(measured, family, KEY)) for family, title in _FAMILIES.items()]
+    values = [(run, _values(run)) for run in runs]
+    measured = [(run, own) for run, own in values if own]
+    folders = [str(run.folder.root) for run, _ in measured]
+    grids = []
+    for family, title in _FAMILIES.items():
+        named = [
+            replace(value, of=run.name)
+            for run, own in measured
+            for value in first_values([each for each in own if each.metric.family == family])[0]
+        ]
+        grids.append((title, by_table(named, KEY, [run.name for run, _ in measured])))
     return {
         "runs": tuple(runs),
         "grids": tuple((title, grid) for title, grid in grids if grid.rows),
         "charts": tuple(_charts([run for run, own in measured if any(v.metric.family == "utility" for v in own)])),
-        "unmeasured": tuple(run.name for run, own in zip(runs, values, strict=True) if not own),
+        "unmeasured": tuple(run.name for run, own in values if not own),
         "command": shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
     }
 
@@ -289,20 +296,3 @@ def _charts(runs: Sequence[FoundRun]) -> list[tuple[str, Markup]]:
 def _values(run: FoundRun) -> tuple[MetricValue, ...]:
     evaluation = read_evaluation(run.folder.shareable, run.folder.evaluation_file)
     return () if evaluation is None else tuple(each for each in evaluation.values if each.of == SYNTHETIC)
-
-
-def _grid(measured: Sequence[tuple[FoundRun, Sequence[MetricValue]]], family: str, title: str) -> Grid:
-    metrics: dict[str, Metric] = {}
-    cells: dict[tuple[str, str], dict[str, MetricValue]] = {}
-    for run, values in measured:
-        for value in first_values([each for each in values if each.metric.family == family])[0]:
-            metrics.setdefault(value.metric.name, value.metric)
-            cells.setdefault((value.metric.name, setting_words(value)), {})[run.id] = value
-    order = list(metrics)
-    rows = [
-        Row(metrics[name].title, words, tuple(cells[name, words].get(run.id) for run, _ in measured), metrics[name])
-        for name, words in sorted(cells, key=lambda key: order.index(key[0]))
-    ]
-    known = [cell for row in rows for cell in row.cells if cell is not None]
-    columns = tuple(run.name for run, _ in measured)
-    return Grid(title, columns, tuple(rows), tuple(metrics.values()), remarks(known))
