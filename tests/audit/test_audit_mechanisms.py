@@ -127,9 +127,9 @@ class Less(InsecureSeededNoise):
         return super().choose(utilities, scale=scale / 2)
 
 
-FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics")
+FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics", "tokens-many")
 """Twins of others with noise of the same code, or attacks that need more runs."""
-DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "private-tokens-many", "subsets")
+DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "subsets")
 """Attacks that see less, and those that see a little less."""
 KEPT_OWNERS = ("guide-owners", "columns-owners", "teacher-answers-owners")
 

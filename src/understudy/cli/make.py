@@ -374,11 +374,7 @@ _NAMED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 
 
 def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[str, str]) -> str:
-    """YAML to be filled in: every column is there, and every domain is to be declared.
-
-    Args:
-        told: how the file is read, as the user said.
-    """
+    """YAML to be filled in: every column is there, and every domain is to be declared."""
     from jinja2 import Environment, StrictUndefined
 
     names = [name for name, _ in columns]

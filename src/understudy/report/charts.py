@@ -26,11 +26,7 @@ _LETTER, _LONGEST_LABEL = 7.4, 30  # about a letter's width; most letters of a l
 
 
 def bars(values: Mapping[str, float], most: float) -> Markup:
-    """A bar for each value, one below the other, coloured by its key; hidden from screen readers, which read the cells.
-
-    Args:
-        most: as long as the cell.
-    """
+    """A bar for each value, one below the other, coloured by its key; hidden from screen readers, which read the cells."""
     height = (_THICK + 2) * len(values) - 2
     return tag(
         "svg",
@@ -46,12 +42,7 @@ def bars(values: Mapping[str, float], most: float) -> Markup:
 
 
 def tradeoff_chart(points: Sequence[tuple[float, float]], *, at: tuple[float, float], unit: str) -> Markup:
-    """False positives to the right, true positives upwards.
-
-    Args:
-        at: the point that the statement names.
-        unit: what is guessed about, such as ``record``.
-    """
+    """False positives to the right, true positives upwards; ``at`` is the point that the statement names."""
     frame = Frame(height=350)
     x = Scale((0, 1), frame.x, words=percent)
     y = Scale((0, 1), frame.y, words=percent)

@@ -32,11 +32,7 @@ class ShownTopic:
 
 
 def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
-    """Write the page, which may be handed out as the Release may.
-
-    Args:
-        seed: of the examples.
-    """
+    """Write the page, which may be handed out as the Release may."""
     with page_of(path.parent):
         shown, small = shown_topics(made, seed=seed)
         statement = made.release.statement

@@ -144,11 +144,7 @@ class Job:
 
 
 class Jobs:
-    """The one process at a time, and the last one that ended.
-
-    Args:
-        ledger: where reports look what is left of a cap; None: the default.
-    """
+    """The one process at a time, and the last one that ended."""
 
     def __init__(self, root: Path, *, ledger: str | None = None) -> None:
         self._root, self._ledger = root, ledger

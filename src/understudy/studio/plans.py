@@ -340,11 +340,7 @@ class Forecasts:
         self._workers: list[threading.Thread] = []
 
     def ask(self, wanted: list[Mapping[str, Any]], *, patience: float = 0.0) -> list[Outcome | None]:
-        """The outcome of each configuration, None for those still to be made, which are then made in this order.
-
-        Args:
-            patience: seconds to wait for all of them.
-        """
+        """The outcome of each configuration, None for those still to be made, which are then made in this order."""
         keys = [json.dumps(values, sort_keys=True) for values in wanted]
         with self._changed:
             for key, values in reversed(list(zip(keys, wanted, strict=True))):

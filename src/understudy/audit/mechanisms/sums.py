@@ -389,9 +389,6 @@ class SelectionAttack:
 
     The score is the log-likelihood ratio of the numbers that are shown (Neyman and Pearson 1933), of names that are
     always shown; a name that only the unit has settles it.
-
-    Args:
-        absent, present: exact sums by name without and with the unit.
     """
 
     mechanism: NoisySelection

@@ -47,12 +47,7 @@ UNIQUE = metric_named("unique_ngram_containment")
 def measure_copying(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int, resamples: int
 ) -> list[MetricValue]:
-    """Copied spans and n-grams.
-
-    Args:
-        real: the words of each real text.
-        others: the words of each text, by the name of the table.
-    """
+    """Copied spans and n-grams."""
     values: list[MetricValue] = []
     sampling = {"seed": seed, "resamples": resamples}
     smallest = min(len(texts) for texts in others.values())
@@ -110,11 +105,7 @@ PUBLIC = metric_named("pii_replayed_public")
 def measure_replay(
     real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
 ) -> list[MetricValue]:
-    """What of the real texts' personal data stands in other texts, by detector.
-
-    Args:
-        public: texts and strings that were public inputs.
-    """
+    """What of the real texts' personal data stands in other texts, by detector."""
     return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
 
 

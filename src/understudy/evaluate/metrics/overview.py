@@ -237,11 +237,11 @@ def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> 
     everywhere: Counter[str] = sum(counts.values(), Counter())
     mean = everywhere.total() / max(len(counts), 1)
     weight = {term: math.log(1 + mean / count) for term, count in everywhere.items()}
-    return {topic: _heaviest(of_topic, weight) for topic, of_topic in counts.items()}
 
+    def heaviest(of_topic: Counter[str]) -> tuple[str, ...]:
+        return tuple(sorted(of_topic, key=lambda term: (-of_topic[term] * weight[term], term))[:_TERMS])
 
-def _heaviest(counts: Counter[str], weight: Mapping[str, float]) -> tuple[str, ...]:
-    return tuple(sorted(counts, key=lambda term: (-counts[term] * weight[term], term))[:_TERMS])
+    return {topic: heaviest(of_topic) for topic, of_topic in counts.items()}
 
 
 def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tuple[Point, ...]:

@@ -221,11 +221,7 @@ def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE
 def read_result(
     path: Path, kind: type[T], *, made_by: str, most: int = MOST_BYTES, values: int | None = MOST_VALUES
 ) -> T:
-    """Read what :func:`write_result` wrote; fields that are not named are ignored.
-
-    Args:
-        most, values: limits, as for :func:`understudy.base.untrusted.read_json`.
-    """
+    """Read what :func:`write_result` wrote; fields that are not named are ignored."""
     try:
         fields = read_json(path, most=most, values=values)
         if fields.pop("version") != VERSION:

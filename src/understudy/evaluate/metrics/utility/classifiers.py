@@ -70,12 +70,7 @@ class Kind:
 
 
 def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "builtin") -> Kind:
-    """The kind of that name.
-
-    Args:
-        recipient: for ``coral``, see :func:`understudy.evaluate.metrics.utility.fitting.fit_network`.
-        encoder: for ``encoder``, see :func:`understudy.evaluate.metrics.utility.fitting.fit_encoder`.
-    """
+    """The kind of that name."""
     if name not in KINDS:
         raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
     if name == "coral" and (recipient is None or not len(recipient)):
@@ -104,12 +99,7 @@ def numbered(labels: tuple[str, ...], order: tuple[str, ...]) -> NDArray[np.int6
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Texts to train on.
-
-    Args:
-        of: whose values come of it.
-        counts: None, or how many texts of each label a training takes, sampled again for each seed.
-    """
+    """Texts to train on: all of them, or ``counts`` of each label, sampled again for each seed."""
 
     of: str
     texts: Sample
@@ -145,11 +135,7 @@ def accuracy(truth: Classes, predicted: Classes) -> float:
 
 
 def macro_f1(truth: Classes, predicted: Classes) -> float:
-    """Mean F1 over the classes that occur in ``truth``: ``2 TP / (2 TP + FP + FN)`` of each.
-
-    Args:
-        truth, predicted: ``Int64[n]``, numbers of classes, n at least 1.
-    """
+    """Mean F1 over the classes that occur in ``truth``: ``2 TP / (2 TP + FP + FN)`` of each."""
     classes = int(max(truth.max(), predicted.max())) + 1
     true = np.bincount(truth, minlength=classes)
     given = np.bincount(predicted, minlength=classes)
@@ -296,9 +282,6 @@ def measure_columns(
     Each is trained once on every table of ``synthetic``, on as many real rows as the largest of them has, at random
     (``real``, where there are more), and on all of them (``real (all)``). ``most frequent`` reads no text: it always
     gives the value that is most frequent among the real training rows.
-
-    Args:
-        synthetic: tables by name; those without typed columns are left out.
     """
     tables = {name: table for name, table in synthetic.items() if table.cells is not None}
     for place, column in enumerate(test_real.columns):

@@ -151,9 +151,6 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
     Three epochs (at least 60 steps) of AdamW in batches of 16, with rates that rise and fall in straight lines, as
     Devlin et al. 2019 tune BERT. Dropout samples from torch's global generators, whose state is put back. A text's
     class may depend on the texts beside it by rounding, so this kind cannot be counted for a charge.
-
-    Args:
-        encoder: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
     """
     with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
