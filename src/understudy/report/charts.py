@@ -26,7 +26,7 @@ _LETTER, _LONGEST_LABEL = 7.4, 30  # about a letter's width; most letters of a l
 
 
 def bars(values: Mapping[str, float], most: float) -> Markup:
-    """A bar for each value, one below the other, coloured by its key; hidden from screen readers, which read the cells."""
+    """A column of bars, one a value, in its key's colour; hidden from screen readers, which read the cells."""
     height = (_THICK + 2) * len(values) - 2
     return tag(
         "svg",

@@ -83,7 +83,7 @@ def ratio(
     none: str,
     **sampling: int,
 ) -> MetricValue:
-    """The sum of all texts' parts over that of their wholes, with a bootstrap interval; the note ``none`` where it is 0."""
+    """The sum of all texts' parts over that of their wholes, with an interval; the note ``none`` where it is 0."""
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not len(wholes):
         return MetricValue(metric, None, of, settings=settings, note=none)
