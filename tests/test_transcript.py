@@ -18,26 +18,7 @@ TICKET = TextForm(fields=("subject", "message", "answer"))
 PIECES = st.sampled_from(
     [
         *("customer", "agent", "Frau Öz", "subject", "Message", "answer", "AGENT"),
-        *(
-            ":",
-            ": ",
-            "\n",
-            "\r",
-            "\r\n",
-            "\\",
-            " ",
-            "\t",
-            "**",
-            "__",
-            "# ",
-            "> ",
-            "x",
-            "\u2028",
-            "\x0b",
-            "\x85",
-            "{",
-            '"',
-        ),
+        *(*':\n\r\\ \tx\u2028\x0b\x85{"', ": ", "\r\n", "**", "__", "# ", "> "),
     ]
 )
 CONTENTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=30))
@@ -112,17 +93,7 @@ BOOKING = TextForm(
     acts=("ask", "confirm order", "Ärger"),
     tools=("search", "book_table", "s.e-arch"),
 )
-MARKS = [
-    " (ask)",
-    "(other)",
-    " (confirm order):",
-    " calls ",
-    "search",
-    " returns",
-    "returns:",
-    "user",
-    "()",
-]
+MARKS = [" (ask)", "(other)", " (confirm order):", " calls ", "search", " returns", "returns:", "user", "()"]
 SPOKEN = st.one_of(CONTENTS, st.lists(st.one_of(PIECES, st.sampled_from(MARKS)), max_size=12).map("".join))
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), SPOKEN),
@@ -189,16 +160,8 @@ def test_arguments_have_one_spelling(arguments: str, data: st.DataObject) -> Non
 
 
 def test_arguments_that_say_something_else_are_spelled_otherwise() -> None:
-    lines = [
-        '{"a": [1, 2]}',
-        '{"a": [2, 1]}',
-        '{"a": [1, null, 2]}',
-        '{"a": "1"}',
-        '{"a": 1}',
-        '{"a": true}',
-        '{"a": {}}',
-    ]
-    lines += ['{"a": 1.5}', '{"a": 9007199254740993}', '{"a": 1e+300}', "{}"]
+    values = ("[1, 2]", "[2, 1]", "[1, null, 2]", '"1"', "1", "true", "{}", "1.5", "9007199254740993", "1e+300")
+    lines = ["{}", *(f'{{"a": {value}}}' for value in values)]
     assert [json_line(line) for line in lines] == lines
     assert json_line('{"b": {"z": -0.0, "y": [{"x": null}]}, "a": 9007199254740992.0}') == (
         '{"a": 9007199254740992, "b": {"y": [{}], "z": 0}}'
@@ -221,6 +184,9 @@ def test_acts_and_tools_are_read_in_any_case_and_in_bold() -> None:
     )
 
 
+CALLED = "user: Hello.\nassistant calls search: "
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -228,22 +194,26 @@ def test_acts_and_tools_are_read_in_any_case_and_in_bold() -> None:
         "user (ask) (ask): Hello.\nassistant (shout): Yes.",
         "user (): Hello.",
         "user: Hello.\nassistant calls fly: {}",
-        "user: Hello.\nassistant calls search: a table\nsearch returns: x",
-        "user: Hello.\nassistant calls search: [1]",
-        'user: Hello.\nassistant calls search: "x"',
-        'user: Hello.\nassistant calls search: {"a": NaN}',
-        'user: Hello.\nassistant calls search: {"a": 1e999}',
-        'user: Hello.\nassistant calls search: {"a": "\\ud800"}',
-        "user: Hello.\nassistant calls search: " + '{"a":' * 100 + "1" + "}" * 100,
-        "user: Hello.\nassistant calls search: " + "[" * 100_000,
-        "user: Hello.\nassistant calls search: {}\nbook_table returns: x",
-        "user: Hello.\nassistant calls search: {}\nassistant: No answer.",
-        "user: Hello.\nassistant calls search: {}\nuser calls search: {}",
-        "user: Hello.\nassistant calls search: {}\nassistant calls search: {}\nsearch returns: x",
         "user: Hello.\nsearch returns: x",
         "search returns: x",
-        "user: Hello.\nassistant calls search: {}\nsearch returns: x\nsearch returns: x",
         "user: Hello.\nassistant (ask) calls search: {}",
+        *(
+            CALLED + arguments
+            for arguments in (
+                *("a table\nsearch returns: x", "[1]", '"x"', '{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}'),
+                *('{"a":' * 100 + "1" + "}" * 100, "[" * 100_000),
+            )
+        ),
+        *(
+            f"{CALLED}{{}}\n{after}"
+            for after in (
+                "book_table returns: x",
+                "assistant: No answer.",
+                "user calls search: {}",
+                "assistant calls search: {}\nsearch returns: x",
+                "search returns: x\nsearch returns: x",
+            )
+        ),
     ],
     ids=range(20),
 )

@@ -182,21 +182,16 @@ def test_every_canary_is_an_owner_of_its_own(tmp_path: Path) -> None:
     assert settings.unit.kind == "owner"
 
 
+OF_SECRETS = {
+    **dict.fromkeys(("epsilon", "delta", "vocabulary", "vocabulary_is_public")),
+    **{"method": "aug-pe", "secret_prior": "1e-3", "secret_posterior": "1e-2", "max_records_per_secret": 3},
+}
+
+
 def test_every_canary_is_a_secret_of_its_own_in_as_many_records_as_may_hold_one(tmp_path: Path) -> None:
     (tmp_path / "secrets.txt").write_text("Ann 7\n", "utf-8")
-    made, rows, settings = planted(
-        tmp_path / "in",
-        epsilon=None,
-        delta=None,
-        method="aug-pe",
-        vocabulary=None,
-        vocabulary_is_public=None,
-        secrets="names",
-        secrets_file=str(tmp_path / "secrets.txt"),
-        secret_prior="1e-3",
-        secret_posterior="1e-2",
-        max_records_per_secret=3,
-    )
+    own = {"secrets": "names", "secrets_file": str(tmp_path / "secrets.txt")}
+    made, rows, settings = planted(tmp_path / "in", **OF_SECRETS, **own)
     with Table.of(settings).open(tmp_path) as corpus:
         finder = secret_finder(corpus, file=settings.secrets_file)
         counts = records_per_secret(corpus, finder)
@@ -208,18 +203,7 @@ def test_every_canary_is_a_secret_of_its_own_in_as_many_records_as_may_hold_one(
 
 def test_no_prefix_holds_a_secret_of_another(tmp_path: Path) -> None:
     (tmp_path / "secrets.txt").write_text("chest\n", "utf-8")
-    made, *_ = planted(
-        tmp_path / "in",
-        epsilon=None,
-        delta=None,
-        method="aug-pe",
-        vocabulary=None,
-        vocabulary_is_public=None,
-        secrets_file=str(tmp_path / "secrets.txt"),
-        secret_prior="1e-3",
-        secret_posterior="1e-2",
-        max_records_per_secret=2,
-    )
+    made, *_ = planted(tmp_path / "in", **OF_SECRETS, secrets_file=str(tmp_path / "secrets.txt"))
     assert {canary.prefix for canary in made} == {"", "A rash", "Pulse normal,"}
 
 

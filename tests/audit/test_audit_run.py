@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -179,38 +180,22 @@ def coins(folder: Path) -> bytes:
     return (folder / "out" / "private" / "audit" / "canaries.json").read_bytes()
 
 
-def test_a_killed_audit_goes_on_with_the_same_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: Any, **__: Any) -> Result:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "run", killed)
-    with pytest.raises(KeyboardInterrupt):
-        audit_run(config(tmp_path), PARAMETERS)
-    monkeypatch.undo()
-    before = coins(tmp_path)
-    (tmp_path / "notes.csv").unlink()  # the copy is there: no private record is read again
-    settings = config(tmp_path)
-    (tmp_path / "notes.csv").unlink()
+@pytest.mark.parametrize("killed", ["plant", "run"])
+def test_a_killed_audit_goes_on_with_the_same_canaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(running, killed, Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            audit_run(config(tmp_path), PARAMETERS)
+    before, settings = coins(tmp_path), config(tmp_path)
+    if killed == "run":
+        (tmp_path / "notes.csv").unlink()  # the copy is there: no private record is read again
     first = audit_run(settings, PARAMETERS)
     assert coins(tmp_path) == before
     second = audit_run(settings, PARAMETERS)
     assert coins(tmp_path) == before
     assert second.attacks == first.attacks
-
-
-def test_an_audit_killed_while_it_planted_plants_the_same_canaries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "plant", killed)
-    with pytest.raises(KeyboardInterrupt):
-        audit_run(config(tmp_path), PARAMETERS)
-    monkeypatch.undo()
-    before = coins(tmp_path)
-    audit_run(config(tmp_path), PARAMETERS)
-    assert coins(tmp_path) == before
 
 
 def test_other_settings_are_refused_and_fresh_tosses_other_coins(tmp_path: Path) -> None:

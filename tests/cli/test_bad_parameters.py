@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import FORMAT, FORMAT_VERSION
+from understudy.run import pipeline
+from understudy.run.settings import run_config
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,16 @@ def test_a_bad_line_of_a_configuration_is_one_error(
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Release; to be copied before it is harmed."""
+    folder = tmp_path_factory.mktemp("released")
+    made = settings(folder, records_per_label=None)
+    del made["llm"]
+    pipeline.release(run_config(made))
+    return folder / "out" / "release" / "dp-kps.release"
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -151,12 +164,9 @@ RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 @pytest.mark.parametrize("what", RELEASES)
 @pytest.mark.parametrize("verb", ["show", "generate"])
 def test_a_release_that_cannot_be_read_is_one_error(
-    tmp_path: Path, understudy: Callable[..., Said], what: str, verb: str
+    tmp_path: Path, released: Path, understudy: Callable[..., Said], what: str, verb: str
 ) -> None:
-    made = settings(tmp_path, records_per_label=None)
-    del made["llm"]
-    assert understudy("release", *flags(made)).code == 0
-    path = tmp_path / "out" / "release" / "dp-kps.release"
+    path = Path(shutil.copy(released, tmp_path))
     harm, problem, cure = RELEASES[what]
     harm(path)
     more = [] if verb == "show" else ["--records", "3", "--output", str(tmp_path / "b"), "--llm", "none"]
@@ -192,31 +202,22 @@ GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
 
 @pytest.mark.parametrize("what", GENERATE)
 def test_a_bad_parameter_of_generate_is_one_error(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, released: Path, understudy: Callable[..., Said], what: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = settings(tmp_path, records_per_label=None)
-    del made["llm"]
-    assert understudy("release", *flags(made)).code == 0
     changes, code, problem, cure = GENERATE[what]
     asked = {"llm": "none", "records": 3, "length": 3, "output": str(tmp_path / "b"), **changes}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    said = understudy("generate", str(tmp_path / "out" / "release" / "dp-kps.release"), *flags(asked))
-    assert_error(said, code, problem, cure)
+    assert_error(understudy("generate", str(released), *flags(asked)), code, problem, cure)
 
 
 def test_a_fixed_parameter_cannot_change_when_a_release_is_used(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, released: Path, understudy: Callable[..., Said]
 ) -> None:
-    made = settings(tmp_path, records_per_label=None)
-    del made["llm"]
-    assert understudy("release", *flags(made)).code == 0
     (tmp_path / "a.yaml").write_text("top_terms: 9\nrecords: 3\nllm: none", "utf-8")
-    release, output = str(tmp_path / "out" / "release" / "dp-kps.release"), str(tmp_path / "b")
-    said = understudy("generate", release, "--config", str(tmp_path / "a.yaml"), "--output", output)
+    words = ("generate", str(released), "--config", str(tmp_path / "a.yaml"), "--output", str(tmp_path / "b"))
+    said = understudy(*words)
     assert_error(said, 2, "'top_terms' was fixed when the Release was made", "Leave it out")
     (tmp_path / "a.yaml").write_text("top_terms: 10\nrecords: 3\nllm: none", "utf-8")
-    assert understudy("generate", release, "--config", str(tmp_path / "a.yaml"), "--output", output).code == 0
+    assert understudy(*words).code == 0
 
 
 # -- docs/errors.md and the code agree --------------------------------------------------------------------------------

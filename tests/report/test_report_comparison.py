@@ -40,8 +40,17 @@ def runs(made: list[Path], tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(root, tmp_path / root.name)) for root in made]
 
 
-def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: list[Path]) -> None:
-    (compared,) = compare(read_runs(runs, names=None, shareable=False))
+@pytest.fixture(scope="module")
+def pages(made: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The shareable comparison of all, and the one that stays inside."""
+    folder = tmp_path_factory.mktemp("pages")
+    shared, inside = (write_comparison(made, folder / f"{each}.html", shareable=each) for each in (True, False))
+    assert inside.stat().st_mode & 0o077 == 0
+    return shared.read_text("utf-8"), inside.read_text("utf-8")
+
+
+def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(made: list[Path]) -> None:
+    (compared,) = compare(read_runs(made, names=None, shareable=False))
     assert compared.columns == ("tf-idf", "embedding")
     assert [(run.name, run.epsilon) for run in compared.runs] == [
         (method, epsilon) for method in ("dp-kps", "aug-pe") for epsilon in (1, 6, 15)
@@ -51,10 +60,6 @@ def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: 
     assert chart.count("<circle") == chart.count('class="whisker ') == 6
     assert chart.count('class="reference"') == 3
     assert "dp-kps: 0.610 at epsilon 1, 0.660 at epsilon 6, 0.750 at epsilon 15" in chart
-
-
-def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
-    (compared,) = compare(read_runs(runs, names=None, shareable=False))
     rows = [(row.title, row.below) for row in compared.grid.rows]
     assert rows[:3] == [
         ("dp-kps", "epsilon = 1, 30 texts"),
@@ -64,16 +69,10 @@ def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
     assert [title for title, _ in rows[6:]] == ["all real texts", "as many real texts", "baseline"]
 
 
-def test_names_tell_variants_of_a_method_apart(runs: list[Path]) -> None:
+def test_names_tell_variants_of_a_method_apart(made: list[Path]) -> None:
     names = ["plain", "plain", "contrast", "plain", "plain", "contrast"]
-    (compared,) = compare(read_runs(runs, names=names, shareable=False))
+    (compared,) = compare(read_runs(made, names=names, shareable=False))
     assert [run.name for run in compared.runs] == ["plain"] * 4 + ["contrast"] * 2
-
-
-def test_the_page_stays_with_its_owner(runs: list[Path], tmp_path: Path) -> None:
-    output = write_comparison(runs, tmp_path / "comparison.html")
-    assert output.stat().st_mode & 0o077 == 0
-    assert "They stay inside" in output.read_text("utf-8")
 
 
 def test_figures_without_noise_are_in_no_shareable_comparison(runs: list[Path], tmp_path: Path) -> None:
@@ -83,29 +82,25 @@ def test_figures_without_noise_are_in_no_shareable_comparison(runs: list[Path], 
     assert not (tmp_path / "shared.html").exists()
 
 
-def test_the_shareable_page_says_what_its_figures_cost(runs: list[Path], tmp_path: Path) -> None:
-    assert "for the metrics" in write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
-    assert "for the metrics" not in write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
-
-
-def test_the_page_says_what_the_runs_on_one_dataset_come_to_together(runs: list[Path], tmp_path: Path) -> None:
-    words = write_comparison(runs, tmp_path / "comparison.html", shareable=True).read_text("utf-8")
-    assert "Budgets of runs on one dataset add up." in words
-    assert "with the charged metrics, come to epsilon = 47, delta = 6e-06 together" in words
-    inside = write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+def test_a_page_says_what_its_figures_and_the_runs_on_one_dataset_cost_together(pages: tuple[str, str]) -> None:
+    shared, inside = pages
+    assert "for the metrics" in shared
+    assert "for the metrics" not in inside
+    assert "Budgets of runs on one dataset add up." in shared
+    assert "with the charged metrics, come to epsilon = 47, delta = 6e-06 together" in shared
     assert "come to epsilon = 44, delta = 6e-06 together" in inside
 
 
-def test_texts_of_one_release_count_once(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[0], tmp_path / "copy")
-    first, again, third = read_runs([runs[0], tmp_path / "copy", runs[2]], names=None, shareable=True)
+def test_texts_of_one_release_count_once(made: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(made[0], tmp_path / "copy")
+    first, again, third = read_runs([made[0], tmp_path / "copy", made[2]], names=None, shareable=True)
     assert first.release == again.release != third.release
     (found,) = together([first, again, third])
     assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for the values of each run"
 
 
-def test_releases_and_figures_of_one_name_that_promise_differently_add_up(runs: list[Path]) -> None:
-    first, second = read_runs(runs[:2], names=None, shareable=True)
+def test_releases_and_figures_of_one_name_that_promise_differently_add_up(made: list[Path]) -> None:
+    first, second = read_runs(made[:2], names=None, shareable=True)
     assert first.charged is not None
     assert second.charged is not None
     same = Sealed("system", "a" * 32, "1" * 32, 1)
@@ -163,8 +158,8 @@ def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
         assert PLANTED not in f"{caught.value.problem} {caught.value.cure}"
 
 
-def test_budgets_for_different_units_are_not_added(runs: list[Path]) -> None:
-    record, other = read_runs([runs[0], runs[2]], names=None, shareable=True)
+def test_budgets_for_different_units_are_not_added(made: list[Path]) -> None:
+    record, other = read_runs([made[0], made[2]], names=None, shareable=True)
     owner = replace(other, statement=replace(other.statement, unit=Unit("owner", 3, "patient")))
     assert [(each.unit, each.budget) for each in together([record, owner])] == [
         ("record", Budget("6.5", "1e-6")),
@@ -172,18 +167,23 @@ def test_budgets_for_different_units_are_not_added(runs: list[Path]) -> None:
     ]
 
 
-def test_runs_without_noise_are_not_in_the_sum_and_are_named(runs: list[Path], tmp_path: Path) -> None:
+def test_runs_without_noise_are_not_in_the_sum_and_are_named_in_the_table_and_not_in_the_chart(
+    made: list[Path], tmp_path: Path
+) -> None:
     bare = make_run(tmp_path / "bare", statement=made_statement(6, private=False))
     measure(bare)
-    (found,) = together(read_runs([*runs, bare.root], names=[*"abcdef", "bare"], shareable=False))
+    runs, names = [*made, bare.root], ["a"] * 6 + ["bare"]
+    (found,) = together(read_runs(runs, names=names, shareable=False))
     assert (found.budget, found.unpromised) == (Budget(44, "6e-6"), ("bare",))
-    words = write_comparison([*runs, bare.root], tmp_path / "page.html").read_text("utf-8")
-    assert "and so not in the sum: " in words
+    text = write_comparison(runs, tmp_path / "page.html", names=names).read_text("utf-8")
+    assert "and so not in the sum: " in text
+    assert "noise off: NOT PRIVATE" in text
+    assert len(re.findall(r'class="line c\d"', text)) == 2, "one in each of two charts"
 
 
-def test_the_shareable_page_shows_charged_figures_alone(runs: list[Path], tmp_path: Path) -> None:
-    charged = write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
-    inside = write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+def test_the_shareable_page_shows_charged_figures_alone(pages: tuple[str, str]) -> None:
+    charged, inside = pages
+    assert "They stay inside" in inside
     assert "0.610" in inside
     assert "0.610" not in charged
     assert "0.500" in charged
@@ -191,15 +191,7 @@ def test_the_shareable_page_shows_charged_figures_alone(runs: list[Path], tmp_pa
     assert "all real texts" not in charged
 
 
-def test_a_run_without_noise_is_in_the_table_and_not_in_the_chart(runs: list[Path], tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "off", statement=made_statement(private=False))
-    measure(folder)
-    text = write_comparison([*runs, folder.root], tmp_path / "c.html", names=["a"] * 6 + ["b"]).read_text("utf-8")
-    assert "noise off: NOT PRIVATE" in text
-    assert len(re.findall(r'class="line c\d"', text)) == 2
-
-
-def test_a_run_that_was_not_measured_is_named(runs: list[Path], tmp_path: Path) -> None:
+def test_a_run_that_was_not_measured_is_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "new")
     for shareable, cure in ((False, "understudy evaluate`"), (True, "--charge-metrics")):
         with pytest.raises(ConfigError) as caught:
@@ -208,22 +200,22 @@ def test_a_run_that_was_not_measured_is_named(runs: list[Path], tmp_path: Path) 
         assert cure in caught.value.cure
 
 
-def test_what_cannot_be_compared_or_written_is_said(runs: list[Path], tmp_path: Path) -> None:
+def test_what_cannot_be_compared_or_written_is_said(made: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="6 runs and 1 names"):
-        write_comparison(runs, tmp_path / "c.html", names=["one"])
+        write_comparison(made, tmp_path / "c.html", names=["one"])
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_comparison(runs, tmp_path / "no" / "c.html")
+        write_comparison(made, tmp_path / "no" / "c.html")
     secrets = make_run(tmp_path / "secrets", statement=made_statement(secret=True))
     measure(secrets)
     with pytest.raises(ConfigError, match="protects secrets"):
         write_comparison([secrets.root], tmp_path / "c.html")
 
 
-def test_runs_of_one_method_and_one_epsilon_are_told_apart_by_their_folders(runs: list[Path], tmp_path: Path) -> None:
-    again = make_run(tmp_path / "again" / runs[0].name, statement=made_statement(6, method="dp-kps"))
+def test_runs_of_one_method_and_one_epsilon_are_told_apart_by_their_folders(made: list[Path], tmp_path: Path) -> None:
+    again = make_run(tmp_path / "again" / made[0].name, statement=made_statement(6, method="dp-kps"))
     measure(again)
-    (compared,) = compare(read_runs([*runs[:3], again.root], names=None, shareable=False))
-    place = tmp_path.name
+    (compared,) = compare(read_runs([*made[:3], again.root], names=None, shareable=False))
+    place = made[0].parent.name
     assert [(run.name, run.epsilon) for run in compared.runs] == [
         (f"dp-kps ({place}/dp-kps-6)", 6),
         ("dp-kps", 1),

@@ -420,12 +420,6 @@ def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Pat
     assert "half \ufffd a pair" in shareable(folder)
 
 
-def test_the_shareable_report_is_the_same_without_a_private_half(measured: OutputFolder) -> None:
-    with_it = written(measured).shareable.read_text("utf-8")
-    shutil.rmtree(measured.private)
-    assert written(measured).shareable.read_text("utf-8") == with_it
-
-
 pytestmark = pytest.mark.usefixtures("no_models")
 
 

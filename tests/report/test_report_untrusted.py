@@ -290,15 +290,10 @@ def test_rows_beyond_the_limit_are_refused_in_every_format(
 ) -> None:
     folder = make_run(tmp_path / "run", output_format=ending)
     assert len(read_synthetic(folder.shareable)) == 30
+    assert release_named_in(folder.shareable) == "run", "as the first row has it"
     monkeypatch.setattr(synthetic, "MOST_ROWS", 29)
     with pytest.raises(ConfigError, match="too large for a report"):
         read_synthetic(folder.shareable)
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_the_release_is_named_by_the_first_row(tmp_path: Path, ending: str) -> None:
-    folder = make_run(tmp_path / "run", output_format=ending)
-    assert release_named_in(folder.shareable) == "run"
 
 
 def test_long_texts_are_cut_before_they_are_looked_at(run: OutputFolder) -> None:

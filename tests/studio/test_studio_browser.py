@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from clinic import FakeChat, settings
 from made_runs import make_run
-from studio_fixtures import make_world, running
+from studio_fixtures import running
 from test_report_browser import CHROMIUM, CONTRAST, QUIET
 
 from understudy.models.types import ChatRequest, Completion
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium o
 
 PHONE = {"width": 360, "height": 740}
 PAGES = ["plan", "ledger", "runs", "run-6", "texts", "compare", "jobs"]
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from made_runs import PLANTED, made_statement, make_run, measure
-from studio_fixtures import SCRIPT, Studio, book_charges, make_world
+from studio_fixtures import SCRIPT, Studio, book_charges
 
 from understudy.base.files import private_folder
 from understudy.cli import cli
@@ -30,11 +30,6 @@ from understudy.studio import plans
 from understudy.studio.app import read_ledger
 from understudy.studio.plans import Forecasts
 from understudy.text.writing import SyntheticRecord
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")

@@ -286,11 +286,8 @@ def report(
     output: str | None,
     names: tuple[str, ...],
     shareable: bool,
-    embedder: str | None,
-    seed: int,
-    responsible: str,
-    ledger: str | None,
     as_json: bool,
+    **values: Any,
 ) -> None:
     """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
 
@@ -318,7 +315,7 @@ def report(
             fields["changes"] = changes_json(both[1].changes_since(both[0]))
         lines = [page]
     else:
-        made = api.report(*runs, embedder=embedder, seed=seed, responsible=responsible, ledger=ledger)
+        made = api.report(*runs, **values)
         pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
         fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
         lines = [page for each in made for page in (each.shareable, each.internal) if page is not None]

@@ -325,7 +325,7 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
 @click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
 @click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
 @json_option
-def export(folder: str, *, to: str, output: str, document_type: str | None, system: str | None, as_json: bool) -> None:
+def export(folder: str, as_json: bool, **values: Any) -> None:
     """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
 
     chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
@@ -334,8 +334,8 @@ def export(folder: str, *, to: str, output: str, document_type: str | None, syst
     """
     from understudy import api
 
-    made = api.export(folder, to=to, output=output, document_type=document_type, system=system)  # type: ignore[arg-type]
-    answer(as_json, {"to": to, "output": str(made)}, made)
+    made = api.export(folder, **values)
+    answer(as_json, {"to": values["to"], "output": str(made)}, made)
 
 
 def _show(result: Result, as_json: bool, *, table: bool) -> None:
