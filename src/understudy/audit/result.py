@@ -247,7 +247,6 @@ class RunAudit:
 
 
 def load_audit(path: Path) -> RunAudit:
-    """Read what :meth:`RunAudit.save` wrote."""
     return read_result(path, RunAudit, made_by="audit run")
 
 

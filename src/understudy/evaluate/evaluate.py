@@ -82,7 +82,6 @@ class Tables:
     tuned: TunedModel | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
-        """The same with embeddings."""
         if embedder is None:
             return self
         return replace(
@@ -95,7 +94,6 @@ class Tables:
 
 
 def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name: str) -> Sample:
-    """A sample with embeddings, if there is an embedder."""
     if embedder is None:
         return sample
     listener.say(f"Embedding {name} texts with {embedder.model_id}.")
@@ -103,7 +101,6 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
-    """Measure the synthetic texts against the real ones."""
     chosen = [name for name in FAMILIES if name in config.metrics]
     values: list[MetricValue] = []
     stages = len(chosen) + 1

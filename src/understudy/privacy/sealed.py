@@ -113,6 +113,5 @@ def encode_names(names: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def decode_names(encoded: NDArray[np.uint8]) -> list[str]:
-    """What :func:`encode_names` encoded."""
     joined = encoded.tobytes().decode()
     return joined.split("\n") if joined else []

@@ -96,7 +96,6 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
 
 
 def read_statement(release: Path) -> Statement:
-    """The statement in a shareable folder."""
     path = release / "statement.json"
     if not path.is_file():
         raise ConfigError(

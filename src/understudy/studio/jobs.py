@@ -96,7 +96,6 @@ class GenerateForm:
 
 
 def _report_words(run: FoundRun, values: Mapping[str, str]) -> list[str]:
-    """The words of the process that writes a run's report."""
     responsible = _line(values, "responsible")
     return ["report", str(run.folder.root), *([f"--responsible={responsible}"] if responsible else [])]
 

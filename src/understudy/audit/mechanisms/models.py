@@ -311,7 +311,6 @@ class _Script(threading.local):
 
     @staticmethod
     def of(tokens: Any) -> Any:
-        """A head."""
         return lambda states: _SURE * states * (2 * (tokens % 2) - 1)
 
 

@@ -70,7 +70,6 @@ class Kind:
 
 
 def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "builtin") -> Kind:
-    """The kind of that name."""
     if name not in KINDS:
         raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
     if name == "coral" and (recipient is None or not len(recipient)):
