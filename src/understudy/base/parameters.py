@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -60,6 +61,12 @@ _FREE = object()
 Free = Annotated[_T, _FREE]
 """A setting of what is written alone: no noisy value rests on it, but by way of texts that a Release holds or votes are
 about, so that a resumed run may change it, and is charged nothing for it."""
+
+
+def kinds_of(field: FieldInfo) -> list[Any]:
+    """The types that its value may be of, besides None."""
+    union = get_origin(field.annotation) in (Union, UnionType)
+    return [kind for kind in (get_args(field.annotation) if union else (field.annotation,)) if kind is not NoneType]
 
 
 def is_free(field: FieldInfo) -> bool:

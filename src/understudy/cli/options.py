@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import types
-import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters, is_free
+from understudy.base.parameters import Parameters, is_free, kinds_of
 from understudy.cli.environment import LEDGER, TEXT, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
@@ -216,7 +214,8 @@ _HELP_ALL = click.Option(
 
 def _option(name: str, field: FieldInfo) -> click.Option:
     flag = "--" + name.replace("_", "-")
-    annotation = _without_none(field.annotation)
+    kinds = kinds_of(field)
+    annotation = kinds[0] if len(kinds) == 1 else str
     default = field.get_default()
     help_text = (field.description or "").replace("``", "").replace("\n", " ")
     if default is not None and default is not False and default != ():  # 0 is a default, and equal to False
@@ -225,7 +224,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if is_free(field):
         help_text += f" {_FREE_MARK}"
     own = variable(name)
-    kinds = typing.get_args(annotation) if typing.get_origin(annotation) is Literal else None
+    choices = get_args(annotation) if get_origin(annotation) is Literal else ()
     kind = TypedOption if must_be_typed(name) else click.Option
     if annotation is bool:
         return kind([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text, envvar=own)
@@ -233,7 +232,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         return OneOption([flag], multiple=True, type=TEXT, help=help_text, metavar="SOURCE", envvar=own)
     return kind(
         [flag],
-        type=_TYPES.get(annotation, TEXT) if kinds is None else click.Choice(list(kinds)),
+        type=click.Choice(choices) if choices else _TYPES.get(annotation, TEXT),
         default=None,
         help=help_text,
         envvar=None if own == LEDGER else own,  # the ledger reads its own, after the file
@@ -241,14 +240,6 @@ def _option(name: str, field: FieldInfo) -> click.Option:
 
 
 _TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT}
-
-
-def _without_none(annotation: Any) -> Any:
-    """``int | None`` is ``int``; unions of several types are read as text."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-        return kinds[0] if len(kinds) == 1 else str
-    return annotation
 
 
 def value_of(flag: str, args: Iterable[str]) -> str | None:

@@ -7,13 +7,11 @@ from __future__ import annotations
 import json
 import shlex
 import threading
-import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
-from types import UnionType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from markupsafe import Markup
@@ -21,6 +19,7 @@ from pydantic.fields import FieldInfo
 from starlette.datastructures import QueryParams
 
 from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.base.parameters import kinds_of
 from understudy.methods.registry import method_class, method_names
 from understudy.privacy.facts import Fact
 from understudy.privacy.guarantee import Budget
@@ -153,18 +152,12 @@ def fields_of(method: str) -> tuple[Field, ...]:
     return tuple(_field(method, name, known[name]) for name in _OF_METHODS if name in known and _is_plain(known[name]))
 
 
-def _kinds(field: FieldInfo) -> list[Any]:
-    union = typing.get_origin(field.annotation) in (typing.Union, UnionType)
-    kinds = typing.get_args(field.annotation) if union else (field.annotation,)
-    return [kind for kind in kinds if kind is not type(None)]
-
-
 def _is_plain(field: FieldInfo) -> bool:
-    return all(kind in (int, float) or typing.get_origin(kind) is typing.Literal for kind in _kinds(field))
+    return all(kind in (int, float) or get_origin(kind) is Literal for kind in kinds_of(field))
 
 
 def _field(method: str, name: str, field: FieldInfo) -> Field:
-    choices = [each for kind in _kinds(field) for each in typing.get_args(kind)]
+    choices = [each for kind in kinds_of(field) for each in get_args(kind)]
     default = field.get_default()
     return Field(
         key=f"{method}.{name}",
