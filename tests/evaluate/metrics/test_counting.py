@@ -57,23 +57,14 @@ def counts(rows: tuple[tuple[str, str, int], ...], unit: Unit, query: type[Metri
 rows_of = st.tuples(st.sampled_from("abc"), st.text("x y", max_size=30), st.integers(0, LABELS - 1))
 
 
-@given(st.lists(rows_of, max_size=12), rows_of, st.integers(0, 12))
-def test_a_record_more_moves_the_counts_by_no_more_than_the_bound(
-    rows: list[tuple[str, str, int]], more: tuple[str, str, int], place: int
+@pytest.mark.parametrize(("unit", "most"), [(Unit(), 1), (OWNERS, 9)], ids=["record", "owner"])
+@given(rows=st.lists(rows_of, max_size=12), more=st.lists(rows_of, min_size=1, max_size=9), place=st.integers(0, 12))
+def test_a_unit_more_moves_the_counts_by_no_more_than_the_bound(
+    unit: Unit, most: int, rows: list[tuple[str, str, int]], more: list[tuple[str, str, int]], place: int
 ) -> None:
-    query = MetricCounts(LABELS, {"one": right, "two": always}, Unit())
-    moved = counts((*rows[:place], more, *rows[place:]), Unit()) - counts(tuple(rows), Unit())
-    assert np.abs(moved).sum() <= query.sensitivity.l1
-    assert math.sqrt((moved**2).sum()) <= query.sensitivity.l2
-
-
-@given(st.lists(rows_of, max_size=12), st.lists(rows_of, min_size=1, max_size=9))
-def test_an_owner_more_moves_the_counts_by_no_more_than_the_bound(
-    rows: list[tuple[str, str, int]], more: list[tuple[str, str, int]]
-) -> None:
-    query = MetricCounts(LABELS, {"one": right, "two": always}, OWNERS)
-    new = tuple(("new", text, label) for _, text, label in more)
-    moved = counts((*rows, *new), OWNERS) - counts(tuple(rows), OWNERS)
+    query = MetricCounts(LABELS, {"one": right, "two": always}, unit)
+    new = [("new", text, label) for _, text, label in more[:most]]
+    moved = counts((*rows[:place], *new, *rows[place:]), unit) - counts(tuple(rows), unit)
     assert np.abs(moved).sum() <= query.sensitivity.l1
     assert math.sqrt((moved**2).sum()) <= query.sensitivity.l2
 
