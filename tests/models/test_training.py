@@ -320,8 +320,7 @@ def test_peft_gives_the_same_names_and_the_same_logits(tmp_path: Path) -> None:
         expected = logits(lora.network)
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
     theirs = peft.get_peft_model(loaded(tmp_path).network, config)
-    weights = np.concatenate([each.numpy().ravel() for each in lora._tensors])
-    state = {name: torch.tensor(each) for name, each in lora.named(weights).items()}
+    state = dict(zip(lora.adapters.shapes, lora._tensors, strict=True))
     assert peft.get_peft_model_state_dict(theirs).keys() == state.keys()
     peft.set_peft_model_state_dict(theirs, state)
     assert torch.allclose(logits(theirs), expected, atol=1e-5)
