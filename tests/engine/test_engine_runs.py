@@ -27,7 +27,7 @@ from working import PLANTED, DyingEmbedder, Pickling
 
 import understudy as us
 from understudy.base.errors import ConfigError, EngineError
-from understudy.corpus import parts
+from understudy.corpus import bounding
 from understudy.run import engine as engines
 from understudy.run import pipeline as running
 from understudy.run import working as run_working
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("varied_chat", "shared_workers")
 
 @pytest.fixture(autouse=True)
 def several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_ROWS", 9)
+    monkeypatch.setattr(bounding, "_ROWS", 9)
 
 
 @pytest.fixture

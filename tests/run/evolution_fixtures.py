@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import TERMS, FakeChat, settings
-from word_embedder import DIMENSION, WordEmbedder  # noqa: F401
+from word_embedder import DIMENSION, Counting, WordEmbedder  # noqa: F401
 
 from understudy.models.types import ChatRequest, Completion
 
@@ -21,12 +21,15 @@ def varied(request: ChatRequest) -> Completion:
     return Completion(f"Seen: {', '.join(draw.choice(TERMS, 5))}.", "stop", 9, 9)
 
 
-@pytest.fixture
-def embedder(monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
+def use_embedder(patch: pytest.MonkeyPatch, embedder: Any) -> Any:
     """Let every ``embedder`` mean this one."""
-    made = WordEmbedder()
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: made)
-    return made
+    patch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
+    return embedder
+
+
+@pytest.fixture
+def embedder(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    return use_embedder(monkeypatch, Counting())
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, in_format, settings, write_csv
-from evolution_fixtures import WordEmbedder, evolving
-from numpy.typing import NDArray
+from evolution_fixtures import Counting, WordEmbedder, evolving
 from run_fixtures import runs_charged
 
 import understudy as us
@@ -381,17 +380,6 @@ def test_the_private_vocabulary_of_json_records_holds_no_key(tmp_path: Path) -> 
 # -- methods that evolve texts: blanks, embeddings and candidates ------------------------------------------------------
 
 
-class Listening(WordEmbedder):
-    """Keeps what it was given to embed."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.seen.update(texts)
-        return super().embed(texts)
-
-
 def talks(request: ChatRequest) -> Completion:
     """A dialogue, another for every request; now and then none."""
     key = int(request.key("talks")[:8], 16)
@@ -402,17 +390,8 @@ def talks(request: ChatRequest) -> Completion:
 
 
 @pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> Listening:
-    made = Listening()
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: made)
-    return made
-
-
-@pytest.fixture
-def chat(monkeypatch: pytest.MonkeyPatch) -> FakeChat:
-    made = FakeChat(talks)
-    monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: made)
-    return made
+def chat(use_chat: Callable[[FakeChat], FakeChat]) -> FakeChat:
+    return use_chat(FakeChat(talks))
 
 
 def configured(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
@@ -422,7 +401,7 @@ def configured(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
-def test_dialogues_evolve_as_such(tmp_path: Path, listening: Listening, chat: FakeChat, method: str) -> None:
+def test_dialogues_evolve_as_such(tmp_path: Path, embedder: Counting, chat: FakeChat, method: str) -> None:
     result = running.run(run_config(configured(tmp_path, method, blank_probability=0.5)))
     assert result.records
     made = us.load_release(tmp_path / "out" / "release" / f"{method}.release")
@@ -433,11 +412,11 @@ def test_dialogues_evolve_as_such(tmp_path: Path, listening: Listening, chat: Fa
     filled = [request.messages[-1].content for request in chat.asked if "_ " in request.messages[-1].content]
     assert filled
     assert all("\ncustomer: " in prompt and "\nagent: " in prompt for prompt in filled)
-    assert not [text for text in listening.seen if "customer:" in text.lower()], "names would be in every vector"
+    assert not [text for text in embedder.seen if "customer:" in text.lower()], "names would be in every vector"
 
 
 def test_an_embedder_of_contents_is_tried_and_told_like_its_own() -> None:
-    inner = Listening()
+    inner = WordEmbedder()
     made = ContentsEmbedder(inner, TextForm(roles=ROLES))
     assert np.array_equal(made.embed(["agent: Hello"]), inner.embed(["Hello"]))
     assert (made.model_id, made.fingerprint, made.local) == (inner.model_id, inner.fingerprint, True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from clinic import settings
-from evolution_fixtures import WordEmbedder
 
 import understudy as us
 from understudy.run import decided as decisions
@@ -20,9 +19,8 @@ from understudy.run.settings import run_config
 
 
 @pytest.fixture(autouse=True)
-def embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+def embedder_here(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> None:
     monkeypatch.setattr(decisions, "embedder_here", lambda _name: True)
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _name: WordEmbedder())
 
 
 def decided(folder: Path, **changes: Any) -> tuple[bool, str]:

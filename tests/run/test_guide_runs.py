@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, settings
-from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, varied
+from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, use_embedder, varied
 from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 from sample_releases import dp_kps
@@ -48,11 +48,6 @@ def run(values: dict[str, Any], **changes: Any) -> us.Result:
 
 def by_label(result: us.Result) -> Counter[int]:
     return Counter(record.label for record in result.records)
-
-
-def use(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> Any:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
-    return embedder
 
 
 class Other(WordEmbedder):
@@ -213,7 +208,7 @@ def test_a_crash_before_storing_samples_anew_at_the_charged_rate_and_a_stored_gu
 def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """With a guide."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
+        use_embedder(patch, WordEmbedder())
         values = guided(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
         return running.release(run_config(values)).release
 
@@ -281,7 +276,7 @@ def test_a_file_that_claims_a_guide_that_is_not_there_is_refused(
 def test_another_embedder_is_refused_and_the_cure_works(
     tmp_path: Path, made: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, Other())
+    use_embedder(monkeypatch, Other())
     with pytest.raises(ReleaseError, match="made of embeddings of fake:words, not of fake:others") as caught:
         us.generate(made, llm="none", records=4)
     assert "--embedder" in caught.value.cure

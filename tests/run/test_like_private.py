@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, rows, settings, write_csv
-from evolution_fixtures import WordEmbedder
 from run_fixtures import runs_charged
 from sample_releases import SAMPLES, with_guide
 
@@ -44,8 +43,8 @@ def test_labels_follow_the_released_counts_only_where_that_is_asked_for(tmp_path
     assert like == pytest.approx([80, 20], abs=4)
 
 
-def test_they_follow_a_guide_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _name: WordEmbedder())
+@pytest.mark.usefixtures("embedder")
+def test_they_follow_a_guide_where_there_is_one(tmp_path: Path) -> None:
     values = uneven(tmp_path, like_private=True, guide=True, bandwidth=0.3, features=50)
     assert sizes(values) == pytest.approx([80, 20], abs=2)
     made = us.generate(str(tmp_path / "out" / "release" / "dp-kps.release"), llm="none", like_private=True)

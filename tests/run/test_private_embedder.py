@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import settings
-from evolution_fixtures import WordEmbedder, evolving
+from evolution_fixtures import Counting, WordEmbedder, evolving, use_embedder
 from numpy.typing import NDArray
 from run_fixtures import runs_charged
 from secret_fixtures import protecting
@@ -49,21 +49,9 @@ class Silent:
         raise AssertionError("it was given a text")
 
 
-class Elsewhere(WordEmbedder):
+class Elsewhere(Counting):
     model_id = "acme:elsewhere"
     local = False
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.seen += texts
-        return super().embed(texts)
-
-
-def use(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> Any:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
-    return embedder
 
 
 def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
@@ -77,14 +65,14 @@ def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
 def test_an_embedder_that_is_not_fit_for_private_texts_is_refused_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    use(monkeypatch, ByNeighbour())
+    use_embedder(monkeypatch, ByNeighbour())
     with pytest.raises(ModelError, match="change with the texts beside them"):
         running.run(run_config(configured(method, tmp_path)))
-    use(monkeypatch, Silent())
+    use_embedder(monkeypatch, Silent())
     with pytest.raises(ModelError, match="does not say whether texts stay"):
         running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
-    use(monkeypatch, WordEmbedder())
+    use_embedder(monkeypatch, WordEmbedder())
     assert running.release(run_config(configured(method, tmp_path, trust_endpoint=True))).statement.trusted == ()
     assert "Who is trusted" not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
@@ -94,7 +82,7 @@ def test_an_embedder_that_is_not_fit_for_private_texts_is_refused_before_the_cha
 def test_an_embedder_that_sends_texts_away_needs_the_users_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    elsewhere = use(monkeypatch, Elsewhere())
+    elsewhere = use_embedder(monkeypatch, Elsewhere())
     with pytest.raises(ModelError, match="would read private ones") as caught:
         running.run(run_config(configured(method, tmp_path)))
     assert "--trust-endpoint" in caught.value.cure
@@ -114,7 +102,7 @@ def test_an_embedder_of_released_terms_may_be_anywhere_and_reads_public_texts_be
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """dp-kps embeds the terms of its released vocabulary; a record's part of the sketch is bounded anyway."""
-    embedder = use(monkeypatch, Elsewhere())
+    embedder = use_embedder(monkeypatch, Elsewhere())
     result = running.run(run_config(settings(tmp_path, bandwidth=0.35, features=16)))
     public = {*(tmp_path / "terms.txt").read_text("utf-8").splitlines(), *ODD_TEXTS, "a public text"}
     assert set(result.release.terms) <= set(embedder.seen) <= public
@@ -132,15 +120,15 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
         raise KeyboardInterrupt
 
     values = configured(method, tmp_path)
-    use(monkeypatch, WordEmbedder())
+    use_embedder(monkeypatch, WordEmbedder())
     with monkeypatch.context() as patch:
         patch.setattr("understudy.privacy.noise.SystemNoise.draw", broken)
         with pytest.raises(KeyboardInterrupt):
             running.run(run_config(values))
-    use(monkeypatch, Other())
+    use_embedder(monkeypatch, Other())
     with pytest.raises(ResumeError, match="The embedder is not the one that this run began with"):
         running.run(run_config(values))
-    use(monkeypatch, WordEmbedder())
+    use_embedder(monkeypatch, WordEmbedder())
     assert running.run(run_config(values)).records
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
@@ -167,7 +155,7 @@ def made(tmp_path: Path) -> Path:
 
 
 def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, ByNeighbour())
+    use_embedder(monkeypatch, ByNeighbour())
     with pytest.raises(ModelError, match="change with the texts beside them"):
         evaluated(made, charge_metrics="0.5", charged_classifiers="embedding")
     assert runs_charged(made / "ledger.sqlite") == 1
@@ -179,7 +167,7 @@ def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypa
 def test_an_evaluation_sends_no_real_text_away_without_the_users_word(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = use(monkeypatch, Elsewhere())
+    elsewhere = use_embedder(monkeypatch, Elsewhere())
     with pytest.raises(ModelError, match="would read private ones"):
         evaluated(made)
     assert not elsewhere.seen

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
 from evolution_fixtures import evolving
-from numpy.typing import NDArray
 from run_fixtures import runs_charged
 from secret_fixtures import protecting
 
@@ -26,20 +24,6 @@ from understudy.ledger import Ledger
 from understudy.run.settings import run_config
 
 BUDGET = us.Budget(3, "1e-6")
-
-
-class HashEmbedder:
-    """Unit vectors that depend on the text and on nothing else."""
-
-    model_id = "fake:hash"
-    fingerprint = "0" * 64
-    local = True
-    longest, batch_tokens = 8, 64  # so that it is quickly tried
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) for text in texts]
-        vectors = np.array([np.random.default_rng(seed).normal(size=16) for seed in seeds]).reshape(-1, 16)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 @pytest.fixture
@@ -204,16 +188,14 @@ def test_labels_read_from_the_data_are_said_not_to_be_protected(tmp_path: Path, 
     assert "**read from the data: not protected**" in result.statement.to_markdown()
 
 
+@pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("mode", ["independent", "iterative"])
-def test_a_density_on_embeddings_runs_to_the_end(
-    tmp_path: Path, method: us.DPKPS, ledger: str, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: HashEmbedder())
+def test_a_density_on_embeddings_runs_to_the_end(tmp_path: Path, method: us.DPKPS, ledger: str, mode: str) -> None:
     smooth = us.DPKPS(**{**method.dump(), "bandwidth": 0.5, "features": 50, "mode": mode})
     options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
     result = us.run(in_memory(), smooth, BUDGET, **options, output=tmp_path / "out")
     assert len(result.records) == 4
-    assert result.statement.public_inputs["embedder"] == {"source": "fake:hash", "sha256": "0" * 64}
+    assert result.statement.public_inputs["embedder"] == {"source": "fake:words", "sha256": "1" * 64}
     loaded = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
     assert us.generate(loaded, llm="none", records=4).columns == result.columns
 
@@ -350,10 +332,8 @@ def test_a_verb_wins_over_the_package_of_its_name() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_report_and_a_comparison_are_made_from_python(
-    tmp_path: Path, method: us.DPKPS, ledger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: HashEmbedder())
+@pytest.mark.usefixtures("embedder")
+def test_a_report_and_a_comparison_are_made_from_python(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 8, "ledger": ledger, "dataset": "v"}
     us.run(in_memory(), method, BUDGET, **options, output=tmp_path / "out")
     made = us.evaluate(in_memory(), tmp_path / "out", metrics="utility", classifiers="tf-idf", max_texts=20)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import flags, rows, settings, write_csv
-from evolution_fixtures import WordEmbedder
 from run_fixtures import Said
 
 import understudy as us
@@ -100,10 +99,8 @@ def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_
     assert f"Usefulness: <strong>{statements[0].usefulness}</strong>" in page
 
 
-def test_where_nothing_tells_after_the_release_the_plan_does_without_its_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _name: WordEmbedder())
+@pytest.mark.usefixtures("embedder")
+def test_where_nothing_tells_after_the_release_the_plan_does_without_its_numbers(tmp_path: Path) -> None:
     own = {"mode": "iterative", "bandwidth": 0.3, "features": 50, "guide": False, "expected_records": 100}
     values = settings(tmp_path, **own, epsilon="100", insecure_noise_seed=1)
     planned = forecast(run_config(values)).plan.forecast.verdict
