@@ -45,6 +45,7 @@ from understudy.audit.mechanisms.sums import (
     guide,
     one_sum,
     sampled_guide,
+    sampled_topics,
     sec_pe,
 )
 from understudy.base.errors import PrivacyError
@@ -101,7 +102,9 @@ def test_every_attack_comes_near_to_an_ideal_one_and_stays_below_the_promise(nam
     how good an attack is."""
     attack: Any = MECHANISMS[name].attack(BUDGET)
     close = name.startswith(("private-tokens", "columns")) or name == "discovered-terms"  # to half of an ideal one
-    runs = 4_000 if name.startswith("guide-sampled") else 2_000 if close else 1_200  # half of the first tell nothing
+    runs = (
+        4_000 if name.startswith(("guide-sampled", "topics-sampled")) else 2_000 if close else 1_200
+    )  # half of the first tell nothing
     done = audited(replace(attack, source=InsecureSeededNoise(1)), runs=runs, confidence=0.999)
     nearly = 0.2 if name == "dp-sgd-steps" else 0.5  # sampled steps are compared with a few points of delta
     assert nearly * done.ideal < done.bound <= done.promised
@@ -129,7 +132,7 @@ class Less(InsecureSeededNoise):
 
 FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics", "tokens-many")
 """Twins of others with noise of the same code, or attacks that need more runs."""
-DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "subsets")
+DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "subsets", "topics-sampled")
 """Attacks that see less, and those that see a little less."""
 KEPT_OWNERS = ("guide-owners", "columns-owners", "teacher-answers-owners")
 
@@ -546,6 +549,13 @@ def test_records_that_are_sampled_more_often_than_is_charged_are_caught() -> Non
     more = replace(attack, sums=[replace(planned, mechanism=replace(planned.mechanism, rate=0.5))])
     assert not caught(attack)
     assert caught(more, runs=2_500)
+
+
+@pytest.mark.parametrize("unit", [Unit(), OWNER], ids=["record", "owner"])
+def test_topics_of_units_that_are_sampled_more_often_than_is_charged_are_caught(unit: Unit) -> None:
+    """What a sum over another sample than the others is charged: tests/privacy/test_sample.py."""
+    attack = sampled_topics(unit, BUDGET, rate=0.1)
+    assert caught(replace(attack, mechanism=replace(attack.mechanism, rate=0.5)), runs=1_500)
 
 
 class SharesOfEachLabel(GuideSums):

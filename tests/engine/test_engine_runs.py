@@ -115,6 +115,18 @@ def test_a_guides_sample_is_the_same_on_every_engine_too(unit: str, tmp_path: Pa
     assert here.statement.charges[-1].event.kind == "subsampled gaussian"
 
 
+@pytest.mark.parametrize("unit", ["record", "owner"])
+def test_the_sample_of_topics_is_the_same_on_every_engine_too(unit: str, tmp_path: Path, use_embedder: Any) -> None:
+    use_embedder(Places())
+    values = table(tmp_path, texts(100), lambda number: f"owner {number // 2}")
+    values |= {"data": str(tmp_path / "notes.csv"), "output": str(tmp_path / "out"), "epsilon": "3", "delta": "1e-6"}
+    values |= {"method": "topics", "topics": 3, "insecure_noise_seed": 3}
+    values |= {**OWNED, "expected_records": 50_000} if unit == "owner" else {"expected_records": 100_000}
+    here = released(values, "in-process")
+    assert same(here, released(values, "processes"))
+    assert [charge.event.kind for charge in here.statement.charges] == ["subsampled gaussian"]
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}

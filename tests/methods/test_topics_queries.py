@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,16 @@ from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
-from understudy.methods.shared.labelling import ROUNDS, SIZES, VOTES
+from understudy.methods.shared.labelling import CHARGES, ROUNDS, SIZES, VOTES
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import nearest_centres, on_grid
-from understudy.methods.topics.plan import TopicsParameters, make_plan, mechanisms
+from understudy.methods.topics.plan import TopicsParameters, line_on_sample, make_plan, mechanisms, sample_of
 from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.plan import Plan
+from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.unit import Unit
 
 OURS = {name: unit for name, unit in UNITS.items() if unit.kind != "secret"}
@@ -96,6 +100,41 @@ def test_an_owner_counts_once_whatever_it_holds() -> None:
     assert exact_sum(TopicSizes(CENTRES), unlabelled(rows, OWNER)).sum() / COUNT_GRID == pytest.approx(1, abs=1e-5)
 
 
+# -- a sample ---------------------------------------------------------------------------------------------------------
+
+
+def sampled(seed: int, rows: Sequence[Row], unit: Unit) -> Any:
+    """Those of the units whose coin falls so, which hangs on the unit alone: others' are alike in both worlds."""
+    told = [f"{seed}{row.owner if unit.kind == 'owner' else row}" for row in rows]
+    return unlabelled([row for row, name in zip(rows, told, strict=True) if zlib.crc32(name.encode()) % 2], unit)
+
+
+def joint_movement(unit: Unit, planned: SubsampledSums, *, seed: int) -> list[float]:
+    """By how much one unit more moves all sums over one sample together, in noise of their one charge."""
+    votes = VoteHistogram(CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), unit, distance="centred")
+    queries = {**dict.fromkeys(CHARGES, TopicSums(CENTRES)), VOTES: votes, SIZES: TopicSizes(CENTRES)}
+    found = []
+    for pair in all_neighbours(unit):
+        norms = {
+            name: movement(queries[name], pair, unit, bound=partial(sampled, seed)).l2
+            * each.sensitivity.l2
+            / each.scale
+            for name, each in planned.sums
+        }
+        found.append(math.sqrt(sum(each**2 for each in norms.values())) * planned.event.noise_multiplier)
+    return found
+
+
+@units
+def test_no_unit_moves_all_sums_over_one_sample_together_by_more_than_their_one_charge_says(unit: Unit) -> None:
+    facts = PublicFacts(unit, expected_records=10**6)
+    (charge,) = make_plan(TopicsParameters(topics=len(CENTRES)), Budget(3, "1e-6"), facts).charges
+    assert isinstance(charge.mechanism, SubsampledSums)
+    found = [each for seed in range(2) for each in joint_movement(unit, charge.mechanism, seed=seed)]
+    assert min(found) == 0
+    assert 0.99 < max(found) <= 1
+
+
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +145,38 @@ def test_the_charges_spend_the_budget_and_no_more(epsilon: str, unit: Unit) -> N
     plan = make_plan(TopicsParameters(topics=7), budget, PublicFacts(unit))
     assert 0.999 * float(epsilon) < plan.total <= float(epsilon)
     assert len(plan.charges) == ROUNDS + 2
+
+
+@pytest.mark.parametrize("unit", [Unit(), Unit("owner", 4)], ids=["record", "owner"])
+def test_a_large_table_is_sampled_at_a_power_of_two_with_the_noise_of_all_records(unit: Unit) -> None:
+    def plan(records: int | None, *, topics: int = 20, epsilon: float = 2) -> Plan:
+        return make_plan(
+            TopicsParameters(topics=topics), Budget(epsilon, "1e-6"), PublicFacts(unit, expected_records=records)
+        )
+
+    def rate(made: Plan) -> float:
+        sampled = sample_of(made.charges)
+        return 1.0 if sampled is None else sampled.rate
+
+    texts = unit.max_records
+    for records in (None, 50_000 // texts):
+        assert rate(plan(records)) == 1
+    assert rate(plan(50_004 // texts)) == 1 / 2
+    assert rate(plan(10**6 // texts)) == 1 / 32
+    large = plan(10**6 // texts)
+    assert dict(large.charges[0].mechanism.sums) == mechanisms(20, Budget(2, "1e-6"), unit)  # type: ignore[attr-defined]
+    assert large.total < 0.3
+    assert large.forecast["size_noise"] == pytest.approx(32 * plan(None).forecast["size_noise"])
+    assert large.forecast.verdict is not None
+    assert large.forecast.verdict.level == "good"
+    assert rate(plan(10**6 // texts, topics=200)) > 1 / 32, "so many topics need more records"
+    assert rate(plan(10**6 // texts, epsilon=0.002)) == 1, "too noisy for a sample"
+    assert rate(plan(10**6 // texts, epsilon=50)) == 1, "who is sampled would be given away"
+    line = line_on_sample(large, 10**6 // texts)
+    assert f"random sample of the {unit.kind}s at rate 0.03125" in line
+    assert "about 31,000 texts: 7 minutes on one core" in line
+    assert "--expected-records" in line_on_sample(plan(None), None)
+    assert not line_on_sample(plan(1000), 1000)
 
 
 def test_every_query_is_the_one_that_was_planned() -> None:

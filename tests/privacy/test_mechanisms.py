@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -34,6 +35,7 @@ from understudy.privacy.mechanisms import (
 )
 from understudy.privacy.noise import NoiseKind, SystemNoise
 from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
+from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.tokens import PrivateTokens, TokenTest
@@ -50,6 +52,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "of an unknown size": NoisySum("gaussian", 2.0, Sensitivity(None, 2.0**20, 2.0**20), (None, 7)),
     "sampled": SAMPLED,
     "of sampled units": UNITS,
+    "over one sample": SubsampledSums(0.125, (("votes", GAUSSIAN), ("sizes", replace(GAUSSIAN, shape=(None, 4))))),
     "tokens": TOKENS,
     "tested tokens": replace(TOKENS, test=TokenTest(0.5, 0.2)),
     "subsampled": SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
@@ -262,6 +265,26 @@ def test_a_forged_sum_over_sampled_units_is_refused(change: dict[str, object]) -
         mechanism_from_json(fields, UNITS.event)
     with pytest.raises(ValueError):  # all units, charged as a sample of them
         mechanism_from_json({**mechanism_to_json(replace(GAUSSIAN, noise_multiplier=2.5))}, UNITS.event)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda sums: [*sums, sums[0]],
+        lambda sums: sums[:1],
+        lambda sums: [],
+        lambda sums: [[sums[0][0], {**sums[0][1], "noise_multiplier": 9.0}], sums[1]],
+        lambda sums: [[sums[0][0], {**sums[0][1], "noise": "laplace"}], sums[1]],
+        lambda sums: [[sums[0][0], None], sums[1]],
+    ],
+    ids=["twice", "one less", "none", "another noise", "laplace", "no sum"],
+)
+def test_forged_sums_over_one_sample_are_refused(change: Callable[[Any], Any]) -> None:
+    fields = mechanism_to_json(made := MECHANISMS["over one sample"])
+    with pytest.raises((ValueError, ConfigError)):
+        mechanism_from_json({**fields, "sums": change(fields["sums"])}, made.event)
+    with pytest.raises(ValueError, match="not that of its mechanism"):
+        mechanism_from_json({**fields, "rate": 0.25}, made.event)
 
 
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "declared"])

@@ -209,7 +209,7 @@ def test_a_damaged_ledger_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 def test_runs_are_listed_with_their_promises(studio: Studio) -> None:
     page = studio.read("/runs")
-    assert "ε = 6, δ = 10⁻⁶" in page
+    assert "ε = 6, δ = 1e-06" in page
     assert "team/release-only" in page
     assert "not-a-run" not in page
 

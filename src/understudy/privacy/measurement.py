@@ -282,14 +282,14 @@ _TEXTS, _CHARACTERS = 1024, 1 << 22
 
 @dataclass(frozen=True, repr=False)
 class _SampledUnits(_Sampled):
-    """A Poisson sample of the units: one coin for all records of each, tossed where it is first met.
-
-    What is sampled of several batches is handed on together, up to _TEXTS or _CHARACTERS: models are slow with few
-    texts at a time.
-    """
+    """A Poisson sample of the units: one coin for all records of each, tossed where it is first met."""
 
     def batches(self) -> Iterator[Any]:
-        tossed, coins, held = 0, np.zeros(1024, dtype=np.bool_), []
+        return _together(batch.only(included) for batch, included in self.tossed() if included.any())
+
+    def tossed(self) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+        """Each batch, and which of its records are sampled."""
+        tossed, coins = 0, np.zeros(1024, dtype=np.bool_)
         for batch in self._data.batches():
             met = np.unique(batch.units[(batch.units < 0) | (batch.units >= tossed)])
             new = len(met)
@@ -299,15 +299,48 @@ class _SampledUnits(_Sampled):
                 coins = np.concatenate([coins, np.zeros(len(coins) + new, dtype=np.bool_)])
             coins[tossed : tossed + new] = self._source.include(self._of(tossed, new))
             tossed += new
-            included = coins[batch.units]
-            if included.any():
-                held.append(batch.only(included))
-            texts = [text for each in held for text in each.texts]
-            if len(texts) >= _TEXTS or sum(map(len, texts)) >= _CHARACTERS:
-                yield held[0].with_those_of(held[1:])
-                held = []
-        if held:
+            yield batch, coins[batch.units]
+
+
+def sampled_units(data: Batches[Any], rate: float, source: NoiseSource) -> NDArray[np.int64]:
+    """The numbers of the units of a Poisson sample, in order. Private. Only what has paid for its use may call it."""
+    found = [np.unique(batch.units[included]) for batch, included in _SampledUnits(data, rate, source).tossed()]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+
+
+@dataclass(frozen=True, repr=False)
+class SampleOf:
+    """The records of a sample that was taken before. Private; its ``repr`` shows nothing.
+
+    Args:
+        units: ``Int64[n]``, of :func:`sampled_units`.
+    """
+
+    data: Batches[Any]
+    units: NDArray[np.int64]
+
+    @property
+    def workers(self) -> Engine | None:
+        """Who may work on sampled batches; the table is read here."""
+        return self.data.engine if is_divided(self.data) else None
+
+    def batches(self) -> Iterator[Any]:
+        sampled = ((batch, np.isin(batch.units, self.units)) for batch in self.data.batches())
+        return _together(batch.only(included) for batch, included in sampled if included.any())
+
+
+def _together(batches: Iterable[Any]) -> Iterator[Any]:
+    """What is sampled of several batches is handed on together, up to _TEXTS or _CHARACTERS: models are slow with few
+    texts at a time."""
+    held: list[Any] = []
+    for batch in batches:
+        held.append(batch)
+        texts = [text for each in held for text in each.texts]
+        if len(texts) >= _TEXTS or sum(map(len, texts)) >= _CHARACTERS:
             yield held[0].with_those_of(held[1:])
+            held = []
+    if held:
+        yield held[0].with_those_of(held[1:])
 
 
 @dataclass(frozen=True, repr=False)

@@ -203,12 +203,13 @@ def _plain(fields: dict[str, Any]) -> Any:
 
 def _mechanisms() -> dict[str, Any]:
     from understudy.privacy.gradients import DPSGD
+    from understudy.privacy.sample import SubsampledSums
     from understudy.privacy.selection import NoisySelection
     from understudy.privacy.subsampled import SubsampledTokens
     from understudy.privacy.tokens import PrivateTokens
 
-    sums, others = (NoisySum, SampledSum, SubsampledSum), (NoisySelection, PrivateTokens, SubsampledTokens, DPSGD)
-    return {made.kind: made for made in (*sums, *others)}
+    sums = (NoisySum, SampledSum, SubsampledSum, SubsampledSums)
+    return {made.kind: made for made in (*sums, NoisySelection, PrivateTokens, SubsampledTokens, DPSGD)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from markupsafe import Markup, escape
 from understudy.evaluate.metrics.value import Interval
 
 MISSING = "–"
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
@@ -80,13 +79,3 @@ def paragraphs(text: str) -> Markup:
     """Paragraphs with ``**bold**`` words, everything else escaped."""
     made = [_BOLD.sub(r"<strong>\1</strong>", str(escape(part.strip()))) for part in text.split("\n\n") if part.strip()]
     return Markup("").join(Markup(f"<p>{part}</p>") for part in made)
-
-
-def power_of_ten(number: str) -> str:
-    """A power of ten as one; any other number as it is typed.
-
-    >>> power_of_ten("1e-06"), power_of_ten("2e-06"), power_of_ten("0.001")
-    ('10⁻⁶', '2e-06', '0.001')
-    """
-    digits = re.fullmatch(r"1e([+-]\d+)", number)
-    return f"10{str(int(digits[1])).translate(_RAISED)}" if digits else number

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from understudy.base.errors import ReleaseError
 from understudy.methods.topics.found import Topic
+from understudy.methods.topics.plan import sample_of
 from understudy.privacy.exact import as_typed
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page
@@ -44,6 +45,7 @@ def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
             topics=shown,
             small=small,
             map=map_of(made),
+            sampled=sample_of(statement.charges),
         )
     write_page(path, text, private=False)
     return path

@@ -46,7 +46,7 @@ from understudy.report.charts import (
     tradeoff_chart,
 )
 from understudy.report.contents import Contents
-from understudy.report.numbers import cut, power_of_ten
+from understudy.report.numbers import cut
 from understudy.report.svg import COLOURS
 from understudy.run.settings import RunConfig
 
@@ -211,7 +211,7 @@ def one_sentence(statement: Statement) -> str:
 def promised(budget: Budget | SecretBudget) -> list[tuple[str, str]]:
     """The two numbers of a budget, by name, as they are typed."""
     names = ("prior", "posterior") if isinstance(budget, SecretBudget) else ("epsilon", "delta")
-    return [(name, power_of_ten(as_typed(getattr(budget, name)))) for name in names]
+    return [(name, as_typed(getattr(budget, name))) for name in names]
 
 
 def _facts(contents: Contents) -> list[tuple[str, str]]:

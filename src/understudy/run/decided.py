@@ -170,7 +170,7 @@ class GuideDecision:
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
         if expected and rate < 1:
-            size = sample_words(expected, unit)
+            size = sample_words(rate, expected, unit)
             reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({size})", "less than 30 %"
         elif not expected:
             reads += f" (--expected-records lets it sample tables of more than {MOST_EMBEDDED})"

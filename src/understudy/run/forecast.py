@@ -9,6 +9,7 @@ from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.errors import in_keywords
 from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
+from understudy.methods.topics.plan import line_on_sample
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
@@ -107,6 +108,8 @@ def forecast(config: RunConfig) -> Forecast:
         entries.append(Fact("fitted", job.fitted_line, "decided"))
     if job.topics_decision.why:
         entries.append(Fact("topics_why", job.topics_decision.line, "decided"))
+    if line := line_on_sample(plan, job.promise.expected_records):
+        entries.append(Fact("topics_sample", line, "decided"))
     warned = (*plan.forecast.warnings, *job.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)

@@ -32,6 +32,7 @@ from understudy.methods.shared.labelling import BESIDE, COLUMN, TOPIC_CENTRES, T
 from understudy.methods.shared.tables.fitting import require_fitting
 from understudy.methods.shared.tables.variables import TablesParameters
 from understudy.methods.topics.found import names_of
+from understudy.methods.topics.plan import line_on_sample
 from understudy.methods.topics.release import TopicLabels, embed_candidates, find
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory
@@ -130,6 +131,8 @@ def make_release(
             listener.say(job.fitted_line)
         if job.topics_decision.why:
             listener.say(job.topics_decision.line)
+        if line := line_on_sample(plan, promise.expected_records):
+            listener.say(line)
         if job.guide_decision.why:
             listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
         noisy, expected = session.noise.origin != "none", plan.forecast.verdict

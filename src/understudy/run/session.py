@@ -20,6 +20,7 @@ from understudy.models.vectors import FOLDER
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sample import SubsampledSums
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.settings import OutputParameters
 
@@ -105,7 +106,8 @@ class Session:
         version or processor may compute the last digits of their noise otherwise."""
         began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
         if [each.name for each in began] != [each.name for each in plan.charges]:
-            return plan
+            sampled = any(isinstance(each.mechanism, SubsampledSums) for each in (*began, *plan.charges))
+            return replace(plan, charges=tuple(began)) if began and sampled else plan  # by another declared number
         pairs = tuple(zip(plan.charges, began, strict=True))
         if any(_measured(own) != _measured(other) for own, other in pairs if not isinstance(other.mechanism, Declared)):
             raise ResumeError(

@@ -64,7 +64,7 @@ class FoundTopics:
             )
             for each in self.topics
         ]
-        heads = ("", "topic", "size", "95 % (noise alone)")
+        heads = ("", "topic", "size", "95 %")
         return card(f"{len(self.topics)} topics, {self._promise}", table(heads, rows))
 
     @cached_property

@@ -193,6 +193,8 @@ _ATTACKS: dict[str, partial[Any]] = {
     "guide-sampled-owners": partial(sums.sampled_guide, OWNER, rate=0.5),
     "topics": partial(sums.topics, Unit()),
     "topics-owners": partial(sums.topics, OWNER),
+    "topics-sampled": partial(sums.sampled_topics, Unit(), rate=0.5),
+    "topics-sampled-owners": partial(sums.sampled_topics, OWNER, rate=0.5),
     "columns": partial(sums.columns, Unit()),
     "columns-owners": partial(sums.columns, OWNER),
     "private-tokens": partial(models.private_tokens, "recenter"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,9 +48,10 @@ from understudy.methods.topics import plan as topics_plan
 from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.measurement import Batches, OpenQuery, Query, exact_sum, measure, select
+from understudy.privacy.measurement import Batches, OpenQuery, Query, SampleOf, exact_sum, measure, select
 from understudy.privacy.mechanisms import NoisySum, SampledSum, SubsampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.sealed import decode_names
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate
@@ -280,22 +281,69 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     return SumAttack(sums, embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
 
 
-def topics(unit: Unit, budget: Budget) -> SumAttack:
-    """All that topics release, with the noise of their own plan: votes, sums of all rounds, and sizes.
-
-    All rounds have the same centres; the worst unit lies in one of them with all of its records.
-    """
+def _topic_queries(unit: Unit) -> dict[str, Query[Block]]:
+    """Of votes, of all rounds, which have the same centres here, and of sizes."""
     centres = integer_vectors(np.eye(2, dtype=np.float32))
-    queries: dict[str, Query[Block]] = {
-        VOTES: VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred"),
-        SIZES: TopicSizes(centres),
-    }
-    planned = topics_plan.mechanisms(2, budget, unit, candidates=2)
-    sums = [Measured(mechanism, queries.get(name) or TopicSums(centres)) for name, mechanism in planned.items()]
+    votes = VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred")
+    return {**dict.fromkeys(topics_plan.SHARES, TopicSums(centres)), VOTES: votes, SIZES: TopicSizes(centres)}
+
+
+def topics(unit: Unit, budget: Budget) -> SumAttack:
+    """All that topics release, with the noise of their own plan. The worst unit lies in one topic with all of its
+    records."""
+    planned, queries = topics_plan.mechanisms(2, budget, unit, candidates=2), _topic_queries(unit)
+    sums = [Measured(mechanism, queries[name]) for name, mechanism in planned.items()]
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
     claim = Claim(tuple(each.mechanism.event for each in sums), float(budget.delta))
     return SumAttack(sums, embeddings([0, 1], [0, 0], [0, 1]), present, claim)
+
+
+@dataclass(frozen=True)
+class SampleAttack:
+    """Was the unit in the data of these sums, which are all over one sample? The score is as of :class:`SumAttack`.
+
+    Args:
+        queries: by the names of the sums; of records whose embeddings are all alike.
+        data: the records of the unit alone.
+    """
+
+    mechanism: SubsampledSums
+    queries: Mapping[str, Query[Any]]
+    data: Batches[Any]
+    claim: Claim
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        planned, whole, key = dict(self.mechanism.sums), _alike(self.data), lambda batch: batch.units.tobytes()
+        moves = {name: exact_sum(query, whole) / planned[name].scale for name, query in self.queries.items()}
+        remembered: dict[str, Any] = {name: Remembered(query, key) for name, query in self.queries.items()}
+        along, data = np.zeros(runs), InMemory(list(self.data.batches()) if present else [])
+        for run in range(runs):
+            paid = self.mechanism.open(self.source)
+            sample = _alike(SampleOf(data, paid.units(data)))
+            for name, query in remembered.items():
+                noisy = paid.measure(name, query, sample) * planned[name].sensitivity.grid
+                along[run] += float((noisy * moves[name]).sum()) / planned[name].scale
+        length = math.sqrt(sum(float(np.square(move).sum()) for move in moves.values()))
+        return ratio_of_sampled(along / length, length, (1 - self.mechanism.rate, self.mechanism.rate))
+
+
+def _alike(data: Batches[Any]) -> InMemory:
+    """The records, all of which lie in one place."""
+    found = [embeddings([0] * len(batch.texts), batch.labels, batch.units) for batch in data.batches()]
+    return InMemory([block for each in found for block in each.parts])
+
+
+def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
+    """All that topics release of a sample, with the least noise at which it keeps within the budget."""
+    less = subsampled_multiplier(budget, rate=rate, tokens=1) / gaussian_split(budget, [1.0])[0]
+    planned = topics_plan.mechanisms(2, budget, unit, candidates=2).items()
+    sums = ((name, replace(each, noise_multiplier=less * each.noise_multiplier)) for name, each in planned)
+    mechanism = SubsampledSums(rate, tuple(sums))
+    mine = _RECORDS if unit.kind == "owner" else _RECORD
+    claim = Claim((mechanism.event,), float(budget.delta))
+    return SampleAttack(mechanism, _topic_queries(unit), corpus(mine, unit), claim)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The durable state of one run: what makes a resumed run spend, sample and pay nothing twice.
 
 What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
-language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
-them again. It says nothing without the ledger's key, and stays in ``private/``.
+language model (answers). Two things are exact, and stay in ``private/``: the keyed fingerprint of the data, by which a
+resumed run knows them again, which says nothing without the ledger's key; and which units are in a Poisson sample that
+several noisy values are of.
 
 A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
 from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run

@@ -19,13 +19,14 @@ from understudy.methods.shared.labelling import (
     TOPIC_TERMS,
 )
 from understudy.methods.topics.centres import first_ones, nearest_centres
-from understudy.methods.topics.plan import NAME
+from understudy.methods.topics.plan import NAME, sample_of
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release
 
 _NAMED, _PHRASES = 3, 5
 _NORMAL, _CLEAR = 1.96, 3.0
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Topic:
         terms: public terms that tell it from the others, the most telling first.
         size: noisy number of records (of owners, where these are protected): none is below 0 or above that of all.
         low, high: the range that holds the number of records nearest to the topic's released centre in 95 of 100 cases,
-            whatever it is. It covers the noise on the size alone: not how well the centre stands for its records, nor
-            how topics would come out of another run.
+            whatever it is. It covers the noise on the size and the chance of who is in a sample, and nothing else: not
+            how well the centre stands for its records, nor how topics would come out of another run.
         clear: whether its size stands clear of the noise; where it does not, the topic may be nothing but noise.
     """
 
@@ -69,20 +70,33 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     Raises ReleaseError if it has none, or a topic has no centre.
     """
     held = held_of(release)
-    stds = held.stds()
-    shown = np.clip(held.sizes, 0.0, max(0.0, float(held.sizes.sum())))
-    highest = np.maximum(held.sizes, shown) + _NORMAL * stds  # of the size as it came out
+    stds, sizes, read = held.stds(), held.sizes / held.rate, 1 / held.rate
+    stds *= read
+    shown = np.clip(sizes, 0.0, max(0.0, float(sizes.sum())))
+    lows, _ = _ranges(shown, stds, held.rate)
+    _, highs = _ranges(np.maximum(sizes, shown), stds, held.rate)  # of the size as it came out
     return tuple(
         Topic(
             number,
             tuple(filter(None, held.terms[number * TERMS_OF_TOPIC : (number + 1) * TERMS_OF_TOPIC])),
             size,
-            max(0.0, size - _NORMAL * std),
+            max(0.0, low),
             high,
-            size >= max(1.0, _CLEAR * std),
+            size >= max(read, _CLEAR * std),
         )
-        for number, (size, std, high) in enumerate(zip(shown.tolist(), stds.tolist(), highest.tolist(), strict=True))
+        for number, (size, std, low, high) in enumerate(
+            zip(shown.tolist(), stds.tolist(), lows.tolist(), highs.tolist(), strict=True)
+        )
     )
+
+
+def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
+    """The numbers N at which a noisy size is no further from N than 1.96 of its standard deviations, whose squares are
+    N (1 - rate) / rate, of the sample, and that of the noise (a score interval, Wilson 1927). Records of one owner are
+    sampled together, but weigh 1 in all: theirs vary no more."""
+    half = _NORMAL**2 * (1 - rate) / rate / 2
+    width = np.sqrt(half**2 + 2 * half * sizes + (_NORMAL * stds) ** 2)
+    return sizes + half - width, sizes + half + width
 
 
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
@@ -112,6 +126,7 @@ class HeldTopics:
     sizes: NDArray[np.float64]
     terms: Sequence[str]
     noise: float  # on the number of records at a centre
+    rate: float = 1.0  # with which records were sampled: sizes and noise are those of the sample
 
     def stds(self) -> NDArray[np.float64]:
         """Of the noise on each size. Raises ReleaseError if there is none, or a topic has no centre."""
@@ -130,7 +145,11 @@ def held_of(release: Release) -> HeldTopics:
     arrays, strings, own = release.arrays, release.strings, release.method == NAME
     noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
     if own:
-        return HeldTopics(arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"], noise)
+        found = arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"]
+        if (sampled := sample_of(release.statement.charges)) is None:
+            return HeldTopics(*found, noise)
+        bare = release.statement.noise_multiplier(NAME) == 0
+        return HeldTopics(*found, 0.0 if bare else dict(sampled.sums)[SIZES].noise_std, sampled.rate)
     centres = arrays[TOPIC_CENTRES]
     topic = np.arange(len(centres), dtype=np.int32)
     return HeldTopics(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], noise)

@@ -4,14 +4,15 @@ votes        noisy histogram: each record's vote for the nearest of the public c
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
 
-Of topics that another Release found, the sizes alone, for the whole budget.
+Of topics that another Release found, the sizes alone, for the whole budget. Where many records are declared, all sums
+are over one Poisson sample of them, under one charge: then the texts of the sample alone are embedded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,14 +23,21 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.voting import vote_sensitivity
-from understudy.methods.shared.guide.plan import VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.guide.plan import (
+    MOST_EMBEDDED,
+    VECTOR_WEIGHT,
+    embedding_rate,
+    guide_sensitivity,
+    sample_words,
+)
 from understudy.methods.shared.labelling import BESIDE, ROUNDS, SIZES, VOTES, TopicCount, sums_name
 from understudy.methods.topics.centres import require_short
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity
+from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity
 from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
@@ -97,16 +105,41 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         raise ConfigError("The noise of topics is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if facts.labels.names:
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
-    topics = parameters.topics
+    topics, expected, unit = parameters.topics, facts.expected_records, facts.unit
+    (whole,) = gaussian_split(budget, [1.0])
+    rate, found = embedding_rate(expected, unit) if whole >= LEAST_NOISE else 1.0, None
     if isinstance(topics, str):
-        known = len(known_topics(topics)[0].arrays["centres"])
-        size = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], Sensitivity.of_counts(1), (known,))
-        counted = {SIZES: size}
-        return Plan(NAME, facts.unit, budget, _charges(known, counted), _forecast(known, counted, facts.unit))
-    sums = mechanisms(topics, budget, facts.unit)
-    found = verdict(sums[sums_name(1)].noise_multiplier, topics, facts.expected_records)
-    return Plan(
-        NAME, facts.unit, budget, _charges(topics, sums), replace(_forecast(topics, sums, facts.unit), verdict=found)
+        topics = len(known_topics(topics)[0].arrays["centres"])
+        sums = {SIZES: NoisySum("gaussian", whole, Sensitivity.of_counts(1), (topics,))}
+    else:
+        sums = mechanisms(topics, budget, unit)
+        multiplier = sums[sums_name(1)].noise_multiplier
+        while rate < 1 and verdict(multiplier, topics, rate * (expected or 0)).level != "good":
+            rate *= 2
+        found = verdict(multiplier, topics, expected and rate * expected)
+    charges = _charges(topics, sums)
+    if rate < 1:
+        why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
+        charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why),)
+    return Plan(NAME, unit, budget, charges, replace(_forecast(topics, sums, unit, rate), verdict=found))
+
+
+def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
+    """The sums over a sample; None where all records are read."""
+    return next((each.mechanism for each in charges if isinstance(each.mechanism, SubsampledSums)), None)
+
+
+def line_on_sample(plan: Plan, expected_records: int | None) -> str:
+    """Which texts are embedded and why, for people; empty where it goes without saying."""
+    sampled = sample_of(plan.charges)
+    if plan.method != NAME or (sampled is None and expected_records):
+        return ""
+    if sampled is None:
+        return f"All texts are embedded (--expected-records lets tables of more than {MOST_EMBEDDED:,} be sampled)."
+    size = f" ({sample_words(sampled.rate, expected_records, plan.unit)})" if expected_records else ""
+    return (
+        f"Texts embedded: those of a random sample of the {plan.unit.kind}s at rate {sampled.rate:g}{size}, since all "
+        "would take hours and so many tell topics apart; sizes are scaled up."
     )
 
 
@@ -148,9 +181,10 @@ def _charges(topics: int, sums: Mapping[str, NoisySum], beside: str = "") -> tup
     return tuple(Charge(beside + name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
 
 
-def _forecast(topics: int, sums: Mapping[str, NoisySum], unit: Unit) -> Facts:
-    noise = Fact("size_noise", sums[SIZES].noise_std, f"noise on the size of a topic (std, {unit.kind}s)")
-    return Facts((Fact("topics", topics, "topics"), noise))
+def _forecast(topics: int, sums: Mapping[str, NoisySum], unit: Unit, rate: float = 1.0) -> Facts:
+    noise = Fact("size_noise", sums[SIZES].noise_std / rate, f"noise on the size of a topic (std, {unit.kind}s)")
+    sample = [Fact("topics_rate", rate, "rate of the sample that is embedded")] if rate < 1 else []
+    return Facts((Fact("topics", topics, "topics"), noise, *sample))
 
 
 def verdict(multiplier: float, topics: int, records: float | None) -> Verdict:

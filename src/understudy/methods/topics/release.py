@@ -9,7 +9,8 @@
     sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
     names     = the terms of V that are nearest to c_j, and farther from the others
 
-Of topics that another Release found, c_1..c_K are given, and sizes are all that is measured.
+Of topics that another Release found, c_1..c_K are given, and sizes are all that is measured. Of a large table "records"
+are those of one Poisson sample, whatever is measured, under the one charge "topics".
 
 Guarantee:
     Unit: a record; or an owner, of whom at most k records count. Each line with noise is one
@@ -18,14 +19,19 @@ Guarantee:
     over topics. A record's topic is a public function of its embedding and of centres that were made of values
     released before; centres are stored before records are assigned to them. Everything else is post-processing: names
     are public terms, and no text of a record is read but to embed it.
+    Sample: taken once, stored before a sum is made and found again by a run that is resumed. All that leaves are the
+    noisy sums over it, each chosen by those before alone: one event of
+    :class:`~understudy.privacy.sample.SubsampledSums`.
     Source: Blum, Dwork, McSherry and Nissim 2005 (k-means by noisy sums); Su, Cao, Li, Bertino and Jin 2016.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -59,14 +65,14 @@ from understudy.methods.topics.centres import (
     terms_of,
 )
 from understudy.methods.topics.found import require_embedder
-from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, known_topics, verdict
+from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, known_topics, sample_of, verdict
 from understudy.models.types import Embedder
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity, require_releasable
+from understudy.privacy.measurement import Query, SampleOf
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
 from understudy.privacy.plan import Plan
-from understudy.privacy.unit import Unit
+from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.terms import load_vocabulary
@@ -117,8 +123,11 @@ def contents(parameters: TopicsParameters, release: Release) -> Contents:
     topics = len(release.arrays.get("sizes", ()))
     again = isinstance(parameters.topics, str)
     centres = "centres" if again else parameters.topics
+    names = (SIZES,) if again else CHARGES
+    sampled = sample_of(release.statement.charges)
+    of_sample = sampled is not None and tuple(dict(sampled.sums)) == names
     return Contents(
-        dict.fromkeys((SIZES,) if again else CHARGES, GaussianEvent.kind),
+        {NAME: SubsampledGaussianEvent.kind} if of_sample else dict.fromkeys(names, GaussianEvent.kind),
         {
             "centres": Held("int16", (centres, "dimension"), -LARGEST_NORM, LARGEST_NORM),
             "topic": Held("int32", (centres,), 0, topics - 1),
@@ -182,25 +191,17 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
 
     vectors = tools.keep(f"{beside}candidates", embedded)["values"]
     directions = Directions.of(vectors)
-    folder = tools.scratch / "topics" if beside else tools.scratch  # labels are in the file, and others later
-    voters = _voters(corpus, embedder, tools, folder)
+    voters = _Voters(corpus, plan, tools, beside)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
-    measured = tools.measure(beside + VOTES, voting, voters)
-    bare = measured.seal.noise == "none"
-
-    def noise(name: str) -> float:
-        return 0.0 if bare else float(plan.mechanism(beside + name).noise_std)
-
-    candidates = Candidates.of(vectors, measured.value, noise(VOTES))
+    candidates = Candidates.of(vectors, *voters.measure(VOTES, voting))
     generator = np.random.default_rng([tools.seed, 0x70])
     centres = kept("centres-0", first_centres(candidates, topics))
     for number in range(1, ROUNDS + 1):
-        name = sums_name(number)
-        sums = tools.measure(beside + name, TopicSums(centres), voters).value
-        made = next_centres(sums, noise(name), directions, generator, last=number == ROUNDS, twins=not beside)
+        sums, noise = voters.measure(sums_name(number), TopicSums(centres))
+        made = next_centres(sums, noise, directions, generator, last=number == ROUNDS, twins=not beside)
         centres = kept(f"centres-{number}", made)
         tools.progress("rounds", number, ROUNDS)
-    counts = tools.measure(beside + SIZES, TopicSizes(centres), voters).value
+    counts, noise = voters.measure(SIZES, TopicSizes(centres))
     if beside:
         order = np.argsort(-counts, kind="stable")
         centres, counts = centres[order], counts[order]
@@ -214,7 +215,7 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
         terms_of(centres, counts, topic, candidates, vocabulary.terms),
         {"source": vocabulary.source, "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        _noise_check(sizes, counts, noise(SIZES), plan.mechanism(beside + sums_name(1)).noise_multiplier, plan.unit),
+        _noise_check(sizes, counts, noise, voters),
     )
 
 
@@ -223,18 +224,18 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
     embedder, (known, digest) = needed(tools.embedder), known_topics(file)
     require_embedder(known, embedder, tools.dimension)  # the file may be another by now
     centres, topic = known.arrays["centres"], known.arrays["topic"]
-    measured = tools.measure(SIZES, TopicSizes(centres), _voters(corpus, embedder, tools, tools.scratch))
-    counts = np.where(first_ones(centres), measured.value, 0.0)
+    voters = _Voters(corpus, plan, tools)
+    measured, noise = voters.measure(SIZES, TopicSizes(centres))
+    counts = np.where(first_ones(centres), measured, 0.0)
     sizes = np.zeros(len(known.arrays["sizes"]))
     np.add.at(sizes, topic, counts)
-    noise = 0.0 if measured.seal.noise == "none" else float(plan.mechanism(SIZES).noise_std)
     return Released(
         {"centres": centres, "topic": topic, "sizes": sizes},
         public_inputs={
             "topics": {"source": Path(file).name, "sha256": digest},
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
-        noise_check=Facts(_sizes_check(sizes, noise, plan.unit)),
+        noise_check=Facts(_sizes_check(sizes, noise, voters)),
         notes=(OF_ANOTHER_TABLE,),
         strings={"terms": known.strings["terms"]},
     )
@@ -246,23 +247,66 @@ OF_ANOTHER_TABLE = (
 )
 
 
-def _voters(corpus: BoundedCorpus, embedder: Embedder, tools: ReleaseTools, folder: Path) -> PrivateEmbeddings:
-    return PrivateEmbeddings(corpus, embedder, folder, tools.scratch.name, say=tools.say)
+@dataclass(frozen=True, repr=False)
+class _Voters:
+    """The private records, or a sample of them, and the sums that are planned over them."""
+
+    corpus: BoundedCorpus
+    plan: Plan
+    tools: ReleaseTools
+    beside: str = ""
+
+    @cached_property
+    def sample(self) -> SubsampledSums | None:
+        return sample_of(self.plan.charges)
+
+    @property
+    def rate(self) -> float:
+        return self.sample.rate if self.sample else 1.0
+
+    def planned(self, name: str) -> NoisySum:
+        found: NoisySum = dict(self.sample.sums)[name] if self.sample else self.plan.mechanism(self.beside + name)
+        return found
+
+    def measure(self, name: str, query: Query[Block]) -> tuple[NDArray[np.float64], float]:
+        """The noisy sum, in records that are read, and the standard deviation of its noise."""
+        if self.sample is None:
+            sealed = self.tools.measure(self.beside + name, query, self._vectors)
+        else:
+            paid, vectors = self._paid, self._vectors
+            sealed = self.tools.seal(f"{NAME}/{name}", lambda: {"value": paid.measure(name, query, vectors)})
+        return sealed.value, 0.0 if sealed.seal.noise == "none" else self.planned(name).noise_std
+
+    @cached_property
+    def _paid(self) -> PaidSubsampledSums:
+        paid: PaidSubsampledSums = self.tools.open(NAME)
+        return paid
+
+    @cached_property
+    def _vectors(self) -> PrivateEmbeddings:
+        """Of the records that are read: all, or those of the sample, which the run's store keeps."""
+        tools, key = self.tools, self.tools.scratch.name
+        read: BoundedCorpus | SampleOf = self.corpus
+        if self.sample is not None:
+            units = tools.keep("sample", lambda: {"units": self._paid.units(self.corpus)})["units"]
+            read, key = SampleOf(self.corpus, units), f"{key} {hashlib.sha256(units.tobytes()).hexdigest()}"
+        folder = tools.scratch / "topics" if self.beside else tools.scratch  # labels are in the file, and others later
+        return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say)
 
 
-def _noise_check(
-    sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, multiplier: float, unit: Unit
-) -> Facts:
+def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, voters: _Voters) -> Facts:
     """How many topics stand above the noise: noisy values and public numbers only."""
     records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
-    return Facts(_sizes_check(sizes, noise, unit), verdict=verdict(multiplier, len(counts), records))
+    multiplier = voters.planned(sums_name(1)).noise_multiplier
+    return Facts(_sizes_check(sizes, noise, voters), verdict=verdict(multiplier, len(counts), records))
 
 
-def _sizes_check(sizes: NDArray[np.float64], noise: float, unit: Unit) -> tuple[Fact, ...]:
+def _sizes_check(sizes: NDArray[np.float64], noise: float, voters: _Voters) -> tuple[Fact, ...]:
+    title = f"noise on the size of a topic (std, {voters.plan.unit.kind}s)"
     return (
         Fact("topics", len(sizes), f"{NAME} found"),
         Fact("topics_above_3_std", int((sizes > 3 * noise).sum()), "topics whose size is 3 std above the noise"),
-        Fact("size_noise", round(noise, 2), f"noise on the size of a topic (std, {unit.kind}s)"),
+        Fact("size_noise", round(noise / voters.rate, 2), title),
     )
 
 

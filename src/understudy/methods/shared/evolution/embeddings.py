@@ -190,12 +190,11 @@ class PrivateEmbeddings:
         count = 0
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
             stream.write(bytes(_HEADER.size))
-            for batch in self.records.batches():
-                rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
-                rows["vector"] = private_vectors(embed_texts(self.embedder, batch.texts, dimension))
-                rows["label"], rows["unit"] = batch.labels, batch.units
+            workers: Engine | None = getattr(self.records, "workers", None)
+            over = map if workers is None else workers.map
+            for rows in over(partial(_rows_of, self.embedder, dimension), self.records.batches()):
                 stream.write(rows.tobytes())
-                count += len(batch.texts)
+                count += len(rows)
             stream.seek(0)
             stream.write(_HEADER.pack(digest, dimension, count))
         return _File(path, dimension, count)
@@ -205,6 +204,13 @@ def _of_part(
     embedder: Embedder, folder: Path, key: str, rows: int, function: Callable[[PrivateEmbeddings], R], part: Any
 ) -> R:
     return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part))
+
+
+def _rows_of(embedder: Embedder, dimension: int, batch: Records) -> NDArray[np.void]:
+    rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
+    rows["vector"] = private_vectors(embed_texts(embedder, batch.texts, dimension))
+    rows["label"], rows["unit"] = batch.labels, batch.units
+    return rows
 
 
 @dataclass(frozen=True)

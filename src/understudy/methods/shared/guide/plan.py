@@ -33,11 +33,12 @@ def embedding_rate(expected_records: int | None, unit: Unit) -> float:
     return 2.0 ** -min(halvings, _MOST_HALVINGS)
 
 
-def sample_words(expected_records: int, unit: Unit) -> str:
-    """How large the sample is, and how long the built-in embedder takes."""
-    texts = float(f"{expected_records * unit.max_records * embedding_rate(expected_records, unit):.2g}")
+def sample_words(rate: float, expected_records: int, unit: Unit) -> str:
+    """How large a sample is, and how long the built-in embedder takes."""
+    texts = float(f"{expected_records * unit.max_records * rate:.2g}")
     most = "about" if unit.kind == "record" else "at most about"
-    return f"{most} {texts:,.0f} texts: {math.ceil(texts / _PER_MINUTE)} minutes on one core"
+    minutes = math.ceil(texts / _PER_MINUTE)
+    return f"{most} {texts:,.0f} texts: {minutes} minute{'s' * (minutes > 1)} on one core"
 
 
 def rate_of(mechanism: Any) -> float:
