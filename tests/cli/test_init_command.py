@@ -45,7 +45,24 @@ def test_the_draft_is_yaml_without_a_value_and_can_be_filled_in(tmp_path: Path, 
     assert PRIVATE not in text
     assert yaml.safe_load(text)["text"] == "message"
     filled = run_config(yaml.safe_load(uncommented(text)))
-    assert {column.name for column in filled.all_columns} >= {"id", "priority"}
+    proposed = {column.name for column in filled.all_columns}
+    assert proposed >= {"priority"}
+    assert "id" not in proposed
+    assert '# Not proposed, since their names say that they tell rows apart: "id"\n' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "proposed"),
+    [
+        *(("ticket_id", False), ("ticketId", False), ("Row", False), ("Nr.", False), ("Unnamed: 0", False)),
+        *(("paid", True), ("side", True), ("number of seats", True), ("monkey", True), ("notes", True)),
+    ],
+)
+def test_a_column_that_numbers_rows_is_not_proposed(tmp_path: Path, name: str, proposed: bool) -> None:
+    (tmp_path / "t.csv").write_text(f"message,{name}\n1,2\n")
+    text = init(str(tmp_path / "t.csv"))
+    assert ("#   " + name in text or f'#   "{name}"' in text) is proposed
+    assert ("Not proposed" in text) is not proposed
 
 
 def test_a_parquet_file_declares_kinds(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import resources
@@ -366,6 +367,7 @@ _OWNERS = (
     *("owner", "user", "customer", "patient", "author", "client", "person"),
     *("kunde", "nutzer", "klient", "mitarbeiter"),
 )
+_ROWS = ("id", "uuid", "guid", "key", "nr", "no", "number", "nummer", "row", "zeile", "index", "unnamed")
 _NAMED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("date", ("date", "datum", "eingang", "created", "opened", "closed")),
     ("number", ("amount", "price", "paid", "betrag", "preis", "summe")),
@@ -389,7 +391,8 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
     made.filters["because"] = lambda why: f" (proposed because {why})" if why else ""
     label, owner = (_likely([name for name in names if name != text], words) for words in (_LABELS, _OWNERS))
     written = (text, label[0], owner[0], *WRITTEN)
-    others = [(name, kind or _named_kind(name)) for name, kind in columns if name not in written]
+    numbers = [name for name in names if name not in written and _numbers_rows(name)]
+    others = [(name, kind or _named_kind(name)) for name, kind in columns if name not in (*written, *numbers)]
     return made.from_string(resources.files(__package__).joinpath("init.yaml").read_text("utf-8")).render(
         data=data,
         told=told,
@@ -399,6 +402,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         dialogues=dialogues,
         label=label,
         owner=owner,
+        numbers=numbers,
         columns=[(name, _FORMS.get(kind, "[A, B, C]")) for name, kind in others],
         forms=list(_FORMS.values())[1:],
         unknown=any(kind is None for _, kind in columns),
@@ -409,6 +413,12 @@ def _likely(names: Sequence[str], words: Sequence[str]) -> tuple[str | None, str
     """The first name with one of the words in it, and the reason; None where there is none."""
     found = ((name, f"its name has {word!r} in it") for word in words for name in names if word in name.casefold())
     return next(found, (None, ""))
+
+
+def _numbers_rows(name: str) -> bool:
+    """Whether a column's name says that it tells rows apart, and so has no values to declare: ``ticket_id``."""
+    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).casefold())
+    return not words or words[-1] in _ROWS
 
 
 def _named_kind(name: str) -> Kind | None:
