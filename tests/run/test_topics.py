@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import flags, rows, settings, write_csv
+from clinic import FakeChat, flags, rows, settings, write_csv
 from subjects import SUBJECTS, Places, table, texts
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.topics.release import TopicSums
+from understudy.models.types import Completion
+from understudy.run import topics as finding
 from understudy.run.topics import FoundTopics
 from understudy.text.vocabulary.terms import load_vocabulary
 
@@ -310,3 +312,61 @@ def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
 def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, finished: Path) -> None:
     (paths,) = us.report(shutil.copytree(finished, tmp_path / "out"))
     assert "topics" in paths.shareable.read_text("utf-8")
+
+
+# -- titles -----------------------------------------------------------------------------------------------------------
+
+
+def titled(folder: Path, patch: pytest.MonkeyPatch, reply: Callable[[Any], Completion], **options: Any) -> Any:
+    """What was found, and the model that was asked for titles."""
+    chat = FakeChat(reply)
+    patch.setattr("understudy.models.catalog.load_chat", lambda _spec, **_options: chat)
+    return found_in(folder, [*texts(), *["Zebulon Quagmire 4471 engine wheel"] * 3], topics=3, **options), chat
+
+
+def test_a_language_model_gives_titles_from_released_terms_alone(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reply(request: Any) -> Completion:
+        return Completion(f'**"{"Travel" if "flight" in request.messages[0].content else "<b>Other</b>"}"**\n', "stop")
+
+    plain, _ = titled(tmp_path, monkeypatch, reply, output=str(tmp_path / "out"))
+    found, chat = titled(tmp_path, monkeypatch, reply, llm="fake:chat", output=str(tmp_path / "out"))
+    assert found.release.digest == plain.release.digest, "later, and free"
+    asked = {message.content for request in chat.asked for message in request.messages}
+    assert asked == {finding._ASKED.format(", ".join(topic.terms)) for topic in found.topics}
+    for topic in found.topics:
+        assert topic.title == ("Travel" if "flight" in topic.terms else "<b>Other</b>")
+    assert {entry["title"] for entry in found.to_json()} == {"Travel", "<b>Other</b>"}
+    page = (tmp_path / "out" / "release" / "topics.html").read_text("utf-8")
+    assert '<th scope="row">Travel<small>' in page
+    assert "<b>Other" not in page
+    assert "Titles are a language model" in page
+
+
+def test_without_an_answer_a_topic_keeps_its_name_and_without_a_model_nothing_is_asked(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, chat = titled(
+        tmp_path, monkeypatch, lambda _request: Completion("", "failed", error="down"), llm="fake:chat"
+    )
+    assert chat.asked
+    assert {topic.title for topic in found.topics} == {""}
+    for options in ({"llm": "none"}, {}):
+        found, chat = titled(
+            tmp_path,
+            monkeypatch,
+            lambda _request: Completion("x", "stop"),
+            dataset="notes",
+            insecure_noise_seed=1,
+            **options,
+        )
+        assert not chat.asked
+        assert "title" not in found.to_json()[0]
+
+
+def test_a_model_that_cannot_be_asked_is_said_before_the_charge(tmp_path: Path, places: Places) -> None:
+    with pytest.raises((ConfigError, ModelError)):
+        found_in(tmp_path, texts(20), topics=3, llm="openai:gpt", api_key_env="NO_SUCH_KEY")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert not ledger.datasets()

@@ -53,6 +53,7 @@ from understudy.run.settings import (
     WRITING_GROUPS,
     EmbedderParameters,
     Groups,
+    ModelParameters,
     OutputParameters,
     PrivateModelParameters,
     RunConfig,
@@ -274,13 +275,13 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 def _topics_groups(_args: Sequence[str]) -> Groups:
     *shared, own = release_groups(method_class(TOPICS))
     groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
-    return (*groups, own)
+    return (*groups, ModelParameters, own)
 
 
 @click.command(
     cls=ParametersCommand,
     groups=_topics_groups,
-    main=("data", "text", "roles", "owner", *_BUDGET, "topics", "expected_records", "output"),
+    main=("data", "text", "roles", "owner", *_BUDGET, "topics", "expected_records", "llm", "output"),
 )
 @config_option
 @json_option

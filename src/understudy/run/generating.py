@@ -226,10 +226,10 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
         )
     form = _form(texts, method, named)
     prompts = Prompts(texts.parameters, texts.template, texts.form)
-    chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
+    chat = load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
         if preset_of(named.llm) is not None and not session.begun:
-            asked = _load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
+            asked = load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
             _ping(asked, named)
             if named.llm_batch:  # a batch would take a day to learn the endpoint's dialect
                 assert isinstance(chat, EndpointChat)
@@ -412,7 +412,7 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def _load_chat(named: Chat, listener: Listener) -> ChatModel:
+def load_chat(named: Chat, listener: Listener) -> ChatModel:
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {

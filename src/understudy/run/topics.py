@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,14 +20,18 @@ from understudy.methods.topics.changes import Change, changes
 from understudy.methods.topics.found import Topic, topics_of
 from understudy.methods.topics.plan import NAME
 from understudy.models import catalog
-from understudy.models.types import Embedder
+from understudy.models.collect import collect
+from understudy.models.types import ChatModel, ChatRequest, Embedder, Message
 from understudy.models.vectors import ContentsEmbedder
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline
+from understudy.run.generating import load_chat
 from understudy.run.outputs import OutputFolder
+from understudy.run.parts import Chat
 from understudy.run.session import SILENT, Listener
 from understudy.run.settings import RunConfig
+from understudy.text.writing import tidy
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +42,7 @@ class FoundTopics:
         release: the Release, with its privacy statement.
         embedder: that texts are assigned with, as ``--embedder`` has it.
         folder: where it stands, or None without an output folder.
+        titles: of the topics, by their numbers, where a language model wrote some.
         trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
     """
 
@@ -45,6 +50,7 @@ class FoundTopics:
     embedder: str = "builtin"
     folder: OutputFolder | None = None
     trust_endpoint: bool = False
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.release, Release):
@@ -70,7 +76,9 @@ class FoundTopics:
     @cached_property
     def topics(self) -> tuple[Topic, ...]:
         """The topics, the largest first: their names, terms, and noisy sizes with intervals."""
-        return topics_of(self.release)
+        found = topics_of(self.release)
+        titles = self.titles or [""] * len(found)
+        return tuple(replace(each, title=title) for each, title in zip(found, titles, strict=True))
 
     def assign(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """``Int64[n]``: the number of the topic that each text is nearest to; -1 for one without a vector.
@@ -108,6 +116,7 @@ class FoundTopics:
                 "low": round(each.low, 1),
                 "high": round(each.high, 1),
                 "clear": each.clear,
+                **({"title": each.title} if self.titles else {}),
             }
             for each in self.topics
         ]
@@ -126,8 +135,29 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
         raise ConfigError(
             "Topics are found where there are no labels.", "Leave out --label, --labels and --labels-from-data."
         )
+    asked = config.llm if "llm" in config.model_fields_set and config.llm != "none" else None
+    chat = asked and load_chat(config.part(Chat, asks=True, trained=False, in_a_row=1), listener)
     made = pipeline.release(config, corpus=corpus, listener=listener)
-    return FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)
+    found = FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)
+    if not chat:
+        return found
+    listener.say(f"Titles: asked of {asked}, which sees the topics' released terms alone.")
+    return replace(found, titles=titles_of(found.topics, chat))
+
+
+def titles_of(topics: Sequence[Topic], chat: ChatModel) -> tuple[str, ...]:
+    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it says nothing."""
+    said = [Message("user", _ASKED.format(", ".join(each.terms))) for each in topics if each.clear]
+    answers = iter(collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said]))
+    texts = [tidy(next(answers)) if each.clear else "" for each in topics]
+    return tuple(" ".join(text.split()).strip("\"'.*#")[:_MOST] for text in texts)
+
+
+_ASKED = (
+    "These words tell one subject of a collection of texts from its other subjects: {}. What is the subject? Answer "
+    "with two to five words and nothing else."
+)
+_LONGEST, _MOST = 24, 60  # tokens, characters
 
 
 def changes_json(found: Sequence[Change]) -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ class Topic:
     low: float
     high: float
     clear: bool
+    title: str = ""
+    """What a language model called it, by its terms alone."""
 
     @property
     def name(self) -> str:
