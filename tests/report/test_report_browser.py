@@ -78,16 +78,23 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-class Seen:
-    """A page that is watched: what it logs, and what it asks for."""
+class Watched:
+    """A page of which it is known what it logs."""
 
-    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+    def __init__(self, browser: Any, **options: Any) -> None:
         self.complaints: list[str] = []
         self.context = browser.new_context(**options)
         self.context.set_default_timeout(120_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+
+class Seen(Watched):
+    """A report, and what it asks for."""
+
+    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+        super().__init__(browser, **options)
         self.page.route("**/*", lambda route: self._answer(route, file))
         self.page.goto(file.as_uri())
 

@@ -35,7 +35,7 @@ from understudy.base.display import printable
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.cli import cli
 from understudy.privacy.exact import as_typed
-from understudy.report import ReportPaths, write_comparison, write_reports
+from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
 from understudy.run.outputs import FORMATS, OutputFolder
 
@@ -252,7 +252,7 @@ def test_a_release_without_texts_and_texts_without_a_release_have_a_shareable_re
     folder = make_run(tmp_path / "generated")
     (folder.shareable / "dp-kps.release").unlink()
     assert "terms.txt" in shareable(folder)
-    assert written(folder).internal is None, "nothing was measured"
+    assert write_reports(folder, embedder=None).internal is None, "nothing was measured"
 
 
 def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
@@ -283,13 +283,6 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     text = shareable(make_run(tmp_path / "run"))
     assert "There is no map: evaluation needs the extra" in text
     assert "Labels" in text
-
-
-def test_labels_that_were_paid_for_stand_beside_the_synthetic_ones_only_once(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    charge_metrics(folder)
-    assert shareable(folder).count("real, with noise") >= 1
-    assert "Label share" not in shareable(folder)
 
 
 def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None:
@@ -372,43 +365,35 @@ def test_how_to_make_them_again_names_the_verb_that_does(tmp_path: Path) -> None
 # -- the shareable report holds nothing of the private half; the internal one does, and stays inside ------------------
 
 
-def written(folder: OutputFolder) -> ReportPaths:
-    return write_reports(folder, embedder=None)
-
-
 def test_no_string_of_the_private_half_is_in_the_shareable_report(measured: OutputFolder) -> None:
-    with_it = written(measured).shareable.read_text("utf-8")
+    with_it = shareable(measured)
     assert PLANTED not in with_it
     shutil.rmtree(measured.private)
-    assert written(measured).shareable.read_text("utf-8") == with_it
+    assert shareable(measured) == with_it
 
 
-def test_the_internal_report_shows_the_private_half_to_its_owner_alone(measured: OutputFolder) -> None:
+def test_the_internal_report_shows_the_private_half_to_its_owner_alone(pages: Pages) -> None:
     """So that the test above can fail."""
-    internal = written(measured).internal
-    assert internal is not None
-    text = internal.read_text("utf-8")
-    assert text.count(PLANTED) > 60
-    assert "internal" in text
-    assert internal.stat().st_mode & 0o077 == 0
-    assert internal.parent == measured.private
+    assert pages.internal.count(PLANTED) > 60
+    assert "internal" in pages.internal
+    assert pages.folder.internal_report_file.stat().st_mode & 0o077 == 0
+    assert pages.folder.internal_report_file.parent == pages.folder.private
 
 
 def test_figures_with_a_charge_are_in_the_shareable_report_with_their_price(measured: OutputFolder) -> None:
-    assert "0.750" not in written(measured).shareable.read_text("utf-8")
+    assert "0.750" not in shareable(measured)
     charge_metrics(measured)
-    text = written(measured).shareable.read_text("utf-8")
-    assert "0.750" in text
-    assert "epsilon = 0.5" in text
-    assert "real, with noise" in text
-    assert "50.0 %" in text
+    text = shareable(measured)
+    for words in ("0.750", "epsilon = 0.5", "real, with noise", "50.0 %"):
+        assert words in text
+    assert "Label share" not in text, "the labels stand beside the synthetic ones, and only once"
 
 
 def test_a_new_release_takes_an_old_report_away(measured: OutputFolder) -> None:
     charge_metrics(measured)
-    path = written(measured).shareable
+    write_reports(measured, embedder=None)
     measured.clear()
-    assert not path.exists()
+    assert not measured.report_file.exists()
     assert not (measured.shareable / "metrics.json").exists()
 
 

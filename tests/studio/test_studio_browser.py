@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_report_browser
 from clinic import FakeChat, settings
 from made_runs import make_run
 from studio_fixtures import running
-from test_report_browser import CHROMIUM, CONTRAST, QUIET
+from test_report_browser import CHROMIUM, CONTRAST, Watched
 
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline
@@ -23,6 +24,7 @@ from understudy.run.settings import run_config
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
+browser = test_report_browser.browser
 PHONE = {"width": 360, "height": 740}
 PAGES = ["plan", "ledger", "runs", "run-6", "texts", "compare", "jobs"]
 
@@ -33,26 +35,13 @@ def address(root: Path) -> Iterator[str]:
         yield printed
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=120_000)
-        yield opened
-        opened.close()
-
-
-class Visit:
-    """A browser that was let in, and is watched: what it logs, and what it asks for."""
+class Visit(Watched):
+    """A browser that was let in, and what it asks for."""
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.complaints: list[str] = []
+        super().__init__(browser, **options)
         self.home = address.partition("?")[0]
-        self.context = browser.new_context(**options)
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.home.rstrip("/"))
-        self.context.set_default_timeout(120_000)
-        self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._asked)
         self.page.goto(address)
 
