@@ -212,9 +212,9 @@ def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_na
     def told(name: str) -> Callable[..., tuple[()]]:
         return lambda *args, **options: asked.append((name, options)) or ()
 
-    utility = "understudy.evaluate.metrics.utility"
-    monkeypatch.setattr(import_module(f"{utility}.language"), "measure_language_model", told("tuned"))
-    monkeypatch.setattr(import_module(f"{utility}.in_context"), "measure_in_context", told("shown"))
+    language = import_module("understudy.evaluate.metrics.utility.language")
+    monkeypatch.setattr(language, "measure_language_model", told("tuned"))
+    monkeypatch.setattr(language, "measure_in_context", told("shown"))
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
     assert asked == []
     words = {"metrics": "utility", "language_model": True, "in_context": "0,4", "local_model": "hf:./tiny", "seed": 5}
