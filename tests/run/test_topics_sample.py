@@ -22,6 +22,7 @@ from understudy.methods.shared.labelling import CHARGES, SIZES
 from understudy.methods.topics import changes as comparing
 from understudy.methods.topics import found as finding
 from understudy.methods.topics.changes import LEVEL, changes
+from understudy.methods.topics.plan import verdict
 from understudy.methods.topics.release import TopicSums
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
@@ -117,6 +118,15 @@ def test_sizes_without_noise_are_those_of_the_sample_scaled_up(tmp_path: Path, p
     found = found_in(tmp_path, texts(400), insecure_no_noise=True)
     counts = np.bincount(found.assign(sorted(places.read)), minlength=len(found.topics))
     assert [topic.size for topic in found.topics] == pytest.approx(4 * counts, abs=0.01)
+
+
+def test_where_more_was_declared_than_is_there_the_verdict_is_of_the_table(tmp_path: Path) -> None:
+    told = found_in(tmp_path, texts(60)).release.statement.verdict
+    (charge,) = us.plan(us.Topics(topics=3), BUDGET, expected_records=DECLARED).plan.charges
+    multiplier = dict(charge.mechanism.sums)["sums-1"].noise_multiplier  # type: ignore[attr-defined]
+    assert told is not None
+    assert told.level != "good"
+    assert told.records == verdict(4 * multiplier, 3, 1.0).records > 3 * (verdict(multiplier, 3, 1.0).records or 0)
 
 
 def test_known_topics_are_counted_in_a_sample_too(finished: Any, tmp_path: Path) -> None:

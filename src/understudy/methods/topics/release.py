@@ -298,7 +298,8 @@ def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise:
     """How many topics stand above the noise: noisy values and public numbers only."""
     records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
     multiplier = voters.planned(sums_name(1)).noise_multiplier
-    return Facts(_sizes_check(sizes, noise, voters), verdict=verdict(multiplier, len(counts), records))
+    judged = verdict(multiplier / voters.rate, len(counts), records / voters.rate)  # in records of the table
+    return Facts(_sizes_check(sizes, noise, voters), verdict=judged)
 
 
 def _sizes_check(sizes: NDArray[np.float64], noise: float, voters: _Voters) -> tuple[Fact, ...]:
