@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -45,20 +45,29 @@ def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run a command line in this process."""
+    """Run a command line in this process; where a code is given, it must end with it."""
 
-    def call(*words: str) -> Said:
+    def call(*words: str, code: int | None = None) -> Said:
         monkeypatch.setattr(sys, "argv", ["understudy", *words])
         capfd.readouterr()
-        code = 0
+        ended = 0
         try:
             main()
         except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
+            ended = end.code if isinstance(end.code, int) else 0
         out, err = capfd.readouterr()
-        return Said(code, out, err)
+        assert code in (None, ended), err
+        return Said(ended, out, err)
 
     return call
+
+
+def run(values: Mapping[str, Any], **changes: Any) -> us.Result:
+    return pipeline.run(run_config({**values, **changes}))
+
+
+def release(values: Mapping[str, Any], **changes: Any) -> us.Release:
+    return pipeline.release(run_config({**values, **changes})).release
 
 
 @pytest.fixture

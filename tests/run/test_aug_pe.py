@@ -44,8 +44,7 @@ def numbers_of(release: us.Release, round_number: int) -> list[int]:
 
 
 def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(evolving(tmp_path)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(evolving(tmp_path)), code=0)
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
@@ -207,11 +206,9 @@ def test_without_a_language_model_there_is_what_exists_and_the_rest_is_named(
     assert sources(result, 0) == sources(result, 1) == ["population"] * 4
     file = str(tmp_path / "out" / "release" / "aug-pe.release")
     out = ("--output", str(tmp_path / "more"))
-    said = understudy("generate", file, "--llm", "none", "--records-per-label", "6", *out)
-    assert said.code == 0, said.err
+    said = understudy("generate", file, "--llm", "none", "--records-per-label", "6", *out, code=0)
     assert "4 texts could not be generated" in said.err
-    said = understudy("generate", file, "--rounds", "3", "--llm", "none", "--records", "6", *out)
-    assert said.code == 2
+    said = understudy("generate", file, "--rounds", "3", "--llm", "none", "--records", "6", *out, code=2)
     assert "No such option" in said.err
 
 

@@ -11,7 +11,7 @@ import pytest
 from clinic import TERMS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
-from run_fixtures import Said
+from run_fixtures import Said, release
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
@@ -20,8 +20,6 @@ from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 LABELS = ("cardiology", "dermatology", "surgery")
 OWNER = Unit("owner", 4, "clinician")
@@ -93,7 +91,7 @@ def test_without_an_owner_the_votes_of_a_whole_run_are_one_vote_away(
         write_csv(tmp_path / name / "notes.csv", rows)
         own = {"owner": "clinician", "max_records_per_owner": 4, "labels": ",".join(LABELS), "nearest": 2}
         values = evolving(tmp_path / name, **own, rounds=1, insecure_no_noise=True)
-        return running.release(run_config(values)).release
+        return release(values)
 
     whole = votes("whole", table())
     for name in ("spread", "many", "alike"):
@@ -108,8 +106,7 @@ def test_owners_over_several_labels_end_to_end(
 ) -> None:
     write_csv(tmp_path / "notes.csv", table())
     own = {"owner": "clinician", "max_records_per_owner": 4, "labels": ",".join(LABELS), "label_sizes": "noisy"}
-    said = understudy("run", *flags(evolving(tmp_path, **own)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(evolving(tmp_path, **own)), code=0)
     assert "at most 4 are used" in said.err
     release = us.load_release(tmp_path / "out" / "release" / "aug-pe.release")
     assert release.statement.unit.to_json() == {"kind": "owner", "max_records": 4, "column": "clinician"}

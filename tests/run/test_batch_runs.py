@@ -50,8 +50,7 @@ def batched(folder: Path, server: FakeEndpoint, **changes: Any) -> dict[str, Any
 def test_a_run_hands_in_all_texts_at_once(
     tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
 ) -> None:
-    said = understudy("run", *flags(batched(tmp_path, server)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(batched(tmp_path, server)), code=0)
     assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
     assert len(plan.direct) == 1, "one question before the charge, so that a wrong address is known"
     assert "Handed in 8 requests as batch_0; answers come within 24 hours." in said.err
@@ -93,8 +92,7 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
     else:
         plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
     assert understudy("run", *flags(batched(tmp_path, server))).code != 0
-    said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}), code=0)
     again = "8 requests were handed in as batches. Without --llm-batch they are asked, and paid for, again."
     assert (again in said.err) is not refused
     assert ("handed in as batches" in said.err) is not refused
@@ -198,8 +196,7 @@ def test_after_an_endpoint_recovered_the_same_command_asks_again_and_charges_not
     outage.lasts = False
     assert understudy("run", *words).code == 0
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
-    other = understudy("generate", str(release), "--llm", "fake", "--records", "2", "--output", str(tmp_path / "more"))
-    assert other.code == 0
+    understudy("generate", str(release), "--llm", "fake", "--records", "2", "--output", str(tmp_path / "more"), code=0)
 
 
 def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stays_without_text(
@@ -216,8 +213,7 @@ def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stay
     asked = []
     for _ in range(5):
         before = len(chat.asked)
-        said = understudy("run", *words)
-        assert said.code == 0
+        said = understudy("run", *words, code=0)
         withheld = first[: settings(tmp_path)["records_per_label"] * 2].count(first[0])  # two seeds may be alike
         assert (
             f"{withheld} text{'s' * (withheld > 1)} could not be generated. The same command asks again, 3 times in all"
@@ -248,6 +244,5 @@ def test_a_run_whose_calls_all_fail_says_why(
     tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat(lambda request: Completion("", "failed", error="the endpoint answered HTTP 429")))
-    said = understudy("run", *flags(settings(tmp_path, llm="fake", document_type="note")))
-    assert said.code == 6
+    said = understudy("run", *flags(settings(tmp_path, llm="fake", document_type="note")), code=6)
     assert "wrote no text at all: the endpoint answered HTTP 429." in said.err

@@ -310,8 +310,7 @@ def test_a_table_in_another_format_than_declared_is_refused_before_the_charge(
     values["columns"] = "day=2024-01-01..2024-12-31/12; paid=0.0..60.0/12"
     if verb == "release":
         del values["llm"], values["records_per_label"]
-    said = understudy(verb, *flags(values))
-    assert said.code == 3
+    said = understudy(verb, *flags(values), code=3)
     assert REFUSED in said.err
     assert not re.search(r"\d", said.err.partition(REFUSED)[2].replace(str(tmp_path), ""))
     assert datasets(values) == []

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import in_format, rows, settings, write_csv
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -26,10 +26,8 @@ from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run import measuring
-from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
-from understudy.run.settings import run_config
 
 
 class Crash(BaseException):
@@ -56,7 +54,7 @@ def made(with_room: Callable[..., OutputFolder]) -> OutputFolder:
 
 def run_with_room(folder: Path, **changes: Any) -> OutputFolder:
     """A whole run, and a cap that leaves epsilon 2."""
-    result = running.run(run_config(settings(folder, **changes)))
+    result = run(settings(folder, **changes))
     assert result.folder is not None
     with Ledger(folder / "ledger.sqlite") as ledger:
         ledger.raise_cap("notes", cap=Budget(5, "1e-6"))
@@ -197,8 +195,7 @@ def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_end
     made = run_with_room(tmp_path)
     words = ["--embedder", "none", "--metrics", "leakage", "--ledger", str(tmp_path / "ledger.sqlite")]
     command = ["evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, "--dataset", "notes"]
-    said = understudy(*command, "--charge-metrics", "0.5")
-    assert said.code == 0, said.err
+    understudy(*command, "--charge-metrics", "0.5", code=0)
     assert released(made)["sealed"]["noise"] == "system"
     inside = json.loads(made.evaluation_file.read_text("utf-8"))
     assert bool(inside["values"]) is (count >= 2)
@@ -316,7 +313,7 @@ def test_a_table_that_is_not_the_run_s_is_trained_on_for_nobody(
 
 def test_the_texts_and_the_statement_of_another_run_are_refused(tmp_path: Path, made: OutputFolder) -> None:
     apart = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
-    other = running.run(run_config(settings(tmp_path, **apart))).folder
+    other = run(settings(tmp_path, **apart)).folder
     assert other is not None
     with pytest.raises(ConfigError, match="another run"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, output=str(other.root)))
@@ -422,8 +419,7 @@ def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
     tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
 ) -> None:
     words = ("--embedder", "none", "--metrics", "leakage", "--charge-metrics", "0.5", "--insecure-no-noise")
-    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), *words)
-    assert said.code == 0
+    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, code=0)
     assert "NOT PRIVATE" in said.err
     found = released(made)
     assert found["sealed"]["noise"] != "system"
@@ -463,7 +459,7 @@ def test_a_new_run_in_the_folder_takes_released_metrics_away(tmp_path: Path, mad
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.raise_cap("notes", cap=Budget(20, "1e-5"))
-    running.run(run_config(settings(tmp_path, fresh=True)))
+    run(settings(tmp_path, fresh=True))
     assert not made.metrics_file.exists()
 
 

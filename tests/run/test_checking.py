@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said
+from run_fixtures import Said, run
 
 import understudy as us
 from understudy.base.columns import declared_columns, formats_of
@@ -37,8 +37,7 @@ def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     values = table(tmp_path)
-    said = understudy("check", *flags(values))
-    assert said.code == 3
+    said = understudy("check", *flags(values), code=3)
     assert "A row has an empty text (column 'note')" in said.out
     assert "label that is not declared (column 'department')" in said.out
     assert SECRET not in said.out + said.err
@@ -58,11 +57,10 @@ def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_fo
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     values = table(tmp_path, max_bad_rows=0.1)
-    said = understudy("check", "--json", *flags(values))
-    assert said.code == 0
+    said = understudy("check", "--json", *flags(values), code=0)
     assert json.loads(said.out)["usable"]
     assert not (tmp_path / "out" / "release").exists()
-    assert running.run(run_config(values)).records
+    assert run(values).records
 
 
 @pytest.mark.parametrize(
@@ -131,8 +129,7 @@ def test_a_wrong_column_is_told_first_with_those_that_may_be_meant(
     values = table(tmp_path, text="Notes")
     del values["output"]
     for verb in ("check", "run"):
-        said = understudy(verb, *flags(values))
-        assert said.code == 3
+        said = understudy(verb, *flags(values), code=3)
         assert said.err.splitlines() == [
             "Error: " + f"{str(tmp_path / 'notes.csv')!r} has no column 'Notes'.",
             "Its header has 'note'.",
@@ -147,8 +144,7 @@ def test_data_without_one_name_ask_for_both_names_at_once(
     values = table(tmp_path, data=source)
     del values["output"]
     values.pop("dataset", None)
-    said = understudy("run", *flags(values))
-    assert said.code == 2
+    said = understudy("run", *flags(values), code=2)
     assert "--output FOLDER" in said.err
     assert "--dataset NAME" in said.err
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clinic import flags, rows, settings, write_csv
 from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, LedgerError, ReleaseError, ResumeError
@@ -82,8 +82,7 @@ def test_the_command_line_continues_whichever_verb_began_and_language_model_was_
 ) -> None:
     values = parts(tmp_path, texts_per_batch=1)
     assert understudy("run", *flags({**values, "llm": "none"})).code == 0
-    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 3}))
-    assert said.code == 0, said.err
+    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 3}), code=0)
     assert said.out.strip().endswith("in-parts.release")
     assert len(texts(load_release(said.out.strip()))) == LABELS * BATCHES * 3
     assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists(), "of the smaller release"
@@ -182,8 +181,7 @@ def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
     files = store_files(values)
     with pytest.raises(ConfigError, match="both continue and start over"):
         release(values, resume=True, fresh=True)
-    said = understudy("release", "--continue", *flags({**values, "fresh": True}))
-    assert said.code == 2
+    said = understudy("release", "--continue", *flags({**values, "fresh": True}), code=2)
     assert "Give one of --continue and --fresh" in said.err
     assert store_files(values) == files
     drawn.clear()
@@ -259,7 +257,7 @@ def test_generate_hands_out_all_or_as_many_as_are_there(tmp_path: Path) -> None:
 def test_two_numbers_of_records_are_refused_before_anything_is_done(tmp_path: Path) -> None:
     values = parts(tmp_path, records=4, records_per_label=2)
     with pytest.raises(ConfigError, match="Give one of"):
-        running.run(run_config(values))
+        run(values)
     assert not (tmp_path / "out").exists()
     made = release(parts(tmp_path))
     with pytest.raises(ConfigError, match="Give one of"):
@@ -293,8 +291,7 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     monkeypatch.setattr("understudy.models.catalog.load_causal", load, raising=False)
     monkeypatch.setattr(WithModel, "seen", [])
     values = parts(tmp_path, method="with-model", document_type="clinic letter")
-    said = understudy("release", *flags({**values, "private_model": "hf:some/model"}))
-    assert said.code == 0, said.err
+    understudy("release", *flags({**values, "private_model": "hf:some/model"}), code=0)
     (tools,) = WithModel.seen
     assert (tools.model.spec, asked) == ("hf:some/model", ["hf:some/model"])  # type: ignore[union-attr]
     assert tools.prompts is not None

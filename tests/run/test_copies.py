@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import settings
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 
 from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
@@ -21,18 +21,12 @@ from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import measuring
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 REFUSED = r"sampled and used already, from another copy of this folder.*fresh"
 
 
 class Stop(BaseException):
     """The machine goes down."""
-
-
-def run(values: dict[str, Any], **changes: Any) -> running.Result:
-    return running.run(run_config({**values, **changes}))
 
 
 def stopped(values: dict[str, Any], owner: type, method: str, *, after: bool = False, name: str = "") -> None:

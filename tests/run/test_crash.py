@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from clinic import FakeChat, settings
 from evolution_fixtures import varied
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 from secret_fixtures import protecting
 
 from understudy.corpus import Corpus
@@ -25,7 +25,6 @@ from understudy.methods.shared.queries.unlisted import Runs
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
 from understudy.run import measuring, outputs
-from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
@@ -97,7 +96,7 @@ class Machine:
         """Whether the run came to its end."""
         self.crash_at, self.steps = crash_at, []
         try:
-            running.run(run_config(config))
+            run(config)
         except Crash:
             return False
         return True

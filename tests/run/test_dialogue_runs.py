@@ -14,14 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, in_format, settings, write_csv
 from evolution_fixtures import Counting, WordEmbedder, evolving
-from run_fixtures import runs_charged
+from run_fixtures import release, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.transcript import Part, TextForm
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import ContentsEmbedder, uncached
-from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.run.settings import run_config
 from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
@@ -85,7 +84,7 @@ def test_dialogues_are_read_asked_for_and_written_as_such(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], name: str
 ) -> None:
     chat = use_chat(says(SPOKEN))
-    result = running.run(run_config(values(tmp_path, data=write_table(tmp_path / name), llm="fake", **TALK)))
+    result = run(values(tmp_path, data=write_table(tmp_path / name), llm="fake", **TALK))
     turns = [("customer", "My router is slow."), ("agent", "Since when?"), ("customer", "Since Monday.")]
     expected = [{"role": role, "content": content} for role, content in turns]
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
@@ -102,7 +101,7 @@ def test_dialogues_are_read_asked_for_and_written_as_such(
 
 def test_several_texts_are_written_together(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
     use_chat(says(WRITTEN))
-    made = running.run(run_config(values(tmp_path, llm="fake", **TICKET))).release
+    made = run(values(tmp_path, llm="fake", **TICKET)).release
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
     assert table.column_names == ["subject", "message", "answer", "transcript", "product", "label", "provenance"]
     assert table.to_pylist()[0]["message"] == "My router is slow.\nIt was fast."
@@ -116,14 +115,14 @@ def test_what_is_no_transcript_is_asked_for_again_and_never_written(
 ) -> None:
     chat = use_chat(says(text))
     with pytest.raises(NoText):
-        running.run(run_config(values(tmp_path, llm="fake", records_per_label=1, **TALK)))
+        run(values(tmp_path, llm="fake", records_per_label=1, **TALK))
     assert len(chat.asked) in (2, 2 * (1 + MOST_TRIES))
     assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
 
 
 def test_a_synthetic_table_is_evaluated_by_its_parts(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
     use_chat(says(SPOKEN))
-    running.run(run_config(values(tmp_path, llm="fake", **TALK)))
+    run(values(tmp_path, llm="fake", **TALK))
     made = us.evaluate(tmp_path / "table.parquet", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
     assert made.values
     (paths,) = us.report(tmp_path / "out")
@@ -154,7 +153,7 @@ def test_bad_settings_are_told_before_anything_is_charged(
 ) -> None:
     use_chat(FakeChat())
     with pytest.raises((ConfigError, CorpusError)) as caught:
-        running.run(run_config(values(tmp_path, **{"llm": "fake", **changes})))
+        run(values(tmp_path, **{"llm": "fake", **changes}))
     assert said in str(caught.value)
     assert not runs_charged(tmp_path / "ledger.sqlite")
 
@@ -169,7 +168,7 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     chat = use_chat(says(SPOKEN))
-    running.run(run_config(values(tmp_path, llm="fake", **TOLD, records_per_label=30, epsilon="8")))
+    run(values(tmp_path, llm="fake", **TOLD, records_per_label=30, epsilon="8"))
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
     assert str(table.schema.field("turns").type) == "int64"
     assert table["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
@@ -183,7 +182,7 @@ def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(says(SPOKEN))
-    made = running.release(run_config(values(tmp_path, **TOLD, records_per_label=None))).release
+    made = release(values(tmp_path, **TOLD, records_per_label=None))
     kept = us.generate(made, llm="fake", records_per_label=5, where="turns=3")
     assert [record.columns for record in kept.records] == [(3, "customer")] * 10
     with pytest.raises(NoText, match="condition"):
@@ -209,7 +208,7 @@ def test_a_last_act_needs_declared_acts(tmp_path: Path) -> None:
     talks = tmp_path / "talks.jsonl"
     talks.write_text(json.dumps({"messages": [{"role": "customer", "content": "Hello?"}], "product": "router"}) + "\n")
     with pytest.raises(CorpusError, match="No row has the column 'ends'") as caught:
-        running.release(run_config(values(tmp_path, data=talks, **TALK, columns="ends=ask|offer")))
+        release(values(tmp_path, data=talks, **TALK, columns="ends=ask|offer"))
     assert "--acts" in caught.value.cure
 
 
@@ -222,7 +221,7 @@ def test_a_dialogue_that_was_written_for_no_row_gets_one_that_goes_with_it(tmp_p
     ]
     pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
     settings = values(tmp_path, data=tmp_path / "talks.parquet", **{**TALK, "columns": columns}, records_per_label=None)
-    released = running.release(run_config({**settings, "epsilon": "8", "column_pairs": "turns*answered"})).release
+    released = release(settings, epsilon="8", column_pairs="turns*answered")
     rows = tabling.TableRows.of(released, seed=0)
     assert rows is not None
     text = released.schema.form.render([Part(ROLES[place % 2], "Yes.") for place in range(4)])
@@ -281,7 +280,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
 ) -> None:
     chat = use_chat(FakeChat(replies))
     settings = bookings(tmp_path, columns=SHAPE, epsilon="8", records_per_label=4)
-    result = running.run(run_config(settings))
+    result = run(settings)
     asked = chat.asked[0]
     assert 'assistant calls search: {"query": "..."}\nsearch returns: ...\n' in asked.messages[-1].content
     assert "does: ask, offer, thank.\n" in asked.messages[-1].content
@@ -318,7 +317,7 @@ def test_a_table_with_calls_is_evaluated_reported_and_exported(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat(replies))
-    running.run(run_config(bookings(tmp_path, columns=SHAPE, epsilon="8")))
+    run(bookings(tmp_path, columns=SHAPE, epsilon="8"))
     made = us.evaluate(tmp_path / "talks.jsonl", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
     found = {value.metric.name: value.value for value in made.values if value.of == "synthetic"}
     assert found["calls_distance"] == pytest.approx(0.5, abs=0.5)
@@ -356,13 +355,13 @@ def test_bad_acts_and_tools_are_told_before_anything_is_charged(
 ) -> None:
     use_chat(FakeChat(replies))
     with pytest.raises((ConfigError, CorpusError)) as caught:
-        running.run(run_config(bookings(tmp_path, **changes)))
+        run(bookings(tmp_path, **changes))
     assert said in str(caught.value)
     assert not runs_charged(tmp_path / "ledger.sqlite")
 
 
 def test_a_release_of_plain_dialogues_is_written_as_before(tmp_path: Path) -> None:
-    made = running.release(run_config(values(tmp_path, records_per_label=None, **TALK))).release
+    made = release(values(tmp_path, records_per_label=None, **TALK))
     assert made.schema.to_json()["form"] == {"fields": [], "roles": list(ROLES)}
     assert not {"acts", "tools"} & set(run_config(values(tmp_path, **TALK)).lasting)
 
@@ -374,7 +373,7 @@ def test_the_private_vocabulary_of_json_records_holds_no_key(tmp_path: Path) -> 
     own = {"text": None, "label": None, "labels": None, "records_per_label": None, "record_columns": "title,body"}
     budget = {"epsilon": "10000", "delta": "0", "noise": "laplace", "insecure_noise_seed": 1}
     values = settings(tmp_path, **own, **budget, top_terms=3, length=2, terms_per_record=3)
-    assert set(running.release(run_config(values)).release.terms) == {"chest", "pain", "night"}
+    assert set(release(values).terms) == {"chest", "pain", "night"}
 
 
 # -- methods that evolve texts: blanks, embeddings and candidates ------------------------------------------------------
@@ -402,7 +401,7 @@ def configured(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
 def test_dialogues_evolve_as_such(tmp_path: Path, embedder: Counting, chat: FakeChat, method: str) -> None:
-    result = running.run(run_config(configured(tmp_path, method, blank_probability=0.5)))
+    result = run(configured(tmp_path, method, blank_probability=0.5))
     assert result.records
     made = us.load_release(tmp_path / "out" / "release" / f"{method}.release")
     assert made.schema.form == TextForm(roles=ROLES)

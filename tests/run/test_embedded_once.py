@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clinic import settings
 from evolution_fixtures import Counting, WordEmbedder, evolving
-from run_fixtures import runs_charged
+from run_fixtures import release, run, runs_charged
 from test_copies import stopped
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, planted_settings
 
@@ -19,8 +19,6 @@ from understudy.ledger.store import RunStore
 from understudy.models.vectors import _TRIED, FOLDER
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
 
@@ -42,7 +40,7 @@ def test_the_release_its_guide_the_evaluation_and_the_report_embed_the_private_t
     tmp_path: Path, embedder: Counting, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = evolving(tmp_path, method=method, **({"guide": True} if method == "aug-pe" else {}))
-    running.run(run_config(values))
+    run(values)
     assert often(embedder, tmp_path) == {1}
     evaluated = {"seeds": 1, "classifiers": "embedding", "metrics": "fidelity,utility,leakage"}
     first = us.evaluate(tmp_path / "notes.csv", values["output"], **evaluated)
@@ -60,7 +58,7 @@ def test_charged_metrics_and_those_that_stay_private_share_the_vectors(tmp_path:
     values = settings(tmp_path)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_dataset("notes", cap=Budget(9, "1e-6"), unit=Unit())
-    running.run(run_config(values))
+    run(values)
     assert often(embedder, tmp_path) == {0}
     us.evaluate(
         *(tmp_path / "notes.csv", values["output"]),
@@ -77,7 +75,7 @@ def test_a_resumed_evolution_embeds_nothing_again(tmp_path: Path, embedder: Coun
     assert often(embedder, tmp_path) == {1}
     if gone:
         shutil.rmtree(tmp_path / "out" / "private" / "scratch")
-    running.run(run_config(values))
+    run(values)
     assert often(embedder, tmp_path) == {0}
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
@@ -92,7 +90,7 @@ def test_without_the_folder_it_embeds_them_again_and_ends_the_same(
         values = evolving(tmp_path / name, insecure_noise_seed=1)
         stopped(values, RunStore, "keep", name="votes-1")
         shutil.rmtree(tmp_path / name / "out" / "private" / "scratch")
-        results.append(running.run(run_config(values)))
+        results.append(run(values))
         assert often(embedder, tmp_path / name) == ({1} if name == "kept" else {2})
         assert (tmp_path / name / "out" / "private" / FOLDER).exists() == (name != "none")
     assert results[0].columns["text"] == results[1].columns["text"] == results[2].columns["text"]
@@ -103,13 +101,13 @@ def test_votes_and_guide_share_the_vectors_also_without_an_output_folder_and_wou
     tmp_path: Path, embedder: Counting, monkeypatch: pytest.MonkeyPatch, gigabytes: float, times: int
 ) -> None:
     monkeypatch.setattr("understudy.models.vectors.CACHE_GB", gigabytes)
-    running.release(run_config(evolving(tmp_path, output=None, records_per_label=None, guide=True)))
+    release(evolving(tmp_path, output=None, records_per_label=None, guide=True))
     assert often(embedder, tmp_path) == {times}
 
 
 def test_no_planted_text_is_among_the_vectors_nor_any_vector_in_the_release(tmp_path: Path, embedder: Counting) -> None:
     values = planted_settings(tmp_path, guide=True, llm="none")
-    running.run(run_config(values))
+    run(values)
     us.evaluate(tmp_path / "notes.csv", values["output"], max_bad_rows=0.05, seeds=1, classifiers="embedding")
     folder = tmp_path / "out" / "private" / FOLDER
     assert sum(PLANT in text for text in embedder.seen) >= 60

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from clinic import settings
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 
 from understudy.models.builtin import BUILTIN, is_pulled
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,9 +21,9 @@ def test_a_run_with_the_embedded_models_writes_texts_and_repeats_them_from_its_s
     values = settings(
         tmp_path, llm="builtin", bandwidth=0.35, features=100, records_per_label=1, max_tokens=20, document_type="note"
     )
-    first = running.run(run_config(values))
+    first = run(values)
     assert first.missing == 0
     assert all(len(record.text.split()) > 2 for record in first.records)
     assert first.statement.public_inputs["embedder"]["sha256"]
-    assert running.run(run_config(values)).columns == first.columns
+    assert run(values).columns == first.columns
     assert runs_charged(values["ledger"]) == 1

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from clinic import LABELS, rows, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import Said
+from run_fixtures import Said, run
 
 import understudy as us
 from understudy.base.errors import UnderstudyError
@@ -31,10 +31,8 @@ from understudy.methods.registry import load_release
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.training import TokenRow
-from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
-from understudy.run.settings import run_config
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -56,8 +54,9 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
 ) -> None:
     before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
-    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), "--embedder", "none", "--seeds", "1")
-    assert said.code == 0, said.err
+    said = understudy(
+        "evaluate", str(tmp_path / "notes.csv"), str(made.root), "--embedder", "none", "--seeds", "1", code=0
+    )
     assert said.out == ""
     found = load_evaluation(made.evaluation_file)
     assert named(found).keys() == {"fidelity", "utility", "leakage"}
@@ -126,7 +125,7 @@ def test_a_corpus_and_a_table_in_memory_do_as_well_and_write_nothing(tmp_path: P
 
 def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made: OutputFolder) -> None:
     us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
-    running.run(run_config(settings(tmp_path, fresh=True, dataset="again", ledger=str(tmp_path / "other.sqlite"))))
+    run(settings(tmp_path, fresh=True, dataset="again", ledger=str(tmp_path / "other.sqlite")))
     assert not made.evaluation_file.exists()
 
 

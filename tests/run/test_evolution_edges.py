@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clinic import LABELS, FakeChat, rows, write_csv
 from evolution_fixtures import evolving, varied
-from run_fixtures import runs_charged
+from run_fixtures import release, run, runs_charged
 from secret_fixtures import protecting, secret_rows
 
 import understudy as us
@@ -73,7 +73,7 @@ def cases(whats: Iterable[str], modes: Iterable[str], few: Iterable[str]) -> lis
 def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str, what: str) -> None:
     write_csv(tmp_path / "notes.csv", CORPORA[what])
     own = {"private_keywords": True, "vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True}
-    result = running.run(run_config(evolving(tmp_path, **own, **MODES[mode], top_terms=10)))
+    result = run(evolving(tmp_path, **own, **MODES[mode], top_terms=10))
     assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     assert result.missing == 0
     arrays = {name: (array.shape, str(array.dtype)) for name, array in result.release.arrays.items()}
@@ -102,10 +102,10 @@ def test_a_poor_corpus_with_secrets_runs_to_the_end_like_any_other(tmp_path: Pat
         values["incidence_file"] = str(file)
         if what == "no secret":  # which is public then, and no accident of the table
             with pytest.raises(us.UnderstudyError, match="holds no secret"):
-                running.run(run_config(values))
+                run(values)
             assert runs_charged(tmp_path / "ledger.sqlite") == 0
             return
-    result = running.run(run_config(values))
+    result = run(values)
     assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     assert result.missing == 0
     arrays = {name: array.shape for name, array in result.release.arrays.items()}
@@ -155,16 +155,16 @@ def test_a_language_model_without_an_answer_is_one_error_and_the_run_goes_on_whe
     reply, problem = NOTHING[what]
     use_chat(FakeChat(reply))
     with pytest.raises(ModelError, match=problem):
-        running.run(run_config(made(tmp_path)))
+        run(made(tmp_path))
     use_chat(FakeChat(varied))
-    assert running.run(run_config(made(tmp_path))).missing == 0
+    assert run(made(tmp_path)).missing == 0
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_answers_that_are_of_no_use_leave_a_release_of_the_same_form(tmp_path: Path, use_chat: Use, mode: str) -> None:
     chat = use_chat(FakeChat(lambda _request: Completion("Seen: _ and _ , _ .", "stop")))
-    made = running.release(run_config(evolving(tmp_path, **MODES[mode]))).release
+    made = release(evolving(tmp_path, **MODES[mode]))
     assert {name: array.shape for name, array in made.arrays.items()} == {
         **dict.fromkeys(("round", "label", "parent", "votes", "chosen", "survivors"), (0,)),
         "failed": (2, 2),
@@ -181,7 +181,7 @@ def test_a_label_without_a_text_gets_new_ones_in_every_round_and_leaves_the_othe
     tmp_path: Path, use_chat: Use, made: Made
 ) -> None:
     use_chat(FakeChat(of_one_label))
-    result = running.run(run_config(made(tmp_path)))
+    result = run(made(tmp_path))
     assert (result.columns["label"], result.missing) == ([LABELS[1]] * 4, 4)
     if made is evolving:
         assert result.release.arrays["failed"].tolist() == [[12, 0], [12, 0]]
@@ -204,7 +204,7 @@ def test_where_no_variation_works_the_chosen_texts_live_on(tmp_path: Path, use_c
 @both
 def test_candidates_all_alike_are_all_kept(tmp_path: Path, use_chat: Use, made: Made) -> None:
     use_chat(FakeChat(lambda _request: Completion("Seen: heart, pulse.", "stop")))
-    result = running.run(run_config(made(tmp_path, insecure_no_noise=True)))
+    result = run(made(tmp_path, insecure_no_noise=True))
     assert result.columns["text"] == ["Seen: heart, pulse."] * 8
     if made is evolving:
         votes = result.release.arrays["votes"]
@@ -214,7 +214,7 @@ def test_candidates_all_alike_are_all_kept(tmp_path: Path, use_chat: Use, made: 
 
 def test_half_a_character_of_an_answer_harms_nobody(tmp_path: Path, use_chat: Use) -> None:
     use_chat(FakeChat(lambda request: Completion(f"{varied(request).text} \ud800", "stop")))
-    result = running.run(run_config(evolving(tmp_path)))
+    result = run(evolving(tmp_path))
     assert len(result.records) == 8
     assert us.load_release(tmp_path / "out" / "release" / "aug-pe.release").digest == result.release.digest
 
@@ -222,9 +222,9 @@ def test_half_a_character_of_an_answer_harms_nobody(tmp_path: Path, use_chat: Us
 def test_populations_of_one_text_and_larger_than_what_is_asked_for(tmp_path: Path, varied_chat: FakeChat) -> None:
     write_csv(tmp_path / "notes.csv", [])
     values = evolving(tmp_path, population=1, variations=2, rounds=1, records_per_label=1)
-    assert len(running.run(run_config(values)).records) == 2
+    assert len(run(values).records) == 2
     varied_chat.asked = []
     (tmp_path / "other").mkdir()
     values = protecting(tmp_path / "other", population=50, records_per_label=1, rounds=1)
-    assert len(running.run(run_config(values)).records) == 2
+    assert len(run(values).records) == 2
     assert len(varied_chat.asked) == 2 * 3

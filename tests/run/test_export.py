@@ -16,15 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from clinic import LABELS, FakeChat, rows, settings, write_csv
-from run_fixtures import Said, files_holding
+from run_fixtures import Said, files_holding, run
 
 import understudy as us
 from understudy.base.errors import ConfigError
 from understudy.corpus import write_table
 from understudy.ledger import Ledger
 from understudy.models.types import Completion
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
 
@@ -35,7 +33,7 @@ def writing(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def made(tmp_path: Path, finished: Callable[..., dict[str, Any]]) -> us.Result:
-    return running.run(run_config(finished(tmp_path, writing)))
+    return run(finished(tmp_path, writing))
 
 
 def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Result) -> None:

@@ -12,13 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, rows, settings, write_csv
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 
 import understudy as us
 from understudy.base.columns import declared_columns
 from understudy.corpus import read_corpus
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 BUDGET = us.Budget(3, "1e-6")
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
@@ -32,7 +30,7 @@ def options(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> us.Result:
-    return running.run(run_config(settings(tmp_path_factory.mktemp("made"), insecure_noise_seed=1, output=None)))
+    return run(settings(tmp_path_factory.mktemp("made"), insecure_noise_seed=1, output=None))
 
 
 def test_a_run_takes_a_path_or_a_frame_with_its_columns_and_one_cap_holds_for_both(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat, in_format, settings
-from run_fixtures import runs_charged, stops_after_the_charge
+from run_fixtures import release, run, runs_charged, stops_after_the_charge
 
 from understudy.base.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
@@ -22,7 +22,6 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
-from understudy.run.settings import run_config
 
 
 class Stop(BaseException):
@@ -31,10 +30,6 @@ class Stop(BaseException):
 
 def kill(_: ChatRequest) -> Completion:
     raise Stop
-
-
-def run(values: dict[str, Any], **changes: Any) -> running.Result:
-    return running.run(run_config({**values, **changes}))
 
 
 def shareable(values: dict[str, Any]) -> set[str]:
@@ -57,7 +52,7 @@ def test_a_new_run_leaves_no_table_of_an_earlier_one(tmp_path: Path, output_form
         return
     for path in (tmp_path / "out" / "private").iterdir():
         path.unlink()
-    running.release(run_config(values))
+    release(values)
     assert shareable(values) == STATEMENT
     assert NOT_PRIVATE not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
 
@@ -139,7 +134,7 @@ def test_a_first_run_that_is_overtaken_at_the_charge_leaves_nothing(
 
 def test_generating_anew_that_is_refused_leaves_what_was_generated(tmp_path: Path) -> None:
     values = settings(tmp_path, records_per_label=None)
-    made = running.release(run_config(values)).release
+    made = release(values)
     output = tmp_path / "generated"
     running.generate(made, llm="none", records=4, output=output)
     before = {path.name: path.read_bytes() for path in (output / "release").iterdir()}
@@ -155,7 +150,7 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
     noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
     run(noiseless)
     in_format(noiseless, "csv")
-    made = running.release(run_config(settings(tmp_path, records_per_label=None))).release
+    made = release(settings(tmp_path, records_per_label=None))
     options: dict[str, Any] = {"llm": "none", "records": 4, "output": noiseless["output"]}
 
     def stop(*_: object, **__: object) -> None:
@@ -176,7 +171,7 @@ def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release
     run(noiseless)
     in_format(noiseless, "csv")
     private = settings(tmp_path, records_per_label=None)
-    made = running.release(run_config(private)).release
+    made = release(private)
     use_chat(FakeChat(kill))
     with pytest.raises(Stop):
         running.generate(made, llm="fake", records=4, output=noiseless["output"], fresh=True)
@@ -191,7 +186,7 @@ def test_generating_never_removes_a_release_that_was_paid_for(tmp_path: Path) ->
     with Ledger(values["ledger"]) as ledger:
         ledger.open_dataset("notes", cap=Budget(10, "1e-5"), unit=Unit())
     run(values)
-    made = running.release(run_config({**values, "records_per_label": None, "output": str(tmp_path / "paid")})).release
+    made = release(values, records_per_label=None, output=str(tmp_path / "paid"))
     before = {path: path.read_bytes() for path in (tmp_path / "out" / "release").iterdir()}
     for fresh in (False, True):
         with pytest.raises(ResumeError, match=r"another Release, .* which was paid for") as caught:

@@ -162,8 +162,7 @@ def test_a_damaged_store_is_not_taken_for_a_full_disk(
     values = finished(tmp_path)
     store = tmp_path / "out" / "private" / "run.sqlite"
     store.write_bytes(b"x" * store.stat().st_size)
-    said = understudy("run", *flags(values))
-    assert said.code == 8
+    said = understudy("run", *flags(values), code=8)
     assert "is damaged" in said.err
     assert "Restore it from a backup" in said.err
     assert "charges the budget again" in said.err
@@ -185,8 +184,7 @@ def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_
         assert understudy("run", *flags(values)).code == 0
         options = {"embedder": "none", "metrics": "leakage", "ledger": str(tmp_path / "other.sqlite"), **bad}
         words = flags({**options, "dataset": "follow-up", "charge_metrics": "0.5"})
-        said = understudy("evaluate", values["data"], values["output"], *words)
-        assert said.code == 0, said.err
+        understudy("evaluate", values["data"], values["output"], *words, code=0)
         assert understudy("report", values["output"]).code == 0
     finally:
         os.umask(before)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from clinic import settings
+from run_fixtures import run
 
 import understudy as us
 from understudy.run import decided as decisions
@@ -95,7 +96,7 @@ def test_a_run_resumes_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_guided_release_is_written_without_its_embedder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = running.run(run_config(settings(tmp_path, epsilon="20"))).release
+    made = run(settings(tmp_path, epsilon="20")).release
     assert "guide" in made.arrays
     monkeypatch.setattr(guiding, "embedder_here", lambda _name: False)
     lines: list[str] = []

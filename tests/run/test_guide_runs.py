@@ -16,7 +16,7 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, settings
 from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, use_embedder, varied
 from numpy.typing import NDArray
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, release, run, runs_charged
 from sample_releases import dp_kps
 from script_model import ScriptModel, echo
 
@@ -40,10 +40,6 @@ SIZE = (2, 1 + DIMENSION)
 
 def guided(folder: Path, **changes: Any) -> dict[str, Any]:
     return settings(folder, guide=True, **{"epsilon": "20", **changes})
-
-
-def run(values: dict[str, Any], **changes: Any) -> us.Result:
-    return running.run(run_config({**values, **changes}))
 
 
 def by_label(result: us.Result) -> Counter[int]:
@@ -210,7 +206,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
         use_embedder(patch, WordEmbedder())
         values = guided(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
-        return running.release(run_config(values)).release
+        return release(values)
 
 
 def changed_guide(sums: NDArray[np.float64], number: float) -> NDArray[np.float64]:
@@ -387,12 +383,12 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def held(tmp_path: Path, scripted: None) -> Release:
-    return running.release(run_config(holding(tmp_path))).release
+    return release(holding(tmp_path))
 
 
 @pytest.mark.usefixtures("scripted")
 def test_a_release_that_is_continued_keeps_its_guide(tmp_path: Path) -> None:
-    first = running.release(run_config(holding(tmp_path, texts_per_batch=1))).release
+    first = release(holding(tmp_path, texts_per_batch=1))
     more = running.release(run_config(holding(tmp_path, texts_per_batch=3)), resume=True).release
     assert len(more.strings["texts"]) > len(first.strings["texts"])
     assert np.array_equal(more.arrays["guide"], first.arrays["guide"])

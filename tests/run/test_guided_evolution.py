@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags
 from evolution_fixtures import DIMENSION, WordEmbedder, evolving, varied
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, release, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
@@ -20,8 +20,6 @@ from understudy.ledger import Ledger
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.guide.guide import guide_of
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing import Writer
 
@@ -33,16 +31,12 @@ def configured(folder: Path, **changes: Any) -> dict[str, Any]:
     return evolving(folder, **{"method": "guided-evolution", **changes})
 
 
-def run(values: dict[str, Any], **changes: Any) -> us.Result:
-    return running.run(run_config({**values, **changes}))
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> us.Release:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
         values = configured(tmp_path_factory.mktemp("made"), records_per_label=None, epsilon="20", **SEEDED)
-        return running.release(run_config(values)).release
+        return release(values)
 
 
 def by_label(result: us.Result) -> Counter[int]:
@@ -50,7 +44,7 @@ def by_label(result: us.Result) -> Counter[int]:
 
 
 def test_the_release_holds_the_guide_and_nothing_else(tmp_path: Path, varied_chat: FakeChat) -> None:
-    made = running.release(run_config(configured(tmp_path, records_per_label=None))).release
+    made = release(configured(tmp_path, records_per_label=None))
     again = us.load_release(tmp_path / "out" / "release" / "guided-evolution.release")
     assert again.digest == made.digest
     assert {name: array.shape for name, array in again.arrays.items()} == {"guide": (2, 1 + DIMENSION)}
@@ -63,16 +57,14 @@ def test_the_release_holds_the_guide_and_nothing_else(tmp_path: Path, varied_cha
 
 
 def test_a_run_evolves_texts(tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(configured(tmp_path)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(configured(tmp_path)), code=0)
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
     shown = understudy("show", str(tmp_path / "out" / "release" / "guided-evolution.release"))
     assert (shown.code, "guide" in shown.out) == (0, True)
     file = str(tmp_path / "out" / "release" / "guided-evolution.release")
     more = ("--llm", "fake", "--records-per-label", "2", "--rounds", "3", "--output", str(tmp_path / "more"))
-    said = understudy("generate", file, *more)
-    assert said.code == 0, said.err
+    said = understudy("generate", file, *more, code=0)
     assert "Round 3 of 3" in said.err
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 

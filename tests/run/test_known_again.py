@@ -182,8 +182,7 @@ def test_much_the_same_table_under_another_name_is_warned_of(
         "most": [{**row, "note": f"Edited. {row['note']}"} if n % 3 == 0 else row for n, row in enumerate(table)],
     }[share]
     write_csv(tmp_path / "later.csv", later)
-    said = understudy("run", *flags(apart(tmp_path, "b", data=str(tmp_path / "later.csv"))))
-    assert said.code == 0
+    said = understudy("run", *flags(apart(tmp_path, "b", data=str(tmp_path / "later.csv"))), code=0)
     (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:") and "dataset" in line]
     assert "dataset 'a'" in line
     assert "one of the two names (--dataset)" in line

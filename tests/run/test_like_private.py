@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, rows, settings, write_csv
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 from sample_releases import SAMPLES, with_guide
 
 import understudy as us
@@ -18,8 +18,6 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import in_proportion, like_counts
 from understudy.methods.registry import make_method, method_names, own_parameters
 from understudy.methods.shared.guide.guide import guide_counts
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 SEEDED = {"insecure_noise_seed": 1, "records_per_label": None}
 
@@ -32,7 +30,7 @@ def uneven(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def sizes(values: dict[str, Any]) -> list[int]:
-    found = Counter(running.run(run_config(values)).columns["label"])
+    found = Counter(run(values).columns["label"])
     return [found[label] for label in LABELS]
 
 
@@ -52,7 +50,7 @@ def test_they_follow_a_guide_where_there_is_one(tmp_path: Path) -> None:
 
 
 def test_without_labels_there_is_nothing_to_do(tmp_path: Path) -> None:
-    found = running.run(run_config(uneven(tmp_path, like_private=True, label=None, labels=None)))
+    found = run(uneven(tmp_path, like_private=True, label=None, labels=None))
     assert len(found.records) == 100
 
 
@@ -72,7 +70,7 @@ def test_what_cannot_be_had_is_refused_before_the_charge(tmp_path: Path, changes
         for name in ("vocabulary", "vocabulary_is_public", "top_terms", "length"):
             del values[name]
     with pytest.raises(ConfigError) as caught:
-        running.run(run_config(values))
+        run(values)
     assert problem in str(caught.value)
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 

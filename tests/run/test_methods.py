@@ -119,16 +119,14 @@ def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Call
 
 
 def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(counting(tmp_path, word="heart", times=3)))
-    assert said.code == 0, said.err
+    understudy("run", *flags(counting(tmp_path, word="heart", times=3)), code=0)
     release = us.load_release(tmp_path / "out" / "release" / "counting.release")
     assert release.arrays["counts"].shape == (2,)
     assert release.arrays["counts"][0] > release.arrays["counts"][1]  # 8 records hold it, 0 do: the noise is about 0.5
     assert str(release.statement.budget) == "(epsilon=3, delta=0)"
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     assert understudy("run", *flags(counting(tmp_path, word="skin", times=3))).code == 8
-    said = understudy("run", *flags(counting(tmp_path, times=0)))
-    assert said.code == 2
+    said = understudy("run", *flags(counting(tmp_path, times=0)), code=2)
     assert "Parameter 'times': input should be greater than or equal to 1, got 0." in said.err
 
 
@@ -139,8 +137,7 @@ def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, unders
     assert understudy(*more, "--times", "4").code == 0
     (text,) = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet")["text"].to_pylist()
     assert text == "heart, heart, heart, heart"
-    said = understudy(*more, "--word", "skin")
-    assert said.code == 2
+    said = understudy(*more, "--word", "skin", code=2)
     assert "No such option" in said.err
     assert "--times" in understudy("generate", release, "--help").out
 
@@ -154,13 +151,11 @@ def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[
     (tmp_path / "run.yaml").write_text("method: counting\nword: skin\ntimes: 1", "utf-8")
     values = counting(tmp_path)
     del values["method"]
-    said = understudy("run", "--config", str(tmp_path / "run.yaml"), *flags(values))
-    assert said.code == 0, said.err
+    understudy("run", "--config", str(tmp_path / "run.yaml"), *flags(values), code=0)
 
 
 def test_a_method_that_cannot_be_imported_is_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(counting(tmp_path)), "--method", "broken")
-    assert said.code == 2
+    said = understudy("run", *flags(counting(tmp_path)), "--method", "broken", code=2)
     assert said.err.startswith("Error: The method 'broken' cannot be loaded (ModuleNotFoundError).")
     with pytest.raises(us.UnderstudyError, match="Choose one of: broken, counting, dp-kps"):
         method_class("alchemy")

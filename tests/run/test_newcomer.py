@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import BudgetExceeded, ConfigError, ResumeError, UnderstudyWarning
@@ -63,7 +63,7 @@ def test_results_show_themselves_in_one_line_and_other_settings_do_not_speak_of_
 ) -> None:
     values = finished(tmp_path)
     (tmp_path / "out" / "release" / "statement.md").unlink()
-    result = running.run(run_config(values))
+    result = run(values)
     assert (tmp_path / "out" / "release" / "statement.md").exists(), "it comes back"
     assert "8 synthetic records" in repr(result)
     assert "\n" not in repr(result) + repr(result.release)
@@ -88,20 +88,19 @@ def test_a_cap_that_is_used_up_is_said_before_a_model_is_loaded(
         ledger.open_dataset("notes", cap=us.Budget(1, "1e-6"), unit=Unit())
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda *_, **__: pytest.fail("a model is loaded"))
     with pytest.raises(BudgetExceeded):
-        running.run(run_config(values))
+        run(values)
     assert runs_charged(values["ledger"]) == 0
 
 
 def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None:
     with pytest.warns(UnderstudyWarning, match="mostly chance"):
-        running.run(run_config(settings(tmp_path, epsilon=0.01)))
+        run(settings(tmp_path, epsilon=0.01))
 
 
 def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
-    said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", max_bad_rows=1)))
-    assert said.code == 0
+    said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", max_bad_rows=1)), code=0)
     assert "are the labels those of the data?" in said.err
 
 
@@ -155,9 +154,7 @@ def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
     warned = [line for line in said if line.startswith("Warning: ")]
     assert [line.split()[1] for line in warned[:2]] == ["Epsilon", "Delta"]
     with pytest.warns(UnderstudyWarning, match="far smaller delta"):
-        running.run(
-            run_config(settings(tmp_path, insecure_noise_seed=1, delta="0.1", expected_records=40, output=None))
-        )
+        run(settings(tmp_path, insecure_noise_seed=1, delta="0.1", expected_records=40, output=None))
 
 
 @pytest.mark.parametrize(
@@ -231,18 +228,15 @@ def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_th
     values = settings(tmp_path, guide=False, delimiter=";", **told, **unsaid)
     rows = [f"Und morgens {word}, Zimmer {number};{label}" for number in range(60) for label, word in _SAID.items()]
     Path(values["data"]).write_text("anliegen;abteilung\n" + "\n".join(rows), "utf-8")
-    first = understudy("run", *flags(values))
-    assert first.code == 0, first.err
+    first = understudy("run", *flags(values), code=0)
     assert "the built-in one writes English" in first.err
     made = us.load_release(Path(values["output"]) / "release" / "dp-kps.release")
     assert (made.parameters["discover_terms"], made.parameters["stop_words"]) == (0.3, "all-languages")
     assert {*map(str.lower, _SAID.values())} <= set(made.terms)
     assert "und" not in made.terms, "a stop word of German"
-    again = understudy("run", *flags(values))
-    assert again.code == 0, again.err
+    understudy("run", *flags(values), code=0)
     assert runs_charged(Path(values["ledger"])) == 1
-    written = understudy("generate", values["output"], "--output", str(tmp_path / "more"), "--records", "4")
-    assert written.code == 0, written.err
+    written = understudy("generate", values["output"], "--output", str(tmp_path / "more"), "--records", "4", code=0)
     assert "the built-in one writes English" in written.err
 
 
@@ -257,7 +251,6 @@ def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy
     del values["records_per_label"]
     assert understudy("run", *flags({**values, "records": 8})).code == 0
     words = [values["data"], values["output"], "--embedder", "none", "--metrics", "utility", "--classifiers", "tf-idf"]
-    said = understudy("evaluate", *words)
-    assert said.code == 0, said.err
+    understudy("evaluate", *words, code=0)
     said = understudy("evaluate", *words, "--delimiter", ",")
     assert (said.code, "has no column" in said.err) == (3, True), said.err

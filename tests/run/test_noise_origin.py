@@ -17,7 +17,7 @@ import pytest
 from clinic import flags, settings
 from evolution_fixtures import evolving
 from parts_method import install, parts
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, release, run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -37,10 +37,6 @@ from understudy.run.settings import run_config
 INSECURE = [{"insecure_noise_seed": 0}, {"insecure_no_noise": True}]
 INSECURE_IDS = ["seed 0", "no noise"]
 insecurely = pytest.mark.parametrize("insecure", INSECURE, ids=INSECURE_IDS)
-
-
-def run(values: dict[str, Any], **changes: Any) -> running.Result:
-    return running.run(run_config({**values, **changes}))
 
 
 def release_folder(values: dict[str, Any]) -> Path:
@@ -271,7 +267,7 @@ def test_continuing_a_seeded_release_without_the_flag_is_a_run_that_never_began(
 ) -> None:
     install(monkeypatch.setattr)
     values = parts(tmp_path, texts_per_batch=1)
-    seeded = running.release(run_config({**values, "insecure_noise_seed": 0})).release
+    seeded = release(values, insecure_noise_seed=0)
     with pytest.raises(ConfigError, match="No run began in this output folder"):
         running.release(run_config({**values, "texts_per_batch": 3}), resume=True)
     more = {**values, "texts_per_batch": 3, "insecure_noise_seed": 0}
@@ -290,18 +286,15 @@ def test_texts_of_a_release_without_a_promise_carry_the_stamp_whoever_generates_
     made = running.release(run_config(settings(tmp_path, records_per_label=None, **insecure)))
     assert made.folder is not None
     words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts")}
-    said = understudy("generate", str(made.folder.release_file("dp-kps")), *flags(words))
-    assert said.code == 0, said.err
+    understudy("generate", str(made.folder.release_file("dp-kps")), *flags(words), code=0)
     assert_all_of_one_kind(words, private=False)
     said = understudy("show", str(made.folder.release_file("dp-kps")))
     assert NOT_PRIVATE in said.out
 
 
 def test_a_folder_of_texts_takes_on_the_promise_of_what_is_generated_there(tmp_path: Path) -> None:
-    private = running.release(run_config(settings(tmp_path, records_per_label=None))).release
-    seeded = running.release(
-        run_config(settings(tmp_path, records_per_label=None, insecure_noise_seed=0, output=str(tmp_path / "seeded")))
-    ).release
+    private = release(settings(tmp_path, records_per_label=None))
+    seeded = release(settings(tmp_path, records_per_label=None, insecure_noise_seed=0, output=str(tmp_path / "seeded")))
     words = {"llm": "none", "records": 4, "output": str(tmp_path / "texts")}
     running.generate(seeded, **words)
     assert_all_of_one_kind(words, private=False)

@@ -78,8 +78,7 @@ def test_partitions_are_the_labels_of_a_run(tmp_path: Path, understudy: Callable
         folder.mkdir(parents=True)
         table = [{"note": row["note"]} for row in rows() if row["department"] == label]
         (folder / "part-0.jsonl").write_bytes(lines(table))
-    said = understudy("release", *flags({**values, "data": str(tmp_path / "lake")}))
-    assert said.code == 0, said.err
+    understudy("release", *flags({**values, "data": str(tmp_path / "lake")}), code=0)
     assert (tmp_path / "out" / "release" / "dp-kps.release").exists()
 
 
@@ -88,8 +87,7 @@ def test_a_command_line_with_a_credential_in_an_address_does_not_repeat_it(
 ) -> None:
     values = settings(tmp_path, data="s3://AKIA:Zebra@bucket/notes.csv", llm=None, records_per_label=None)
     for verb, leave_out in (("release", ""), ("plan", "output")):
-        said = understudy(verb, *flags({name: value for name, value in values.items() if name != leave_out}))
-        assert said.code == 2
+        said = understudy(verb, *flags({name: value for name, value in values.items() if name != leave_out}), code=2)
         assert "environment" in said.err
         assert "Zebra" not in said.err + said.out
 
@@ -155,8 +153,7 @@ def test_no_command_writes_to_an_address(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "n.csv").write_text("note\nhello\n")
-    said = understudy(verb, *COMMANDS[verb].split(), "--output", "s3://bucket/x")
-    assert said.code == 2, said.err
+    said = understudy(verb, *COMMANDS[verb].split(), "--output", "s3://bucket/x", code=2)
     assert "is an address" in said.err
     assert not (tmp_path / "s3:").exists()
 

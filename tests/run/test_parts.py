@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
-from run_fixtures import runs_charged
+from run_fixtures import release, runs_charged
 from test_copies import REFUSED, copied
 from test_crash import forgetful
 
@@ -26,9 +26,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
-from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
-from understudy.run.settings import run_config
 
 
 class Crash(BaseException):
@@ -84,7 +82,7 @@ class Machine:
         """The Release; None where the machine went down."""
         self.steps, self.crash_at = [], crash_at
         try:
-            return running.release(run_config(values)).release
+            return release(values)
         except Crash:
             return None
 

@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import files_holding, little_work_of_seq_pate, runs_charged
+from run_fixtures import files_holding, little_work_of_seq_pate, release, runs_charged
 from script_model import END, ScriptModel
 
 import understudy as us
 from understudy.base.errors import UnderstudyWarning
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 pytestmark = [
     pytest.mark.usefixtures("quick_fit"),
@@ -115,7 +113,7 @@ def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_colu
     if method == "private-prediction":
         monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spelled))
     values = tickets(tmp_path, method, private_model=f"hf:{llama}", **METHODS[method])
-    released = running.release(run_config(values)).release
+    released = release(values)
     assert not chat.asked, "a release asks no language model"
     monkeypatch.setattr(TunedModel, "sample", says)
     options = GENERATED.get(method, {"private_model": f"hf:{llama}", "records_per_label": 4})
@@ -196,7 +194,7 @@ def test_acts_and_calls_are_learnt_with_their_turns_and_written(
     if method == "private-prediction":
         monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spoken))
         changes["tokens_per_batch"] = 2 * len(SPOKEN) + 4
-    released = running.release(run_config(talks(tmp_path, method, **changes))).release
+    released = release(talks(tmp_path, method, **changes))
     monkeypatch.setattr(TunedModel, "sample", says)
     options = {} if method == "private-prediction" else {**model, "records_per_label": 4}
     made = us.generate(released, output=str(tmp_path / "more"), **options)

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 from clinic import LABELS, TERMS, FakeChat, settings, write_csv
 from evolution_fixtures import evolving
-from run_fixtures import simple_fit
+from run_fixtures import release, run, simple_fit
 from test_table_runs import COLUMNS, tables
 
 import understudy as us
 from understudy.base.errors import ReleaseError
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
-from understudy.run import pipeline as running
 from understudy.run import tabling
-from understudy.run.settings import run_config
 from understudy.text.writing import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
@@ -62,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tabling, "fit", simple_fit)
         values = wards(tmp_path_factory.mktemp("made"), records_per_label=None)
-        return running.release(run_config(values)).release
+        return release(values)
 
 
 def test_phrases_fit_the_rows_of_their_texts_and_prompts_show_both(
@@ -83,7 +81,7 @@ def test_phrases_fit_the_rows_of_their_texts_and_prompts_show_both(
 
 
 def test_without_columns_in_the_phrases_they_fit_by_chance(tmp_path: Path) -> None:
-    result = running.run(run_config(wards(tmp_path, phrase_columns="none")))
+    result = run(wards(tmp_path, phrase_columns="none"))
     assert 0.35 < fitting(result) < 0.65
     assert COLUMN_DENSITY not in result.release.arrays
 
@@ -95,7 +93,7 @@ def test_a_condition_gets_phrases_of_its_rows(made: Release) -> None:
 
 
 def test_phrases_that_a_guide_chose_get_rows_that_they_fit(tmp_path: Path) -> None:
-    result = running.run(run_config(wards(tmp_path, guide=True, epsilon="12")))
+    result = run(wards(tmp_path, guide=True, epsilon="12"))
     assert fitting(result) > 0.8
     assert 40 <= list(result.columns["ward"]).count("A") <= 160
 
@@ -122,7 +120,7 @@ def test_a_release_of_before_has_rows_by_their_label(made: Release, tmp_path: Pa
 def evolved(folder: Path, method: str, **changes: Any) -> us.Result:
     tables(folder)  # writes the notes
     values = evolving(folder, method=method, columns=COLUMNS, insecure_noise_seed=1, **changes)
-    return running.run(run_config(values))
+    return run(values)
 
 
 def details(record: SyntheticRecord) -> str:

@@ -19,7 +19,7 @@ import pytest
 from batch_server import Batches
 from clinic import COLUMNS, LABELS, TERMS, flags, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, release, runs_charged
 from sample_releases import SAMPLES
 from secret_fixtures import protecting, secret_rows
 from server import FakeEndpoint, answer, error
@@ -121,8 +121,7 @@ def nothing_leaves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable
 def test_nothing_planted_leaves_a_run_without_a_language_model(
     tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], method: dict[str, Any]
 ) -> None:
-    said = understudy("run", *flags(planted_settings(tmp_path, **method)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(planted_settings(tmp_path, **method)), code=0)
     shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
     nothing_leaves(said, shown)
     if os.name == "posix":
@@ -137,8 +136,7 @@ def test_nothing_planted_reaches_an_endpoint_or_its_results(
     with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}")) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "length": 4}
         prompt = prompt_file(tmp_path, repair=1, label_in_prompt=True)
-        said = understudy("run", *flags(planted_settings(tmp_path, **changes, prompt=prompt)))
-        assert said.code == 0, said.err
+        said = understudy("run", *flags(planted_settings(tmp_path, **changes, prompt=prompt)), code=0)
         seen = endpoint.seen
     assert len(seen) > 16
     nothing_leaves(said, seen=seen)
@@ -216,8 +214,7 @@ def test_nothing_planted_leaves_a_private_evolution(
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, **SKIP, **UNITS[unit]}
         values = evolving(tmp_path, **own, **changes, vocabulary=str(tmp_path / "terms.txt"))
-        said = understudy("run", *flags({**values, "records_per_label": 6}))
-        assert said.code == 0, said.err
+        said = understudy("run", *flags({**values, "records_per_label": 6}), code=0)
         release = str(tmp_path / "out" / "release" / "aug-pe.release")
         more = ("--records-per-label", "6", "--harvest", "variations", "--output", str(tmp_path / "more"))
         spoken = ("--llm", "openai:test", "--base-url", endpoint.base_url)
@@ -242,8 +239,7 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
             values = settings(tmp_path, **changes, guide=True, guide_candidates=3, owner="clinician")
         else:
             values = evolving(tmp_path, method=method, **changes)
-        said = understudy("run", *flags(values))
-        assert said.code == 0, said.err
+        said = understudy("run", *flags(values), code=0)
         seen = endpoint.seen
     assert len(seen) >= 24
     nothing_leaves(said, seen=seen)
@@ -300,8 +296,7 @@ def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Callable[.
     ending, bad = BAD_ROWS[kind]
     path = tmp_path / f"notes.{ending}"
     path.write_bytes(csv_with(bad) if ending == "csv" else jsonl_with(bad))
-    said = understudy("run", *flags(settings(tmp_path, data=str(path), owner="clinician")))
-    assert said.code == 3, said.err
+    said = understudy("run", *flags(settings(tmp_path, data=str(path), owner="clinician")), code=3)
     assert said.err.startswith(("Error: ", "Protecting"))
     assert_clean(said.out + said.err, "the error")
     said_here = said.err.replace(str(tmp_path), "")  # whose own numbers are not rows
@@ -325,8 +320,7 @@ def test_an_internal_error_shows_its_place_and_not_its_message(
     tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, owner: type, name: str, kind: type
 ) -> None:
     monkeypatch.setattr(owner, name, raising(PLANT, kind))
-    said = understudy("run", *flags(planted_settings(tmp_path)))
-    assert said.code == 70
+    said = understudy("run", *flags(planted_settings(tmp_path)), code=70)
     assert f"Internal error: {kind.__name__} in test_planted_strings.py, line " in said.err
     assert "Traceback" not in said.err
     assert_clean(said.out + said.err, "the error")
@@ -358,8 +352,7 @@ def test_nothing_planted_leaves_a_run_that_protects_secrets(
 ) -> None:
     with FakeEndpoint(lambda number, seen: answer(f"Seen: {TERMS[number % 16]}, {TERMS[number % 7]}.")) as endpoint:
         values = planted(tmp_path, llm="openai:test", base_url=endpoint.base_url, insecure_no_noise=True)
-        said = understudy("run", *flags(values))
-        assert said.code == 0, said.err
+        said = understudy("run", *flags(values), code=0)
         seen = endpoint.seen
     assert len(seen) > 24
     nothing_leaves(said, understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"), "--json"), seen=seen)
@@ -374,18 +367,15 @@ def test_nothing_planted_is_in_an_incidence_file_its_release_or_the_refusal_of_a
     values = planted(tmp_path)
     names = ("data", "text", "label", "labels", "secrets", "secrets_file", "secret_detectors", "max_bad_rows")
     given = {name: values[name] for name in names} | {"output": str(tmp_path / "shown" / "incidence.parquet")}
-    said = understudy("secrets", "incidence", *flags(given))
-    assert said.code == 0, said.err
+    said = understudy("secrets", "incidence", *flags(given), code=0)
     write_csv(tmp_path / "other.csv", secret_rows(8), COLUMNS)
     another = {"data": str(tmp_path / "other.csv"), "text": "note", "secret_detectors": "email"}
     assert understudy("secrets", "incidence", *flags({**another, "output": str(tmp_path / "i.parquet")})).code == 0
     refused = understudy(
-        "run", *flags({**values, "incidence": "public", "incidence_file": str(tmp_path / "i.parquet")})
+        "run", *flags({**values, "incidence": "public", "incidence_file": str(tmp_path / "i.parquet")}), code=3
     )
-    assert refused.code == 3
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
-    ran = understudy("run", *flags({**values, "incidence": "public", "incidence_file": given["output"]}))
-    assert ran.code == 0, ran.err
+    ran = understudy("run", *flags({**values, "incidence": "public", "incidence_file": given["output"]}), code=0)
     assert assert_clean_folder(tmp_path / "shown") == 1
     nothing_leaves(said, refused, ran)
 
@@ -396,7 +386,7 @@ def test_nothing_planted_is_in_an_incidence_file_its_release_or_the_refusal_of_a
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "home-of-somebody"
     folder.mkdir()
-    running.release(run_config(settings(folder, output=str(tmp_path / "out"), records_per_label=None)))
+    release(settings(folder, output=str(tmp_path / "out"), records_per_label=None))
     loaded = load_release(tmp_path / "out" / "release" / "dp-kps.release")
     assert loaded.parameters["vocabulary"] == "terms.txt"
     assert "home-of-somebody" not in json.dumps([dict(loaded.parameters), loaded.statement.to_json()])

@@ -12,7 +12,7 @@ import pytest
 from clinic import settings
 from evolution_fixtures import Counting, WordEmbedder, evolving, use_embedder
 from numpy.typing import NDArray
-from run_fixtures import runs_charged
+from run_fixtures import run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -67,10 +67,10 @@ def test_an_embedder_that_is_not_fit_for_private_texts_is_refused_before_the_cha
 ) -> None:
     use_embedder(monkeypatch, ByNeighbour())
     with pytest.raises(ModelError, match="change with the texts beside them"):
-        running.run(run_config(configured(method, tmp_path)))
+        run(configured(method, tmp_path))
     use_embedder(monkeypatch, Silent())
     with pytest.raises(ModelError, match="does not say whether texts stay"):
-        running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
+        run(configured(method, tmp_path, trust_endpoint=True))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     use_embedder(monkeypatch, WordEmbedder())
     assert running.release(run_config(configured(method, tmp_path, trust_endpoint=True))).statement.trusted == ()
@@ -84,11 +84,11 @@ def test_an_embedder_that_sends_texts_away_needs_the_users_word(
 ) -> None:
     elsewhere = use_embedder(monkeypatch, Elsewhere())
     with pytest.raises(ModelError, match="would read private ones") as caught:
-        running.run(run_config(configured(method, tmp_path)))
+        run(configured(method, tmp_path))
     assert "--trust-endpoint" in caught.value.cure
     assert not elsewhere.seen
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
-    result = running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
+    result = run(configured(method, tmp_path, trust_endpoint=True))
     assert elsewhere.seen
     (said,) = result.statement.trusted
     assert "acme:elsewhere read the private texts (--trust-endpoint)" in said
@@ -103,7 +103,7 @@ def test_an_embedder_of_released_terms_may_be_anywhere_and_reads_public_texts_be
 ) -> None:
     """dp-kps embeds the terms of its released vocabulary; a record's part of the sketch is bounded anyway."""
     embedder = use_embedder(monkeypatch, Elsewhere())
-    result = running.run(run_config(settings(tmp_path, bandwidth=0.35, features=16)))
+    result = run(settings(tmp_path, bandwidth=0.35, features=16))
     public = {*(tmp_path / "terms.txt").read_text("utf-8").splitlines(), *ODD_TEXTS, "a public text"}
     assert set(result.release.terms) <= set(embedder.seen) <= public
     assert result.statement.trusted == ()
@@ -124,12 +124,12 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
     with monkeypatch.context() as patch:
         patch.setattr("understudy.privacy.noise.SystemNoise.draw", broken)
         with pytest.raises(KeyboardInterrupt):
-            running.run(run_config(values))
+            run(values)
     use_embedder(monkeypatch, Other())
     with pytest.raises(ResumeError, match="The embedder is not the one that this run began with"):
-        running.run(run_config(values))
+        run(values)
     use_embedder(monkeypatch, WordEmbedder())
-    assert running.run(run_config(values)).records
+    assert run(values).records
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
@@ -148,7 +148,7 @@ def evaluated(folder: Path, **changes: Any) -> us.Evaluation:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    running.run(run_config(settings(tmp_path)))
+    run(settings(tmp_path))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.raise_cap("notes", cap=Budget(5, "1e-6"))
     return tmp_path

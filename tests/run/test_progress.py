@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 from clinic import settings
+from run_fixtures import run
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import private_folder
 from understudy.ledger.store import RunStore, is_in_use
-from understudy.run import pipeline
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.progress import Progress, Stage, read_progress, recorded
 from understudy.run.session import SILENT, Listener
-from understudy.run.settings import run_config
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_a_damaged_file_says_nothing(folder: OutputFolder, text: str) -> None:
 
 
 def test_a_run_leaves_it_in_its_private_folder_and_tells_no_text(tmp_path: Path) -> None:
-    pipeline.run(run_config(settings(tmp_path)))
+    run(settings(tmp_path))
     folder = OutputFolder(tmp_path / "out")
     kept = progress_of(folder)
     assert (kept.verb, kept.state) == ("run", "finished")
@@ -101,9 +100,9 @@ def test_a_run_leaves_it_in_its_private_folder_and_tells_no_text(tmp_path: Path)
 
 
 def test_a_run_that_is_held_up_for_the_ledger_says_so(tmp_path: Path) -> None:
-    pipeline.run(run_config(settings(tmp_path)))
+    run(settings(tmp_path))
     with pytest.raises(Exception, match="spent"):
-        pipeline.run(run_config(settings(tmp_path, fresh=True)))
+        run(settings(tmp_path, fresh=True))
     kept = progress_of(OutputFolder(tmp_path / "out"))
     assert kept.state == "stopped"
     assert "spent" in kept.problem

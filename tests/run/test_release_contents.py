@@ -179,8 +179,7 @@ def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understud
     check = Facts((Fact("name", steering, f"name{steering}"),), (steering,))
     made = replace(good, statement=statement, noise_check=check)
     made.save(tmp_path / "f.release")
-    said = understudy("show", str(tmp_path / "f.release"))
-    assert said.code == 0
+    said = understudy("show", str(tmp_path / "f.release"), code=0)
     assert "clinic\\x1b[2J\\x1b]0;title\\x07\\u202etxet\\r\\x9b" in said.out
     assert not set(said.out) & set("\x1b\x07\r\x9b\u202e")
 

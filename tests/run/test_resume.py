@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import TERMS, FakeChat, flags, prompt_file, rows, settings, write_csv
-from run_fixtures import Said, runs_charged, stops_after_the_charge
+from run_fixtures import Said, run, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer, error
 
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
@@ -24,10 +24,6 @@ from understudy.run import generating
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
 from understudy.run.settings import run_config
-
-
-def run(values: dict[str, Any], **changes: Any) -> running.Result:
-    return running.run(run_config({**values, **changes}))
 
 
 def test_a_finished_run_is_not_charged_sampled_or_read_again(
@@ -215,7 +211,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
     assert any(line.startswith("2 texts could not be generated. The same command asks again") for line in told)
     assert pq.read_metadata(tmp_path / "out" / "release" / "synthetic.parquet").num_rows == 6
     use_chat(FakeChat()).asked = chat.asked = []
-    result = running.run(run_config(values))
+    result = run(values)
     assert (len(result.records), result.missing) == (8, 0)
 
 
@@ -303,12 +299,10 @@ def test_a_run_that_reached_its_cap_goes_on_with_a_larger_one(
             "price_output": 1,
         }
         values = settings(tmp_path, **changes, prompt=prompt_file(tmp_path, examples_per_prompt=0))
-        said = understudy("run", *flags({**values, "spending_cap": 700e-6}))
-        assert said.code == 6, said.err
+        said = understudy("run", *flags({**values, "spending_cap": 700e-6}), code=6)
         assert "cap" in said.err
         asked = len(endpoint.seen)
         assert 1 < asked < 9
-        said = understudy("run", *flags({**values, "spending_cap": 0.1}))
-        assert said.code == 0, said.err
+        said = understudy("run", *flags({**values, "spending_cap": 0.1}), code=0)
         assert len(endpoint.seen) == 9
     assert runs_charged(values["ledger"]) == 1

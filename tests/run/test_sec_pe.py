@@ -50,8 +50,7 @@ def event_of(made: us.Release) -> MixtureEvent:
 
 
 def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    said = understudy("run", *flags(protecting(tmp_path)))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags(protecting(tmp_path)), code=0)
     assert "Protecting one secret" in said.err
     assert "all records that hold it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
     assert "3 public clusters for each of 2 label(s)." in said.err
@@ -194,8 +193,7 @@ def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_
 ) -> None:
     """And the same folder goes on with a higher cap."""
     values = protecting(tmp_path, **named(tmp_path, what))
-    said = understudy("run", *flags({**values, "max_records_per_secret": 2}))
-    assert said.code == 3
+    said = understudy("run", *flags({**values, "max_records_per_secret": 2}), code=3)
     assert "A secret is in more records than was declared." in said.err
     told = said.err.replace(str(tmp_path), "")
     assert not any(private in told for private in ("pat", "clinic.example", "dr-", "Number", " 3 ", " 8 "))
@@ -213,8 +211,7 @@ def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_
 def incidence_file(tmp_path: Path, understudy: Callable[..., Said]) -> str:
     values = protecting(tmp_path)
     given = {name: values[name] for name in ("data", "text", "label", "labels", "secret_detectors")}
-    said = understudy("secrets", "incidence", *flags({**given, "output": str(tmp_path / "incidence.parquet")}))
-    assert said.code == 0, said.err
+    understudy("secrets", "incidence", *flags({**given, "output": str(tmp_path / "incidence.parquet")}), code=0)
     return str(tmp_path / "incidence.parquet")
 
 
@@ -227,8 +224,7 @@ def test_with_public_incidence_records_are_drawn_by_their_weights(
 ) -> None:
     found = Incidence.read(incidence_file)
     assert (found.n_records, found.n_secrets, len(found.records)) == (40, 10, 30)
-    said = understudy("run", *flags(protecting(tmp_path, **public(incidence_file))))
-    assert said.code == 0, said.err
+    understudy("run", *flags(protecting(tmp_path, **public(incidence_file))), code=0)
     made = us.load_release(tmp_path / "out" / "release" / "sec-pe.release")
     third = 0.3334  # rounded up; each address's three records share a weight of 1
     assert event_of(made).inclusion == (((third, 3),),) * 10

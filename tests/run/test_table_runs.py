@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, in_format, prompt_file, rows, settings, write_csv
 from numpy.typing import NDArray
-from run_fixtures import Said, files_holding, runs_charged, simple_fit, stops_after_the_charge
+from run_fixtures import Said, files_holding, release, run, runs_charged, simple_fit, stops_after_the_charge
 
 import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
@@ -58,16 +58,12 @@ def tables(folder: Path, count: int = 400, **changes: Any) -> dict[str, Any]:
     return settings(folder, **{"columns": COLUMNS, **changes})
 
 
-def run(values: dict[str, Any], **changes: Any) -> us.Result:
-    return running.run(run_config({**values, **changes}))
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tabling, "fit", simple_fit)
         values = tables(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
-        return running.release(run_config(values)).release
+        return release(values)
 
 
 # -- resumed ----------------------------------------------------------------------------------------------------------
@@ -152,7 +148,7 @@ def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path
 
 
 def test_the_output_folder_names_its_only_release(tmp_path: Path) -> None:
-    made = running.release(run_config(settings(tmp_path, records_per_label=None))).release
+    made = release(settings(tmp_path, records_per_label=None))
     folder = tmp_path / "out" / "release"
     assert us.load_release(tmp_path / "out").digest == us.load_release(folder).digest == made.digest
     shutil.copy(folder / "dp-kps.release", folder / "other.release")
@@ -241,8 +237,8 @@ def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
 
 def test_an_engine_gives_the_same_histograms(tmp_path: Path) -> None:
     values = tables(tmp_path, owner="clinician", insecure_no_noise=True, ledger=None)
-    here = running.release(run_config({**values, "output": str(tmp_path / "here")})).release
-    there = running.release(run_config({**values, "engine": "processes", "workers": 1})).release
+    here = release(values, output=str(tmp_path / "here"))
+    there = release(values, engine="processes", workers=1)
     for name in ("columns", "column-scores", "column-pairs"):
         np.testing.assert_array_equal(here.arrays[name], there.arrays[name])
 
@@ -283,8 +279,9 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
     values = tables(tmp_path, records_per_label=None, output=str(tmp_path / "made"))
     file = str(running.release(run_config(values)).folder.release_file("dp-kps"))  # type: ignore[union-attr]
     out, told = tmp_path / "some", {"llm": "none", "records": 20}
-    said = understudy("generate", file, *flags({**told, "where": "ward=A,fee=missing|5..30", "output": str(out)}))
-    assert said.code == 0, said.err
+    said = understudy(
+        "generate", file, *flags({**told, "where": "ward=A,fee=missing|5..30", "output": str(out)}), code=0
+    )
     assert re.search(r"The condition holds for [0-9.]+% of the rows", said.err)
     condition = "ward=A, fee=missing|5..30"
     result = us.generate(file, llm="none", records=3, where="ward=A,fee=missing|5..30")
@@ -590,8 +587,7 @@ def test_no_value_of_a_row_is_in_what_may_be_shared(tmp_path: Path, understudy: 
     """A declared value that no row has is public; one that is not declared is in no file and no message."""
     values = tables(tmp_path, 60)
     with_cell(tmp_path, "ward", "zanzibar-wing")
-    said = understudy("run", *flags({**values, "max_bad_rows": 1}))
-    assert said.code == 0, said.err
+    said = understudy("run", *flags({**values, "max_bad_rows": 1}), code=0)
     assert "zanzibar" not in said.out + said.err
     assert not files_holding(tmp_path / "out", b"zanzibar")
     skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())

@@ -153,8 +153,7 @@ def test_no_size_is_below_0_or_above_that_of_all_and_no_range_is_tight(tmp_path:
 def test_the_verb_writes_a_page_and_prints_where_it_is(tmp_path: Path, understudy: Any, places: Places) -> None:
     named = table(tmp_path, texts())
     values = {**named, "data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "4", "delta": "1e-6"}
-    said = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}))
-    assert said.code == 0, said.err
+    said = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}), code=0)
     page = tmp_path / "out" / "release" / "topics.html"
     assert said.out.strip() == str(page)
     told = page.read_text("utf-8")

@@ -330,18 +330,13 @@ def test_an_embedder_that_drops_a_text_is_refused() -> None:
 def test_the_command_line_and_an_evaluation_and_a_report_take_topics(tmp_path: Path, understudy: Any) -> None:
     named = table(tmp_path, texts(400)) | {"data": str(tmp_path / "notes.csv"), "epsilon": "6", "delta": "1e-6"}
     values = {**named, "topics": 3, "llm": "none", "records": 40, "output": str(tmp_path / "out")}
-    said = understudy("run", *flags(values))
-    assert said.code == 0, said.err
+    understudy("run", *flags(values), code=0)
     written = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
     assert set(written["topic"].to_pylist()) <= set(us.load_release(tmp_path / "out").schema.labels)
-    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(tmp_path / "out"))
-    assert said.code == 0, said.err
-    said = understudy("show", str(tmp_path / "out"))
-    assert said.code == 0, said.err
-    said = understudy("report", str(tmp_path / "out"))
-    assert said.code == 0, said.err
-    planned = understudy("plan", *flags({"topics": "auto", "epsilon": "6", "delta": "1e-6", "text": "note"}))
-    assert planned.code == 0, planned.err
+    understudy("evaluate", str(tmp_path / "notes.csv"), str(tmp_path / "out"), code=0)
+    understudy("show", str(tmp_path / "out"), code=0)
+    understudy("report", str(tmp_path / "out"), code=0)
+    planned = understudy("plan", *flags({"topics": "auto", "epsilon": "6", "delta": "1e-6", "text": "note"}), code=0)
     assert "topics-votes" in planned.out
 
 

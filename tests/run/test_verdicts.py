@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said
+from run_fixtures import Said, run
 
 import understudy as us
 from understudy.base.labels import LabelSet
@@ -107,7 +107,7 @@ def test_where_nothing_tells_after_the_release_the_plan_does_without_its_numbers
     assert planned is not None
     assert planned.level == "thin"
     assert planned.share is not None
-    stated = running.run(run_config(values)).release.statement.verdict
+    stated = run(values).release.statement.verdict
     assert stated == Verdict("thin", "topics")
 
 

@@ -10,20 +10,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings
-from run_fixtures import Said
+from run_fixtures import Said, run
 
 import understudy as us
 from understudy.base.errors import ConfigError
-from understudy.run import pipeline as running
-from understudy.run.settings import run_config
 
 
 def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(
     tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said]
 ) -> None:
     words = ("--labels", "cardiology,dermatology", "--records-per-label", "3", "--output", str(tmp_path / "floor"))
-    said = understudy("baseline", *words, "--document-type", "clinical note")
-    assert said.code == 0, said.err
+    said = understudy("baseline", *words, "--document-type", "clinical note", code=0)
     table = pq.read_table(said.out.strip())
     assert table["label"].to_pylist() == ["cardiology"] * 3 + ["dermatology"] * 3
     assert all(table["text"].to_pylist())
@@ -47,7 +44,7 @@ def test_every_prompt_names_its_label(varied_chat: FakeChat) -> None:
 
 
 def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: FakeChat) -> None:
-    result = running.run(run_config(settings(tmp_path)))
+    result = run(settings(tmp_path))
     assert result.folder is not None
     kept = (result.folder.synthetic_file("parquet"), result.folder.private / "run.sqlite")
     before = [path.read_bytes() for path in kept]
