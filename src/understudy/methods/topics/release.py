@@ -56,6 +56,7 @@ from understudy.methods.shared.votes import VoteHistogram
 from understudy.methods.topics.centres import (
     Candidates,
     Directions,
+    Floats,
     first_centres,
     first_ones,
     merged,
@@ -215,7 +216,7 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
         terms_of(centres, counts, topic, candidates, vocabulary.terms),
         {"source": vocabulary.source, "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        _noise_check(sizes, counts, noise, voters),
+        _noise_check(sizes, noise, voters, counts),
     )
 
 
@@ -235,7 +236,7 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
             "topics": {"source": Path(file).name, "sha256": digest},
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
-        noise_check=Facts(_sizes_check(sizes, noise, voters)),
+        noise_check=_noise_check(sizes, noise, voters),
         notes=(OF_ANOTHER_TABLE,),
         strings={"terms": known.strings["terms"]},
     )
@@ -268,7 +269,7 @@ class _Voters:
         found: NoisySum = dict(self.sample.sums)[name] if self.sample else self.plan.mechanism(self.beside + name)
         return found
 
-    def measure(self, name: str, query: Query[Block]) -> tuple[NDArray[np.float64], float]:
+    def measure(self, name: str, query: Query[Block]) -> tuple[Floats, float]:
         """The noisy sum, in records that are read, and the standard deviation of its noise."""
         if self.sample is None:
             sealed = self.tools.measure(self.beside + name, query, self._vectors)
@@ -294,21 +295,24 @@ class _Voters:
         return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say)
 
 
-def _noise_check(sizes: NDArray[np.float64], counts: NDArray[np.float64], noise: float, voters: _Voters) -> Facts:
-    """How many topics stand above the noise: noisy values and public numbers only."""
-    records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
-    multiplier = voters.planned(sums_name(1)).noise_multiplier
-    judged = verdict(multiplier / voters.rate, len(counts), records / voters.rate)  # in records of the table
-    return Facts(_sizes_check(sizes, noise, voters), verdict=judged)
+def _noise_check(sizes: Floats, noise: float, voters: _Voters, counts: Floats | None = None) -> Facts:
+    """How many topics stand above the noise: noisy values and public numbers only.
 
-
-def _sizes_check(sizes: NDArray[np.float64], noise: float, voters: _Voters) -> tuple[Fact, ...]:
+    Args:
+        counts: of topics that were found just now, on which there is a verdict, in records of the table.
+    """
+    judged, rate = None, voters.rate
+    if counts is not None:
+        records = at_least(float(counts.sum()), noise * math.sqrt(len(counts)))
+        multiplier = voters.planned(sums_name(1)).noise_multiplier
+        judged = verdict(multiplier / rate, len(counts), records / rate)
     title = f"noise on the size of a topic (std, {voters.plan.unit.kind}s)"
-    return (
+    facts = (
         Fact("topics", len(sizes), f"{NAME} found"),
         Fact("topics_above_3_std", int((sizes > 3 * noise).sum()), "topics whose size is 3 std above the noise"),
-        Fact("size_noise", round(noise / voters.rate, 2), title),
+        Fact("size_noise", round(noise / rate, 2), title),
     )
+    return Facts(facts, verdict=judged)
 
 
 @dataclass(frozen=True)
