@@ -265,7 +265,7 @@ which more than a dozen processes shared the GPU, but for the row "little beside
 - **The embedder**: no coordinate of {texts} vectors differs from the CPU's by more than {vectors:.0e}.
 - **The language model** in float32: the divergence of next-token distributions from the CPU's is {kl:.0e}, and a
   clipped sum of gradients differs by {gradient:.0e} of its length. In bfloat16, the default there, the divergence is
-  {rough:.4f}, the likeliest token is the same at {likeliest:.0f} % of positions, and the sum differs by {rounded:.1f} %.
+  {rough:.4f}, the likeliest token is the same at {likeliest:.0f} % of positions, the sum differs by {rounded:.1f} %.
 - **Rows of a block** do not see one another: gradients of 32 and 128 rows, logits of 128, the trial of the embedder and
   those before each charge found them {separate}.
 - **Whole runs**: {tuned} of dp-finetune ({steps} steps of {batch:,} texts, 200 texts and all: {fastest:.0f} to
