@@ -274,7 +274,7 @@ which more than a dozen processes shared the GPU, but for the row "little beside
   [above](#texts-private-evolution), too.
 
 Clipped gradients of texts of 64 tokens, LoRA of rank 8, beside a plain step that clips nothing: the median of ratios of
-pairs in one process (`python -m benchmarks gradients --ways ours --device cuda`):
+pairs in one process (`python -m benchmarks gradients --device cuda`):
 
 | rows of a block | | ratio | per text |
 |---|---|---|---|
