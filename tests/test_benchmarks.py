@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import measuring, page, profiling
+from benchmarks import beside, measuring, page, profiling
 from benchmarks.__main__ import main
 from benchmarks.measuring import by_turns, in_own_process, machine, measured, peak_mb, versions
 from benchmarks.registry import BENCHMARKS
@@ -64,6 +64,11 @@ def test_a_result_of_other_fields_is_not_read(tmp_path: Path) -> None:
 def test_the_page_and_its_plots_are_what_the_results_give() -> None:
     for path, text in page.files().items():
         assert (ROOT / path).read_text("utf-8") == text, f"python -m benchmarks --page would change {path}"
+
+
+def test_the_page_beside_the_field_is_what_its_results_give() -> None:
+    text = (ROOT / "benchmarks" / "beside.md").read_text("utf-8")
+    assert text == beside.page(), "python -m benchmarks.beside would change it"
 
 
 def test_another_figure_is_another_page(tmp_path: Path) -> None:
