@@ -109,11 +109,11 @@ def texts_of(
     times = 1 if guide is None else 4
     sequences = sample_sequences(
         _METHOD,
-        {"counts": counts[chosen], "density": density},
+        density,
         [per_label * times] * labels,
         seed=0,
         sampling_seed=private.seed,
-        noise=known_noise(_METHOD, multiplier, "system"),
+        noise=known_noise(_METHOD, multiplier),
     )
     seeds = [
         Seed(tuple(terms[term] for term in row if term >= 0), label)

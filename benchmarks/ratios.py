@@ -144,31 +144,6 @@ def _gradients(_rows: int, repetitions: int) -> Turns:
     return {name: found[name] for name in ("seconds", "floor_seconds", "ratio")}
 
 
-def _sequences(count: int, repetitions: int) -> Turns:
-    """The iterative method's, beside the matrix products that it cannot do without."""
-    from understudy.methods.dp_kps.sequences import sample_iterative, structures
-
-    generator = np.random.default_rng(SEED)
-    labels, terms, length, frequencies = 4, 1000, 10, 2000
-    sizes = structures(length)
-    phases = {m: generator.standard_normal((m, terms, frequencies)).astype(np.float32) for m in sizes}
-    sketches = {m: generator.standard_normal((labels, 2 * frequencies)) for m in sizes}
-    left = generator.random((count, 2 * frequencies), dtype=np.float32)
-    right = generator.random((2 * frequencies, terms), dtype=np.float32)
-
-    def floor() -> None:
-        for _ in range(labels * length):
-            left @ right
-
-    return by_turns(
-        lambda: sample_iterative(
-            sketches, phases, np.zeros((labels, terms)), length=length, count=count, generator=generator
-        ),
-        floor,
-        repetitions=repetitions,
-    )
-
-
 @dataclass(frozen=True)
 class Pair:
     """A step and its floor.
@@ -288,15 +263,6 @@ PAIRS = {
         8,
         _gradients,
         "The backward pass. A leaf per row makes gradients of rank 8, small beside the activations.",
-        2,
-    ),
-    "sequences": Pair(
-        "sampling 1,000 sequences of 10 terms for each of 4 labels, iterative (dp-kps)",
-        "its matrix products alone",
-        "sequence",
-        1_000,
-        _sequences,
-        "The products; and one random number per candidate term. No private record is read for it.",
         2,
     ),
 }

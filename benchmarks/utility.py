@@ -8,7 +8,7 @@
 
 Every run is a whole run of the library with a ledger of its own; nothing is tuned on the test texts inside a run.
 
-    python -m benchmarks.utility texts --set ag_news --epsilon 6 --runs 5 [--bandwidth 0.35 ...]
+    python -m benchmarks.utility texts --set ag_news --epsilon 6 --runs 5 [contrast=0 ...]
 """
 
 from __future__ import annotations

@@ -51,7 +51,6 @@ from understudy.audit.mechanisms.sums import (
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evaluate.charged import MetricCounts
-from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
@@ -59,7 +58,7 @@ from understudy.methods.seq_pate.teachers import Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
-from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.marginals import Marginals
@@ -229,7 +228,7 @@ class WholeWeights(TermHistogram):
         histogram = np.zeros(self.shape, dtype=np.int64)
         for row, label in zip(self.rows.of(batch), batch.labels, strict=True):
             terms = row[row >= 0]
-            histogram[terms if self.labels is None else (label, terms)] += WEIGHT_GRID
+            histogram[terms if self.labels is None else (label, terms)] += COUNT_GRID
         return histogram
 
 
@@ -244,44 +243,8 @@ def test_weights_of_1_for_every_term_of_a_record_are_caught(
 @pytest.mark.parametrize("sum_of", ["vocabulary", "histogram"])
 def test_weights_with_the_divisor_of_the_other_noise_are_caught(sum_of: Literal["vocabulary", "histogram"]) -> None:
     """Weights of L2 norm 1 under noise for L1 norm 1."""
-    wrong = stating(TermHistogram, Sensitivity(WEIGHT_GRID, WEIGHT_GRID, WEIGHT_GRID))
+    wrong = stating(TermHistogram, Sensitivity(COUNT_GRID, COUNT_GRID, COUNT_GRID))
     assert caught(twin(one_sum(sum_of, "laplace", BUDGET), wrong, noise="gaussian"), runs=7_200)
-
-
-@dataclass(frozen=True)
-class SummedFeatures(TermDensity):
-    """The features of a record's terms are added up, as printed, and not scaled onto the ball of one term."""
-
-    def _norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.where((rows >= 0).any(axis=1), self.sensitivity.of(self.noise) / WEIGHT_GRID, 0.0)
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
-    attack = one_sum("density", noise, BUDGET)
-    query: Any = attack.sums[0].query
-    alike = np.tile(query.features[:1], (len(query.features), 1))  # terms that mean the same
-    assert caught(twin(attack, SummedFeatures, features=alike))
-    assert not caught(twin(attack, TermDensity, features=alike), runs=600)
-
-
-class NextTerms(TermRows):
-    """Without the first term."""
-
-    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return np.roll(super().of(batch), -1, axis=1)
-
-
-class EveryPair(SequenceDensity):
-    """All pairs of terms that follow one another, and not the first one alone."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        after = replace(self, rows=NextTerms(self.rows.matcher, self.rows.terms_per_record))
-        return super().of_batch(batch) + SequenceDensity.of_batch(after, batch)
-
-
-def test_a_density_of_all_of_a_records_sequences_is_caught() -> None:
-    assert caught(twin(one_sum("sequences", "gaussian", BUDGET), EveryPair))
 
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:

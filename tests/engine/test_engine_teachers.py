@@ -98,7 +98,7 @@ def released(tmp_path: Path, llama: Path, engine: str, output: str) -> us.Releas
         "insecure_no_noise": True,
         "engine": engine,
         "output": str(tmp_path / output),
-        **dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth")),
+        **dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length")),
     } | ({} if engine == "in-process" else {"workers": 1})
     return running.release(run_config(settings(tmp_path, **given))).release
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doors import MemoryStore, door_of
-from tiny_corpora import LABELS, OWNER, RECORD, HashEmbedder, Row, bounded
+from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.labels import LabelSet
@@ -51,7 +51,7 @@ def release(
 ) -> Released:
     plan = plan_of(chosen, unit)
     paid = door_of(plan, noise or InsecureNoNoise(), **door)
-    tools = ReleaseTools(labels=NAMES, door=paid, embedder=HashEmbedder(), seed=0, scratch=folder / "scratch")
+    tools = ReleaseTools(labels=NAMES, door=paid, seed=0, scratch=folder / "scratch")
     return chosen.release(bounded(rows, unit), plan, tools)
 
 
@@ -78,15 +78,6 @@ def test_found_terms_join_the_vocabulary_and_the_density(tmp_path: Path) -> None
     by_term = dict(zip(released.terms, density.sum(axis=0), strict=True))
     assert by_term["quexil pump"] > 200
     assert by_term["quexil"] == by_term["pump"] == 0  # the longest match counts
-
-
-@pytest.mark.parametrize(
-    "more", [{"bandwidth": 0.35, "features": 50}, {"bandwidth": 0.35, "mode": "iterative", "features": 50}]
-)
-def test_with_embeddings_found_terms_are_embedded_as_others(tmp_path: Path, more: dict[str, Any]) -> None:
-    released = release(method(tmp_path, **more), tmp_path)
-    assert "quexil pump" in released.terms
-    assert released.arrays["embeddings"].shape == (len(released.terms), 8)
 
 
 def test_the_most_frequent_ones_join_where_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

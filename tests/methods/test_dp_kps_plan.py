@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
-from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import (
     DPKPSParameters,
     make_plan,
     mechanisms,
-    require_room,
     score_noise,
 )
 from understudy.methods.public import PublicFacts
@@ -28,14 +24,13 @@ from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.text.vocabulary.shrinkage import KnownNoise
 from understudy.text.vocabulary.words import TermMatcher
 
 BUDGET = Budget(6, "1e-6")
 
 
 def parameters_of(**parameters: Any) -> DPKPSParameters:
-    return DPKPSParameters(**{"bandwidth": 0.35, **parameters})
+    return DPKPSParameters(**parameters)
 
 
 def plan(budget: Budget = BUDGET, **parameters: Any) -> Plan:
@@ -57,16 +52,12 @@ def labels_of(count: int) -> PublicFacts:
     epsilon=st.floats(0.05, 100),
     delta=st.floats(1e-12, 1e-2),
     noise=st.sampled_from(["gaussian", "laplace"]),
-    mode=st.sampled_from(["independent", "iterative"]),
     length=st.integers(1, 20),
 )
-def test_the_charges_compose_to_the_budget_and_no_more(
-    epsilon: float, delta: float, noise: str, mode: str, length: int
-) -> None:
+def test_the_charges_compose_to_the_budget_and_no_more(epsilon: float, delta: float, noise: str, length: int) -> None:
     made = plan(
         Budget(epsilon, delta),
         noise=noise,
-        mode=mode,
         length=length,
         terms_per_record=20,
     )
@@ -78,10 +69,8 @@ def test_the_charges_compose_to_the_budget_and_no_more(
 @pytest.mark.parametrize(
     ("parameters", "budget", "problem"),
     [
-        ({"mode": "iterative", "length": 4, "terms_per_record": 3}, BUDGET, "No record has sequences of 4 terms"),
         ({"top_terms": 50_001}, BUDGET, "larger than the public one"),
         ({"top_terms": 5, "length": 6}, BUDGET, "distinct terms"),
-        ({"noise": "laplace", "features": 100_000}, Budget("1e-9", 0), "its noise does not fit"),
     ],
 )
 def test_what_cannot_be_released_is_refused_in_the_plan(
@@ -92,7 +81,6 @@ def test_what_cannot_be_released_is_refused_in_the_plan(
 
 
 def test_what_can_just_be_released_is_planned() -> None:
-    assert plan(mode="iterative", length=3, terms_per_record=3)
     assert plan(length=4, terms_per_record=3), "sequences of the independent mode are drawn term by term"
     assert plan(top_terms=50_000).charges
     assert make_plan(parameters_of(length=5), BUDGET, labels_of(2), vocabulary_size=5).charges
@@ -103,10 +91,8 @@ def test_what_can_just_be_released_is_planned() -> None:
 @pytest.mark.parametrize(
     ("parameters", "labels", "fewer"),
     [
-        ({"features": 100_000}, 501, "features"),
-        ({"features": 100_000, "mode": "iterative"}, 501, "features"),
-        ({"bandwidth": 0, "top_terms": 50_000}, 2_001, "top_terms"),
-        ({"bandwidth": 0}, 20_001, "top_terms"),
+        ({"top_terms": 50_000}, 2_001, "top_terms"),
+        ({}, 20_001, "top_terms"),
     ],
 )
 def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
@@ -118,35 +104,11 @@ def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
     assert make_plan(parameters_of(**parameters), BUDGET, labels_of(labels - 1), vocabulary_size=50_000)
 
 
-def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
-    require_room(parameters_of(features=2000, top_terms=1000), 384, vocabulary_size=50_000)
-    require_room(parameters_of(features=2000), 384, vocabulary_size=1_000)
-    for mode, length in (("independent", 10), ("iterative", 10)):
-        many = parameters_of(mode=mode, length=length, features=10_000, top_terms=5_000)
-        unknown = many.model_copy(update={"top_terms": None})  # may become as large
-        with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
-            require_room(unknown, 384, vocabulary_size=50_000)
-        with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
-            require_room(many, 384, vocabulary_size=50_000)
-    with pytest.raises(ConfigError, match="One noisy value would hold"):
-        require_room(parameters_of(top_terms=1_000_000), 384, vocabulary_size=1_000_000)
-
-
-def test_a_release_whose_features_do_not_fit_into_memory_is_refused_by_who_generates_from_it() -> None:
-    """One term and two numbers of a file can ask for a terabyte."""
-    strangers = parameters_of(features=100_000, top_terms=1, length=1, bandwidth=0.5)
-    arrays = {"counts": np.zeros(1), "embeddings": np.zeros((1, 1_000_000), np.float32)}
-    with pytest.raises(ConfigError, match="GiB of memory, and this machine has"):
-        sample_sequences(strangers, arrays, [1], seed=0, sampling_seed=0, noise=KnownNoise("gaussian", 1.0))
-
-
 def test_laplace_noise_is_pure_and_books_no_delta() -> None:
-    for mode in ("independent", "iterative"):
-        made = plan(noise="laplace", mode=mode)
-        assert made.budget == Budget(6, 0)
-        assert made.composition.pure_epsilon <= 6
-        assert made.composition.pure_epsilon == pytest.approx(6, rel=1e-9)
+    made = plan(noise="laplace")
+    assert made.budget == Budget(6, 0)
+    assert made.composition.pure_epsilon <= 6
+    assert made.composition.pure_epsilon == pytest.approx(6, rel=1e-9)
 
 
 def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() -> None:
@@ -154,13 +116,13 @@ def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() ->
     mu = GDP(math.sqrt(sum(m**-2 for m in gaussian.values())))
     assert gaussian["vocabulary"] ** -2 == pytest.approx(0.2 * mu.mu**2)
     assert mu.epsilon(1e-6) == pytest.approx(6, rel=1e-6)
-    laplace = noise_multipliers(parameters_of(noise="laplace", mode="iterative"))
+    laplace = noise_multipliers(parameters_of(noise="laplace"))
     assert 1 / laplace["vocabulary"] == pytest.approx(0.2 * 6)
-    assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 6)] == pytest.approx([0.8 * 6 / 4] * 4)
+    assert 1 / laplace["density"] == pytest.approx(0.8 * 6)
 
 
 def test_a_privatised_vocabulary_of_unknown_size_is_planned_for_as_one() -> None:
-    histogram, small = plan(bandwidth=0), parameters_of(bandwidth=0)
+    histogram, small = plan(), parameters_of()
     assert histogram.mechanism("density").shape == (4, None)
     assert "the likeliest stay" in histogram.charges[0].why
     assert Charge.from_json(histogram.charges[1].to_json()) == histogram.charges[1]
@@ -178,16 +140,9 @@ def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("parameters", "score"),
-    [
-        ({"noise": "gaussian"}, 2.0),
-        ({"noise": "laplace", "bandwidth": 0}, 2 * math.sqrt(2)),
-        ({"noise": "laplace", "features": 400}, 2 * 2 * 20),
-    ],
-)
-def test_the_noise_of_a_score_is_as_derived(parameters: dict[str, object], score: float) -> None:
-    assert score_noise(parameters_of(**parameters), 2.0) == pytest.approx(score)
+def test_the_noise_of_a_score_is_as_derived() -> None:
+    assert score_noise(parameters_of(noise="gaussian"), 2.0) == pytest.approx(2)
+    assert score_noise(parameters_of(noise="laplace"), 2.0) == pytest.approx(2 * math.sqrt(2))
 
 
 def test_the_noise_of_a_count_is_as_derived() -> None:
@@ -211,27 +166,26 @@ def test_a_vocabulary_or_stop_words_of_your_own_need_your_word_that_they_are_pub
     DPKPS(stop_words="none").plan(BUDGET, PublicFacts(Unit()))
 
 
-@pytest.mark.parametrize("mode", ["histogram", "density", "iterative"])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str, noise: Any) -> None:
+def test_every_charge_has_the_sensitivity_that_its_query_states(noise: Any) -> None:
     """Or the release would be refused after its charge."""
-    of_mode = {"histogram": {"bandwidth": 0}, "density": {}, "iterative": {"mode": "iterative"}}[mode]
-    parameters = parameters_of(**of_mode, noise=noise, length=2, features=7, top_terms=3, terms_per_record=4)
+    parameters = parameters_of(noise=noise, length=2, top_terms=3, terms_per_record=4)
     made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3)
     rows = TermRows(TermMatcher(["a", "b", "c"]), 4)
-    queries: dict[str, Any] = {"vocabulary": TermHistogram(rows, None, 3, noise)}
-    if mode == "histogram":
-        queries["density"] = TermHistogram(rows, 2, 3, noise)
-    elif mode == "density":
-        queries["density"] = TermDensity(rows, 2, np.ones((3, 14), np.int32), noise)
-    else:
-        queries |= {f"sequences-{m}": SequenceDensity(rows, 2, np.ones((m, 3, 7), np.float32)) for m in (1, 2)}
+    queries = {"vocabulary": TermHistogram(rows, None, 3, noise), "density": TermHistogram(rows, 2, 3, noise)}
     assert [charge.name for charge in made.charges] == list(queries)
     for name, query in queries.items():
         assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)
 
 
-@pytest.mark.parametrize("parameters", [{"mode": "iterative", "bandwidth": 0}, {"bandwidth": 1e-4}])
-def test_a_bandwidth_that_no_density_can_have_is_one_clear_error(parameters: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="bandwidth"):
+@pytest.mark.parametrize("parameters", [{"mode": "iterative"}, {"bandwidth": 0.35}, {"features": 50}])
+def test_who_asks_for_smoothing_is_told_that_there_is_none(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="decisions/082"):
         DPKPS(**parameters)
+
+
+def test_stored_parameters_of_exact_counts_are_read_and_those_of_smoothed_ones_are_not() -> None:
+    older = {"mode": "independent", "bandwidth": 0.0, "features": 50, "length": 4}
+    assert DPKPS(**DPKPS.stored(older)).length == 4
+    with pytest.raises(ConfigError, match="bandwidth"):
+        DPKPS(**DPKPS.stored({**older, "bandwidth": 0.35}))

@@ -17,7 +17,6 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
-from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
 from understudy.methods.dp_kps.sequences import sample_independent
 from understudy.methods.public import PublicFacts
@@ -139,12 +138,6 @@ def test_a_plan_names_the_columns_that_noise_drowns(records: int, drowned: str) 
 def test_names_that_are_no_columns_are_refused(asked: str) -> None:
     with pytest.raises(ConfigError, match="no typed column beside the label"):
         phrase_columns(DPKPSParameters(phrase_columns=asked), COLUMNS)  # type: ignore[arg-type]
-
-
-def test_smoothed_phrases_depend_on_no_columns() -> None:
-    assert phrase_columns(DPKPSParameters(bandwidth=0.35), COLUMNS) == ()
-    with pytest.raises(ConfigError, match="needs a bandwidth of 0"):
-        DPKPS(bandwidth=0.35, phrase_columns="ward")
 
 
 # -- lifts ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from tiny_corpora import (
     OWNER,
     RECORD,
     WORDS,
-    HashEmbedder,
     Neighbours,
     Row,
     TinyTable,
@@ -31,16 +30,9 @@ from tiny_corpora import (
 
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.dp_kps.density import (
-    WEIGHT_GRID,
-    SequenceDensity,
-    TermDensity,
-)
-from understudy.methods.dp_kps.sequences import GRID, Frequencies, integer_features
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
 from understudy.privacy.measurement import exact_sum
-from understudy.privacy.mechanisms import Sensitivity
-from understudy.privacy.noise import NoiseKind
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.words import TermMatcher
 
@@ -48,19 +40,6 @@ S = 4
 MATCHER = TermMatcher(WORDS)
 ROWS = TermRows(MATCHER, S)
 PAIRS = 120
-
-
-def phases(length: int, count: int = 5, bandwidth: float = 0.35) -> NDArray[np.float32]:
-    return Frequencies(7, length, count, bandwidth, 8).phases(HashEmbedder().embed(WORDS))
-
-
-def flat_phases(length: int) -> NDArray[np.float32]:
-    """Every sequence has the phase pi/4, where the L1 norm of a feature vector is largest."""
-    return np.full((length, len(WORDS), 5), np.pi / 4 / length, dtype=np.float32)
-
-
-def density(noise: NoiseKind, count: int = 5) -> TermDensity:
-    return TermDensity(ROWS, LABELS, integer_features(phases(1, count)[0]), noise)
 
 
 COUNTS = TermCounts(MATCHER, len(WORDS), S)
@@ -72,13 +51,6 @@ QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "vocabulary, laplace": (TermHistogram(ROWS, None, len(WORDS), "laplace"), ("laplace", "gaussian")),
     "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
     "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
-    "density, gaussian": (density("gaussian"), ("gaussian", "laplace")),
-    "density, laplace": (density("laplace"), ("laplace", "gaussian")),
-    "density, one frequency": (density("gaussian", 1), ("gaussian",)),
-    "sequences of 1": (SequenceDensity(ROWS, LABELS, phases(1)), ("gaussian", "laplace")),
-    "sequences of 3": (SequenceDensity(ROWS, LABELS, phases(3)), ("gaussian", "laplace")),
-    "sequences of 4, one frequency": (SequenceDensity(ROWS, LABELS, phases(4, 1)), ("gaussian", "laplace")),
-    "sequences of 2, flat": (SequenceDensity(ROWS, LABELS, flat_phases(2)), ("gaussian", "laplace")),
 }
 cases = pytest.mark.parametrize("name", QUERIES)
 cases_of_terms = pytest.mark.parametrize("name", [name for name in QUERIES if name != "label counts"])
@@ -133,10 +105,6 @@ def test_the_worst_neighbour_comes_within_a_few_percent(name: str, unit: Unit) -
     assert loose or largest_movement(query, norm, unit, pairs=20) > 0.97
 
 
-def test_the_l1_bound_of_sequences_is_reached_where_all_phases_are_diagonal() -> None:
-    assert largest_movement(QUERIES["sequences of 2, flat"][0], "laplace", pairs=5) > 0.97
-
-
 @cases
 @units
 @pytest.mark.parametrize("batch_size", [1, 1000])
@@ -160,22 +128,6 @@ def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
         assert not total.any()
 
 
-@pytest.mark.parametrize(("count", "length"), [(1, 2), (7, 12), (64, 1)])
-def test_the_features_of_a_sequence_do_not_depend_on_the_batch(count: int, length: int) -> None:
-    """Floating-point sums and cosines may take other paths in a large batch; here they must not."""
-    query = SequenceDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
-    generator = np.random.default_rng(0)
-    rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(600)]
-    together = exact_sum(query, bounded(rows, batch_size=600))
-    assert np.array_equal(together, sum(exact_sum(query, bounded([row])) for row in rows))
-
-
-def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences() -> None:
-    query = SequenceDensity(ROWS, LABELS, phases(3))
-    assert not exact_sum(query, bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
-    assert exact_sum(query, bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
-
-
 # -- broken twins -----------------------------------------------------------------------------------------------------
 
 
@@ -196,41 +148,21 @@ class RepeatedCounts(TermCounts):
         return counts
 
 
-class AllKeyphrases(TermDensity):
-    """The paper's "all keyphrases": a record adds the feature of every term at full weight."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return weights_of_terms(self.partial_shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
-
-
 class RoundedHistogram(TermHistogram):
     """Weights rounded to the nearest integer, not down."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         rows = self.rows.of(batch)
         norm = np.sqrt(np.maximum((rows >= 0).sum(axis=1), 1))
-        weights = np.rint(WEIGHT_GRID / (norm * batch.shares)).astype(np.int64)
+        weights = np.rint(COUNT_GRID / (norm * batch.shares)).astype(np.int64)
         return weights_of_terms(self.shape, rows, batch.labels, weights)
-
-
-class RoundedSequences(SequenceDensity):
-    """Features rounded to the nearest integer: clipping first and rounding after raises norms."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, dtype=np.int64)
-        for row, label, share in zip(self.rows.of(batch), batch.labels, batch.shares, strict=True):
-            if row[len(self.phases) - 1] >= 0:
-                phase = self.phases[np.arange(len(self.phases)), row[: len(self.phases)]].sum(axis=0)
-                exact = GRID * np.concatenate([np.cos(phase), np.sin(phase)])
-                total[label] += np.rint(exact).astype(np.int64) * (WEIGHT_GRID // share)
-        return total
 
 
 class SummedHistogram(TermHistogram):
     """Weight 1 for every term of a record, as if S were 1."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return weights_of_terms(self.shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
+        return weights_of_terms(self.shape, self.rows.of(batch), batch.labels, COUNT_GRID // batch.shares)
 
 
 class SummedVocabulary(TermHistogram):
@@ -238,7 +170,7 @@ class SummedVocabulary(TermHistogram):
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         together = np.zeros_like(batch.labels)
-        weights = WEIGHT_GRID // batch.shares
+        weights = COUNT_GRID // batch.shares
         return weights_of_terms((1, self.terms), self.rows.of(batch), together, weights)[0]
 
 
@@ -253,13 +185,10 @@ class OtherNorm(TermHistogram):
 BROKEN: dict[str, tuple[Any, str]] = {
     "more than S terms": (UnboundedCounts(MATCHER, len(WORDS), S), "gaussian"),
     "every occurrence": (RepeatedCounts(MATCHER, len(WORDS), S), "laplace"),
-    "all keyphrases": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "gaussian"), "gaussian"),
-    "all keyphrases, laplace": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "laplace"), "laplace"),
     "every term of the vocabulary at full weight": (SummedVocabulary(ROWS, None, len(WORDS), "gaussian"), "gaussian"),
     "vocabulary weights of the other norm": (OtherNorm(ROWS, None, len(WORDS), "gaussian"), "laplace"),
     "every term at full weight": (SummedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
     "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
-    "features to the nearest": (RoundedSequences(ROWS, LABELS, phases(2, 64)), "gaussian"),
 }
 
 
@@ -311,7 +240,7 @@ def chosen_by_row_number(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
 
 
 @pytest.mark.parametrize("choose", [averaged_per_label, not_averaged, chosen_by_row_number])
-@pytest.mark.parametrize("name", ["term counts", "vocabulary, laplace", "density, gaussian", "sequences of 1"])
+@pytest.mark.parametrize("name", ["term counts", "vocabulary, laplace", "histogram, gaussian"])
 def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -> None:
     query, (norm, *_) = QUERIES[name]
 

@@ -12,7 +12,7 @@ from word_embedder import DIMENSION, Counting, WordEmbedder  # noqa: F401
 
 from understudy.models.types import ChatRequest, Completion
 
-OF_KPS = ("length", "bandwidth", "top_terms", "vocabulary", "vocabulary_is_public")
+OF_KPS = ("length", "top_terms", "vocabulary", "vocabulary_is_public")
 
 
 def varied(request: ChatRequest) -> Completion:

@@ -169,7 +169,7 @@ def install(setattr_: Callable[[Any, str, Any], None] = setattr) -> None:
 
 def parts(folder: Path, **changes: Any) -> dict[str, Any]:
     """The settings of a release in ``folder``; a change to None takes one out."""
-    own = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label"}
+    own = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "llm", "records_per_label"}
     values = {name: value for name, value in settings(folder).items() if name not in own}
     made = {**values, "method": InParts.name, "delta": "0", **changes}
     return {name: value for name, value in made.items() if value is not None}

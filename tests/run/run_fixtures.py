@@ -88,9 +88,7 @@ def use_chat(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeChat], FakeChat]:
 def method(tmp_path: Path) -> us.DPKPS:
     """Quick, on the terms of :mod:`clinic`."""
     (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
-    return us.DPKPS(
-        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
-    )
+    return us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3)
 
 
 @contextmanager

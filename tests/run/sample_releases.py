@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from understudy.base.columns import declared_columns
-from understudy.methods.dp_kps.sequences import Frequencies
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
     Event,
     GaussianEvent,
     MixtureEvent,
-    PureEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
@@ -79,24 +77,6 @@ def dp_kps(**parameters: Any) -> Release:
         {"top_terms": 8, "length": 2, **parameters},
         {"vocabulary": GaussianEvent(2.0), "density": GaussianEvent(3.0)},
         arrays={"counts": np.arange(8.0), "density": np.random.default_rng(0).normal(3, 1, size=(2, 8))},
-        terms=terms,
-    )
-
-
-def dp_kps_iterative() -> Release:
-    terms = [f"term {number}" for number in range(8)]
-    vectors = np.random.default_rng(0).normal(size=(8, DIMENSION)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    arrays: dict[str, Any] = {"counts": np.arange(8.0), "embeddings": vectors}
-    for length in (1, 2):
-        digest = Frequencies(0, length, 20, 0.3, DIMENSION).digest
-        arrays[f"frequencies-{length}"] = np.frombuffer(digest, dtype=np.uint8)
-        arrays[f"sequences-{length}"] = np.random.default_rng(length).normal(size=(2, 40))
-    return sample(
-        "dp-kps",
-        {"top_terms": 8, "length": 2, "mode": "iterative", "bandwidth": 0.3, "features": 20, "noise": "laplace"},
-        {"vocabulary": PureEvent(1.0), "sequences-1": PureEvent(1.0), "sequences-2": PureEvent(1.0)},
-        arrays=arrays,
         terms=terms,
     )
 
@@ -278,7 +258,6 @@ def seq_pate() -> Release:
 
 SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
-    "dp-kps iterative": dp_kps_iterative,
     "dp-kps guided": lambda: with_guide(dp_kps()),
     "dp-kps with columns": lambda: with_columns(dp_kps()),
     "guided-evolution": guided_evolution,

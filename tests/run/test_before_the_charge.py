@@ -47,7 +47,7 @@ def test_a_command_that_is_refused_leaves_no_folder_behind_and_keeps_what_is_in_
     refusals: tuple[dict[str, Any], ...] = (
         {"data": "missing.csv"},
         {"length": 11},
-        {"embedder": "wizard", "bandwidth": 0.3},
+        {"embedder": "wizard", "guide": True},
         {"ledger_id": "0" * 32},
     )
     for there in (False, True):
@@ -161,13 +161,12 @@ class Odd(WordEmbedder):
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        (lambda folder: settings(folder, bandwidth=0.4, features=8), "angina"),
         (lambda folder: protecting(folder, records_per_label=None), "Case 7."),
         (lambda folder: evolving(folder), "public"),
         (lambda folder: evolving(folder, method="guided-evolution"), "public"),
         (lambda folder: settings(folder, guide=True), "public"),
     ],
-    ids=["dp-kps", "sec-pe", "aug-pe", "guided-evolution", "a guide"],
+    ids=["sec-pe", "aug-pe", "guided-evolution", "a guide"],
 )
 def test_an_embedder_without_unit_vectors_for_public_texts_is_told_before_the_charge(
     tmp_path: Path,
@@ -207,7 +206,7 @@ def test_an_embedder_that_fails_on_an_empty_text_is_told_before_the_charge(
             return super().embed(texts)
 
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: Fails())
-    refused(settings(tmp_path, bandwidth=0.4), ModelError, "fails on an odd public text .AssertionError")
+    refused(settings(tmp_path, guide=True), ModelError, "fails on an odd public text .AssertionError")
 
 
 def test_more_candidates_than_can_be_stored_are_refused_in_the_plan(

@@ -43,7 +43,7 @@ def test_labels_follow_the_released_counts_only_where_that_is_asked_for(tmp_path
 
 @pytest.mark.usefixtures("embedder")
 def test_they_follow_a_guide_where_there_is_one(tmp_path: Path) -> None:
-    values = uneven(tmp_path, like_private=True, guide=True, bandwidth=0.3, features=50)
+    values = uneven(tmp_path, like_private=True, guide=True)
     assert sizes(values) == pytest.approx([80, 20], abs=2)
     made = us.generate(str(tmp_path / "out" / "release" / "dp-kps.release"), llm="none", like_private=True)
     assert Counter(made.columns["label"])[LABELS[0]] == pytest.approx(80, abs=2), "of the number that is decided"
@@ -57,8 +57,6 @@ def test_without_labels_there_is_nothing_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"bandwidth": 0.3, "features": 50}, "holds no counts of the labels"),
-        ({"labels": None, "labels_from_data": True, "bandwidth": 0.3, "features": 50}, "holds no counts"),
         ({"records": None, "records_per_label": 3}, "no total is given"),
         ({"method": "few-shot", "sampling_rate": 0.1, "llm": "builtin"}, "guide"),
         ({"method": "dp-finetune", "declared_records": 2000, "llm": "builtin"}, "label_sizes noisy"),

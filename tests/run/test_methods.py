@@ -104,7 +104,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counting(folder: Path, **changes: Any) -> dict[str, Any]:
-    own = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth"}
+    own = {"vocabulary", "vocabulary_is_public", "top_terms", "length"}
     values = {name: value for name, value in settings(folder).items() if name not in own}
     return {**values, "method": "counting", **changes}
 
@@ -113,7 +113,7 @@ def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Call
     said = understudy("run", "--method", "counting", "--help").out
     assert "--word TEXT" in said
     assert "The public word whose records are counted. [default: pain]" in " ".join(said.split())
-    assert "--bandwidth" not in said
+    assert "--top-terms" not in said
     assert "--word" not in understudy("run", "--help").out
     assert method_names() == ["broken", "counting", "dp-kps"]
 

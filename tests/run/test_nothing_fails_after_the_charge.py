@@ -52,7 +52,7 @@ SECRETS = {
     **{"secret_prior": "1e-3", "secret_posterior": "1e-2", "secret_detectors": "email", "max_records_per_secret": 3}
 }
 METHODS: dict[str, dict[str, Any]] = {
-    "dp-kps": {**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none", "bandwidth": 0},
+    "dp-kps": {**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none"},
     "aug-pe": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
     "guided-evolution": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
     "sec-pe": {
@@ -77,8 +77,6 @@ METHODS: dict[str, dict[str, Any]] = {
         **{"candidates": 4, "private_text_tokens": 8, "max_tokens": 4, "unfinished": "keep"},
     },
 }
-KERNEL = {"bandwidth": 0.4, "features": 8}
-ITERATIVE = {**KERNEL, "mode": "iterative"}
 OWNER = {"owner": "clinician", "max_records_per_owner": 2}
 GUIDE = {"guide": True}
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -87,18 +85,13 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"noise": "laplace", "terms_per_record": 1, "length": 6, "top_terms": 6},
         {"top_terms": 1, "length": 1, "terms_per_record": 100, **OWNER},
         {"top_terms": 16, "length": 16, "contrast": 100, "labels": LABELS[:1]},
-        {**KERNEL, "features": 1, "length": 6},
-        {**ITERATIVE, "length": 4, "terms_per_record": 3},
-        {**ITERATIVE, "length": 3, "terms_per_record": 3, **OWNER},
-        {**ITERATIVE, "length": 6, "terms_per_record": 100, "noise": "laplace", "contrast": 0},
-        {**KERNEL, "features": 100_000, "top_terms": 10_000_000},
         {"labels": [*LABELS, "=", "a,b", "[x]{label}", "\u5fc3", " spaced ", '"']},
         {"labels": [*LABELS, 7]},
         {"epsilon": "1e-9"},
         {"epsilon": "1e9"},
         GUIDE,
         {**GUIDE, "noise": "laplace", **OWNER},
-        {**GUIDE, **KERNEL, "length": 6, "shortest": 1, "guide_candidates": 7},
+        {**GUIDE, "length": 6, "shortest": 1, "guide_candidates": 7},
         {**GUIDE, "delta": "0", "noise": "laplace"},
         {**GUIDE, "guide_candidates": 0, "labels": LABELS[:1]},
     ],

@@ -67,7 +67,7 @@ def tickets(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
     return settings(folder, **{**dict.fromkeys(NOT_USED), **own, **changes})
 
 
-NOT_USED = ("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label")
+NOT_USED = ("vocabulary", "vocabulary_is_public", "top_terms", "length", "llm", "records_per_label")
 
 
 TUNED: dict[str, Any] = {"lora_rank": 4}

@@ -188,18 +188,6 @@ def test_labels_read_from_the_data_are_said_not_to_be_protected(tmp_path: Path, 
     assert "**read from the data: not protected**" in result.statement.to_markdown()
 
 
-@pytest.mark.usefixtures("embedder")
-@pytest.mark.parametrize("mode", ["independent", "iterative"])
-def test_a_density_on_embeddings_runs_to_the_end(tmp_path: Path, method: us.DPKPS, ledger: str, mode: str) -> None:
-    smooth = us.DPKPS(**{**method.dump(), "bandwidth": 0.5, "features": 50, "mode": mode})
-    options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
-    result = us.run(in_memory(), smooth, BUDGET, **options, output=tmp_path / "out")
-    assert len(result.records) == 4
-    assert result.statement.public_inputs["embedder"] == {"source": "fake:words", "sha256": "1" * 64}
-    loaded = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
-    assert us.generate(loaded, llm="none", records=4).columns == result.columns
-
-
 def test_insecure_noise_is_stamped_and_needs_no_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
     seeded = [us.run(in_memory(), method, BUDGET, **options, insecure_noise_seed=3) for _ in range(2)]
@@ -286,7 +274,7 @@ def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.
     (tmp_path / "run.yaml").write_text(
         f"data: {tmp_path / 'notes.csv'}\ntext: note\nlabel: department\nlabels: [cardiology, dermatology]\n"
         f"epsilon: 3.0\ndelta: 1e-6\nvocabulary: {tmp_path / 'terms.txt'}\nvocabulary-is-public: yes\n"
-        "top_terms: 10\nlength: 3\nbandwidth: 0\nllm: none\nrecords-per-label: 4\n",
+        "top_terms: 10\nlength: 3\nllm: none\nrecords-per-label: 4\n",
         "utf-8",
     )
     corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)

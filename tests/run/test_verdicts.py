@@ -22,11 +22,10 @@ from understudy.methods.registry import make_method
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.privacy.verdict import CLEAR, Verdict
+from understudy.privacy.verdict import CLEAR
 from understudy.release.statement import load_statement
 from understudy.report import write_reports
 from understudy.run import pipeline as running
-from understudy.run.forecast import forecast
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
@@ -97,18 +96,6 @@ def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_
     assert f"Usefulness: **{statements[0].usefulness}**" in statements[0].to_markdown()
     page = write_reports(OutputFolder(tmp_path / "3"), embedder=None).shareable.read_text("utf-8")
     assert f"Usefulness: <strong>{statements[0].usefulness}</strong>" in page
-
-
-@pytest.mark.usefixtures("embedder")
-def test_where_nothing_tells_after_the_release_the_plan_does_without_its_numbers(tmp_path: Path) -> None:
-    own = {"mode": "iterative", "bandwidth": 0.3, "features": 50, "guide": False, "expected_records": 100}
-    values = settings(tmp_path, **own, epsilon="100", insecure_noise_seed=1)
-    planned = forecast(run_config(values)).plan.forecast.verdict
-    assert planned is not None
-    assert planned.level == "thin"
-    assert planned.share is not None
-    stated = run(values).release.statement.verdict
-    assert stated == Verdict("thin", "topics")
 
 
 def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Callable[..., Said]) -> None:

@@ -44,7 +44,7 @@ def named(use_chat: Callable[[FakeChat], FakeChat], name: str) -> FakeChat:
 FEW_SHOT = {
     **{"method": "few-shot", "epsilon": "6", "sampling_rate": 0.5, "subsets": 2, "tokens": 4, "exemplars": 2},
     **{"examples_per_subset": 1, "exemplar_tokens": 3, "private_text_tokens": 8, "max_tokens": 8},
-    **dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth")),
+    **dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length")),
 }
 
 

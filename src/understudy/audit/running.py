@@ -54,7 +54,6 @@ from understudy.base.files import disk_faults, private_folder
 from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.corpus import Corpus
 from understudy.ledger.locking import FolderLock
-from understudy.methods.dp_kps.generate import scores as density_scores
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
 from understudy.methods.registry import own_parameters
@@ -422,9 +421,8 @@ def release_scores(canaries: Canaries, release: Release) -> Scores:
     least = float(weighted.min())
     labels = {label: row for row, label in enumerate(release.schema.labels)}
     by_label = np.tile(weighted, (release.schema.label_set.size, 1))
-    if parameters.mode == "independent":
-        variance = score_noise(parameters, mechanisms["density"].noise_multiplier) ** 2
-        by_label += density_scores(parameters, release.arrays, release.parameters["seed"]) * signal / variance
+    variance = score_noise(parameters, mechanisms["density"].noise_multiplier) ** 2
+    by_label += release.arrays["density"] * signal / variance
     position = {term: index for index, term in enumerate(release.terms)}
     found = np.zeros(len(canaries))
     for number, canary in enumerate(canaries):

@@ -53,9 +53,8 @@ class Needs:
     """What a method asks for; the run loads it, probes it where a guarantee rests on it, and hands it on.
 
     Args:
-        embedder: whether the release has a use for one, and what it reads: no texts (``no``), released or public ones
-            (``public``), or private ones (``private``: it must then be local or trusted, and is probed before the
-            charge).
+        embedder: whether the release embeds private texts; it must then be local or trusted, and is probed before the
+            charge.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
         private_model: whether the release needs a local causal model, which reads private texts.
         generation_embedder: whether ``generate`` needs the Release's embedder.
@@ -66,7 +65,7 @@ class Needs:
         rows: whether the release shows rows of typed columns to its model, which are then released first.
     """
 
-    embedder: Literal["no", "public", "private"] = "no"
+    embedder: bool = False
     candidates: bool = False
     private_model: bool = False
     generation_embedder: bool = False
@@ -242,11 +241,6 @@ class Method(ABC):
     labels_in_parallel: ClassVar[bool] = False
     """Whether one charge pays for all labels, label by label, because a unit lies in one (parallel composition). It
     must then lie in the same one in every session of the run, which a label that is computed anew need not."""
-
-    @property
-    def needs_embedder(self) -> bool:
-        """Whether the release needs the embedder with these parameters, of a method that has a use for one."""
-        return self.needs.embedder != "no"
 
     def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:  # noqa: ARG002 - for methods that sample
         """Parameters that nobody gave, as the declared size of the corpus and the number of labels suggest: public

@@ -170,7 +170,7 @@ class Job(FreeJob):
 
     @property
     def embeds_private_texts(self) -> bool:
-        return self.promise.guide or self.topics or self.method.needs.embedder == "private"
+        return self.promise.guide or self.topics or self.method.needs.embedder
 
 
 def _require_labels_anew(method: Method) -> None:

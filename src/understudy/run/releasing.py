@@ -258,19 +258,18 @@ def _load_models(
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
-    An embedder that will read private texts may do so, and texts do not change one another's vectors on this machine.
+    The embedder may read private texts, and texts do not change one another's vectors on this machine.
     """
     embedder = model = None
     dimension = 0
-    if job.method.needs_embedder or job.promise.guide or job.topics:
+    if job.embeds_private_texts:
         own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
-        if job.embeds_private_texts:
-            require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
-            require_text_invariance_here(embedder, say=listener.say)
-            if engine is not None:
-                require_same_vectors(engine, embedder)
+        require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
         dimension = require_embeds_all(embedder)
+        require_text_invariance_here(embedder, say=listener.say)
+        if engine is not None:
+            require_same_vectors(engine, embedder)
         if any(charge.name == GUIDE for charge in plan.charges):
             require_guide_fits(labels.size, dimension)
     if job.method.needs.private_model:

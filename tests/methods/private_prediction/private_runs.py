@@ -19,7 +19,7 @@ prediction:
 def predicting(folder: Path, llama: Path, **changes: Any) -> dict[str, Any]:
     """Two batches of five texts per label, each of thirty private tokens; a change to None takes a setting out."""
     (folder / "note.yaml").write_text(TEMPLATE, "utf-8")
-    others = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label"}
+    others = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "llm", "records_per_label"}
     values = {name: value for name, value in settings(folder).items() if name not in others}
     made = {
         **values,

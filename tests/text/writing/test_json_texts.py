@@ -178,7 +178,7 @@ def test_a_schema_that_cannot_be_kept_is_told_before_anything_is_charged(
     use_chat(Answers("no"))
     values = settings(tmp_path, **{"json_schema": str(tmp_path / "schema.json"), **changes})
     if changes.get("method"):
-        values = {name: each for name, each in values.items() if name not in ("top_terms", "length", "bandwidth")}
+        values = {name: each for name, each in values.items() if name not in ("top_terms", "length")}
     with pytest.raises(ConfigError, match=problem):
         running.run(run_config(values))
     assert not runs_charged(values["ledger"])

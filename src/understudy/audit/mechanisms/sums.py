@@ -22,9 +22,7 @@ from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
-from understudy.methods.dp_kps.sequences import Frequencies, integer_features
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
@@ -65,13 +63,12 @@ TERMS = ("ache", "burn", "cough")
 LABELS = 2
 OWNER = Unit("owner", 3)
 NEAREST = 2
-_FREQUENCIES = 2
 _CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
 _CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
 COLUMNS = (Column("first", "category", values=("a",)), Column("second", "category", values=("b",)))
 """Of two cells each: there, or missing."""
 _SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
-QueryName = Literal["counts", "vocabulary", "histogram", "density", "sequences", "labels"]
+QueryName = Literal["counts", "vocabulary", "histogram", "labels"]
 
 
 class Row(NamedTuple):
@@ -199,13 +196,7 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
         return TermCounts(matcher, len(TERMS), len(TERMS))
     if kind == "labels":
         return LabelCounts(LABELS)
-    if kind in ("vocabulary", "histogram"):
-        return TermHistogram(rows, LABELS if kind == "histogram" else None, len(TERMS), noise)
-    if kind == "sequences":  # cosine and sine are alike here: the longest vector that there is, in L1 too
-        return SequenceDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), np.pi / 8, dtype=np.float32))
-    frequencies = Frequencies(seed=0, length=1, count=_FREQUENCIES, bandwidth=0.35, dimension=len(TERMS))
-    phases = frequencies.phases(np.eye(len(TERMS), dtype=np.float32))
-    return TermDensity(rows, LABELS, integer_features(phases[0]), noise)
+    return TermHistogram(rows, LABELS if kind == "histogram" else None, len(TERMS), noise)
 
 
 def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:

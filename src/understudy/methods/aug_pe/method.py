@@ -23,7 +23,7 @@ class AugPE(Method, AugPEParameters):
     parameters: ClassVar[type[Parameters]] = AugPEParameters
     generation_parameters: ClassVar[type[Parameters]] = HarvestParameters
     protects_secrets: ClassVar[bool] = True
-    needs: ClassVar[Needs] = Needs(embedder="private", candidates=True)
+    needs: ClassVar[Needs] = Needs(embedder=True, candidates=True)
 
     plan = make_plan
     prepare = releasing.prepare

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice, repeat
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
+    DENSITY,
     DPKPSParameters,
     discovery_share,
     known_noise,
-    needs_embeddings,
     phrase_columns,
     public_vocabulary,
-    require_memory_for_features,
 )
-from understudy.methods.dp_kps.sequences import (
-    Frequencies,
-    contrast_weights,
-    cut_to_lengths,
-    integer_features,
-    label_share,
-    sample_independent,
-    sample_iterative,
-    term_scores,
-)
+from understudy.methods.dp_kps.sequences import contrast_weights, cut_to_lengths, sample_independent
 from understudy.methods.public import CallEstimate, Chooser, GenerationTools
 from understudy.methods.shared.tables.variables import variables_of
 from understudy.models.types import Message
@@ -60,7 +49,7 @@ def generate(
         rows = SequenceRows.take(tools.writer.rows, counts, columns, lifts=lifts, power=power)
     sequences = sample_sequences(
         parameters,
-        release.arrays,
+        release.arrays[DENSITY],
         [count * times for count in counts],
         seed=int(release.parameters["seed"]),
         sampling_seed=tools.seed,
@@ -101,27 +90,14 @@ def estimate_calls(
     return CallEstimate.of_phrases(counts, writing, template, length=parameters.length)
 
 
-def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed: int) -> NDArray[np.float64]:
-    """``Float64[labels, N]``: of each term under each label (independent mode)."""
-    sketch = arrays["density"]
-    if parameters.bandwidth == 0:
-        return np.asarray(sketch, dtype=np.float64)
-    return term_scores(sketch, _features(parameters, arrays, seed))
-
-
 def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
     """The noise on one term's score in a Release with this statement."""
-    return known_noise(parameters, statement.noise_multiplier("density"))
+    return known_noise(parameters, statement.noise_multiplier(DENSITY))
 
 
-def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float] | None:
-    """What records say of the likeliest terms, of which every label has some: the sums over more have more noise.
-
-    None of a smoothed density, which weighs terms by their neighbours.
-    """
-    if needs_embeddings(parameters):
-        return None
-    density, noise = release.arrays["density"][:, :_COUNTED], released_noise(parameters, release.statement)
+def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float]:
+    """What records say of the likeliest terms, of which every label has some: the sums over more have more noise."""
+    density, noise = release.arrays[DENSITY][:, :_COUNTED], released_noise(parameters, release.statement)
     return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
 
 
@@ -144,7 +120,7 @@ def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, 
 
 
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
-    """What sequences are sampled by, and how probably each score is real (independent mode).
+    """What sequences are sampled by, and how probably each score is real.
 
     The posterior of the noisy scores ``found`` of all labels, in which terms of like rank in V~ share a model, the
     expected score weighed once more by the probability that it is real: of thousands of terms that are each a little
@@ -158,7 +134,7 @@ def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
 
 def sample_sequences(
     parameters: DPKPSParameters,
-    arrays: Mapping[str, NDArray[Any]],
+    scores: NDArray[np.float64],
     counts: Sequence[int],
     *,
     seed: int,
@@ -170,23 +146,17 @@ def sample_sequences(
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
     Args:
-        seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.
-        noise: on a term's score, in the independent mode.
+        scores: ``Float64[labels, N]``: of each term under each label.
+        seed: the Release's; ``sampling_seed`` is that of these sequences.
+        noise: on a term's score.
         log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
             logarithmic weights; None: by none.
-        flatness: the power that terms' weights are raised to, in the independent mode.
+        flatness: the power that terms' weights are raised to.
     """
-    if parameters.length > len(arrays["counts"]):
+    if parameters.length > scores.shape[1]:
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
-    if needs_embeddings(parameters):
-        terms, dimension = _embeddings(arrays).shape
-        cure = "Generate on a machine with more memory."
-        require_memory_for_features(parameters, terms=terms, dimension=dimension, cure=cure)
     generator = np.random.default_rng([sampling_seed, seed])
-    if parameters.mode == "iterative":
-        sampled = _iterative(parameters, arrays, counts, seed, generator)
-        return [cut_to_lengths(rows, shortest=parameters.shortest, generator=generator) for rows in sampled]
-    found = sampling_scores(scores(parameters, arrays, seed), noise)
+    found = sampling_scores(scores, noise)
     weights = contrast_weights(found.mean, contrast=parameters.contrast) ** flatness
     real = (found.probability > _REAL).sum(axis=1).tolist()
     sequences = []
@@ -200,60 +170,6 @@ def sample_sequences(
 
 _REAL = 0.5
 """A label's terms that are real with a greater probability bound the length of its sequences."""
-
-
-def _iterative(
-    parameters: DPKPSParameters,
-    arrays: Mapping[str, NDArray[Any]],
-    counts: Sequence[int],
-    seed: int,
-    generator: np.random.Generator,
-) -> list[NDArray[np.int64]]:
-    sketches = {int(name.split("-")[1]): sums for name, sums in arrays.items() if name.startswith("sequences-")}
-    if parameters.length > max(sketches):
-        raise ConfigError(
-            f"This Release holds sequences of up to {max(sketches)} terms.",
-            f"Choose a length of {max(sketches)} or less.",
-        )
-    embeddings = _embeddings(arrays)
-    single = term_scores(sketches[1], _features(parameters, arrays, seed))
-    wanted = {min(m for m in sketches if m >= length) for length in range(1, parameters.length + 1)}
-    phases = {
-        m: _frequencies(parameters, arrays, m, embeddings.shape[1], seed).phases(embeddings) for m in sorted(wanted)
-    }
-    sampled = sample_iterative(
-        {m: sketches[m] for m in wanted},
-        phases,
-        parameters.contrast * np.log(np.maximum(label_share(single), 1e-6)),
-        length=parameters.length,
-        count=max(counts, default=0),
-        generator=generator,
-    )
-    return [rows[:count] for rows, count in zip(sampled, counts, strict=True)]
-
-
-def _features(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed: int) -> NDArray[np.int32]:
-    embeddings = _embeddings(arrays)
-    return integer_features(_frequencies(parameters, arrays, 1, embeddings.shape[1], seed).phases(embeddings)[0])
-
-
-def _embeddings(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    if "embeddings" not in arrays:
-        raise ReleaseError("This Release holds no embeddings.", "Get the file again from its maker.")
-    return np.asarray(arrays["embeddings"], dtype=np.float32)
-
-
-def _frequencies(
-    parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], length: int, dimension: int, seed: int
-) -> Frequencies:
-    frequencies = Frequencies(seed, length, parameters.features, parameters.bandwidth, dimension)
-    stored = arrays.get(f"frequencies-{length}")
-    if stored is None or bytes(stored) != frequencies.digest:
-        raise ReleaseError(
-            "The random frequencies of this Release cannot be sampled again by this NumPy.",
-            "Generate with the NumPy version of the machine that made the Release.",
-        )
-    return frequencies
 
 
 AGREE = 0.8

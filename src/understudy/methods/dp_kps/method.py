@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs
+from understudy.methods.base import Method
 from understudy.methods.dp_kps import generate as generating
 from understudy.methods.dp_kps import release as releasing
-from understudy.methods.dp_kps.plan import NAME, DPKPSParameters, SequenceParameters, make_plan, needs_embeddings
+from understudy.methods.dp_kps.plan import NAME, DPKPSParameters, SequenceParameters, make_plan
 from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
 
 _FOREIGN_SHARE = 0.3
@@ -19,7 +19,7 @@ _FOREIGN_SHARE = 0.3
 class DPKPS(Method, DPKPSParameters):
     """Keyphrase seeding with differential privacy.
 
-    >>> DPKPS(bandwidth=0).noise
+    >>> DPKPS(length=4).noise
     'gaussian'
     """
 
@@ -27,11 +27,9 @@ class DPKPS(Method, DPKPSParameters):
     parameters: ClassVar[type[Parameters]] = DPKPSParameters
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
     pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace"}
-    needs: ClassVar[Needs] = Needs(embedder="public")  # the terms of the released vocabulary alone
     guided: ClassVar[bool] = True
 
     plan = make_plan
-    prepare = releasing.prepare
     release = releasing.release
     contents = releasing.contents
     longest_prompts = generating.longest_prompts
@@ -52,8 +50,4 @@ class DPKPS(Method, DPKPSParameters):
 
     @property
     def counts_labels(self) -> bool:
-        return not needs_embeddings(self)
-
-    @property
-    def needs_embedder(self) -> bool:
-        return needs_embeddings(self)
+        return True

@@ -2,9 +2,7 @@
 
 1. vocabulary   noisy weighted counts of all public terms; those likely in many records (or the top N) are V~
    discovered-terms   noisy weighted counts of terms that no list has; those that stand above a threshold join V~
-2. density      per label, a noisy kernel density over V~ (independent mode); of a table with typed columns per cell of
-                each column too
-   sequences-m  per label, one for every structure K_m (iterative mode)
+2. density      per label, noisy weighted counts of V~; of a table with typed columns per cell of each column too
 """
 
 from __future__ import annotations
@@ -12,17 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, Parameters, public_file
-from understudy.methods.dp_kps.sequences import GRID, WEIGHT_GRID, structures
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.tables.variables import ALL, NONE
-from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -33,8 +29,6 @@ from understudy.privacy.selection import NoisySelection
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN, Vocabulary, load_vocabulary
-
-SMALLEST_BANDWIDTH = 0.001
 
 
 class SequenceParameters(Parameters):
@@ -70,8 +64,6 @@ class ReleaseParameters(Parameters):
 
     noise: Ablation[NoiseKind] = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
-    mode: Ablation[Literal["independent", "iterative"]] = "independent"
-    """Whether terms are sampled from a density of terms, or grown against densities of sequences."""
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
     vocabulary_is_public: bool = False
@@ -85,19 +77,18 @@ class ReleaseParameters(Parameters):
     5000)."""
     terms_per_record: Ablation[int] = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
-    bandwidth: Ablation[float] = Field(0.0, ge=0, le=1000)
-    """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
-    features: Ablation[int] = Field(2000, ge=1, le=100_000)
-    """Random frequencies a sketch (I)."""
     discover_terms: float | None = Field(None, ge=0, le=0.9)
     """Share of the budget (of mu^2) for finding terms of one to three words that no public list has, and numbers: those
     that many records have join the vocabulary. 0: none. Default: none; 0.3 where few names of the columns and labels
     are English, as the built-in vocabulary is."""
     phrase_columns: Ablation[CommaSeparated] = (ALL,)
-    """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
+    """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names."""
 
     gone: ClassVar[GoneOnes] = {
-        "ensemble": Gone("log", "the iterative mode has structures of 1, 2, 4, ... terms"),
+        "mode": Gone("independent", "terms are sampled for themselves (docs/decisions/082)"),
+        "bandwidth": Gone(0.0, "terms are counted exactly, without smoothing (docs/decisions/082)"),
+        "features": Gone(2000, "terms are counted exactly, without random features (docs/decisions/082)", free=True),
+        "ensemble": Gone("log", "terms are sampled for themselves (docs/decisions/082)", free=True),
         "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
         "vocabulary_share": Gone(0.2, "the vocabulary gets a fifth of the budget"),
     }
@@ -106,28 +97,9 @@ class ReleaseParameters(Parameters):
 class DPKPSParameters(ReleaseParameters, SequenceParameters):
     """All parameters of DP-KPS."""
 
-    @model_validator(mode="after")
-    def _bandwidth_fits(self) -> Self:
-        if self.mode == "iterative" and self.bandwidth == 0:
-            raise ValueError("the iterative mode needs a bandwidth above 0")
-        if 0 < self.bandwidth < SMALLEST_BANDWIDTH:  # its phases are too large for the cosines of float32
-            raise ValueError(f"a bandwidth is 0 (the exact histogram) or at least {SMALLEST_BANDWIDTH}")
-        return self
-
-    @model_validator(mode="after")
-    def _columns_are_counted(self) -> Self:
-        if needs_embeddings(self) and self.phrase_columns not in ((ALL,), (NONE,)):
-            raise ValueError("phrase_columns needs a bandwidth of 0, since columns have exact counts of terms")
-        return self
-
-
-def needs_embeddings(parameters: ReleaseParameters) -> bool:
-    """False for the exact histogram, which smooths nothing."""
-    return parameters.mode == "iterative" or parameters.bandwidth > 0
-
 
 NAME = "dp-kps"
-VOCABULARY, DISCOVERED, COLUMN_DENSITY = "vocabulary", "discovered-terms", "column-density"
+VOCABULARY, DISCOVERED, DENSITY, COLUMN_DENSITY = "vocabulary", "discovered-terms", "density", "column-density"
 _VOCABULARY_SHARE = 0.2
 """Of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000
@@ -145,7 +117,7 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
     Raises ConfigError if a name is not one of theirs, or is repeated.
     """
     asked, places = parameters.phrase_columns, {column.name: place for place, column in enumerate(columns)}
-    if needs_embeddings(parameters) or asked == (NONE,):
+    if asked == (NONE,):
         return ()
     if asked == (ALL,):
         return tuple(places.values())
@@ -170,13 +142,6 @@ def public_vocabulary(parameters: ReleaseParameters) -> Vocabulary:
             "If it is public, say so with --vocabulary-is-public.",
         )
     return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
-
-
-def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
-    """Names of the density releases and the terms per sequence in each, in order."""
-    if parameters.mode == "independent":
-        return {"density": 1}
-    return {f"sequences-{m}": m for m in structures(parameters.length)}
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
@@ -204,21 +169,6 @@ def discovery_share(parameters: ReleaseParameters) -> float:
     return share
 
 
-def density_sensitivity(noise: NoiseKind, features: int) -> Sensitivity:
-    """Of one record's vector, which is scaled onto the ball of one term's features in the noise's own norm."""
-    whole = WEIGHT_GRID * GRID
-    if noise == "laplace":
-        return Sensitivity(whole * math.sqrt(2) * features, whole * math.sqrt(2) * features, whole)
-    bound = whole * math.sqrt(features)
-    return Sensitivity(bound * math.sqrt(2 * features), bound, whole)
-
-
-def sequence_sensitivity(features: int) -> Sensitivity:
-    """Of one feature vector: of L2 norm sqrt(I) and L1 norm sqrt(2) I at most."""
-    whole = WEIGHT_GRID * GRID
-    return Sensitivity(whole * math.sqrt(2) * features, whole * math.sqrt(features), whole)
-
-
 def mechanisms(
     parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int, cells: Sequence[int] = ()
 ) -> dict[str, NoisySum | NoisySelection]:
@@ -227,14 +177,8 @@ def mechanisms(
     Args:
         cells: of each column that phrases depend on.
     """
-    sketches = sketch_names(parameters)
-    share = _VOCABULARY_SHARE
-    part = _COLUMNS_PART if cells else 0.0
-    shares = [
-        share,
-        *((1 - share) * (1 - part) / len(sketches) for _ in sketches),
-        *([(1 - share) * part] if cells else []),
-    ]
+    share, part = _VOCABULARY_SHARE, _COLUMNS_PART if cells else 0.0
+    shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if cells else [])]
     discovered = discovery_share(parameters)
     lone = budget.delta * _DISCOVERED_DELTA
     if discovered:
@@ -246,25 +190,18 @@ def mechanisms(
     else:
         multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
     weights = Sensitivity.of_shared_weight(noise, parameters.terms_per_record)
-    columns: int | None = 2 * parameters.features
-    most, fewer, sensitivity = 2 * parameters.features, "features", density_sensitivity(noise, parameters.features)
-    if parameters.mode == "iterative":
-        sensitivity = sequence_sensitivity(parameters.features)
-    elif not needs_embeddings(parameters):
-        columns, sensitivity = None if discovered else parameters.top_terms, weights
-        most, fewer = most_terms(parameters, vocabulary_size), "top_terms"
-    require_releasable((labels, most), cure=f"Lower {fewer}, or declare fewer labels.")
+    columns, most = None if discovered else parameters.top_terms, most_terms(parameters, vocabulary_size)
+    require_releasable((labels, most), cure="Lower top_terms, or declare fewer labels.")
     sums: dict[str, NoisySum | NoisySelection] = {
         VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,))
     }
     if discovered:
         sums[DISCOVERED] = NoisySelection(multipliers[-1], float(lone), _DISCOVERED_PER_UNIT)
-    for name, multiplier in zip(sketches, multipliers[1:], strict=False):
-        sums[name] = NoisySum(noise, multiplier, sensitivity, (labels, columns))
+    sums[DENSITY] = NoisySum(noise, multipliers[1], weights, (labels, columns))
     if cells:
-        require_releasable((sum(cells), most), cure=f"Lower {fewer}, or name fewer phrase_columns.")
+        require_releasable((sum(cells), most), cure="Lower top_terms, or name fewer phrase_columns.")
         shape = (sum(cells), columns)
-        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[1 + len(sketches)], weights.in_blocks(len(cells)), shape)
+        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[2], weights.in_blocks(len(cells)), shape)
     return sums
 
 
@@ -280,12 +217,6 @@ def make_plan(
             f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
             "Lower length or raise top_terms." if parameters.top_terms else "Lower length or give a larger vocabulary.",
         )
-    if parameters.mode == "iterative" and parameters.length > parameters.terms_per_record:
-        raise ConfigError(
-            f"No record has sequences of {parameters.length} terms, since {parameters.terms_per_record} terms of a "
-            "record count.",
-            "Lower length or raise terms_per_record.",
-        )
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
     labels = facts.labels.size
@@ -293,43 +224,14 @@ def make_plan(
     cells = [column.size for column in chosen]
     sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size, cells=cells)
     stay = f"the top {parameters.top_terms}" if parameters.top_terms else "the likeliest"
-    why = {VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay"}
-    for name, size in sketch_names(parameters).items():
-        kind = "kernel density" if needs_embeddings(parameters) else "histogram"
-        why[name] = (
-            f"noisy {kind} of {'terms' if size == 1 else f'sequences of {size} terms'} for each of {labels} label(s)"
-        )
-    why[DISCOVERED] = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
-    names = ", ".join(column.name for column in chosen)
-    why[COLUMN_DENSITY] = f"noisy histogram of terms for each value of {names}"
+    why = {
+        VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay",
+        DISCOVERED: "noisy weighted counts of terms that no list has, of which those above a threshold stay",
+        DENSITY: f"noisy histogram of terms for each of {labels} label(s)",
+        COLUMN_DENSITY: f"noisy histogram of terms for each value of {', '.join(column.name for column in chosen)}",
+    }
     charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size, chosen))
-
-
-def require_room(parameters: DPKPSParameters, dimension: int, *, vocabulary_size: int) -> None:
-    """See that the vocabulary's embeddings ``[N, dimension]`` and features can be stored and held; else ConfigError."""
-    terms = most_terms(parameters, vocabulary_size)
-    require_releasable((terms, dimension), cure="Lower top_terms.")
-    require_memory_for_features(
-        parameters, terms=terms, dimension=dimension, cure="Lower features, top_terms or, in iterative mode, length."
-    )
-
-
-def require_memory_for_features(parameters: DPKPSParameters, *, terms: int, dimension: int, cure: str) -> None:
-    """See that the random features of a vocabulary can be held; else ConfigError."""
-    features = parameters.features
-    phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES
-    kernel = 0 if parameters.mode == "iterative" else terms * features * _FEATURE_BYTES
-    require_memory(
-        2 * phases + kernel + features * dimension * _FREQUENCY_BYTES,
-        what="The random features of the vocabulary",
-        cure=cure,
-    )
-
-
-_PHASE_BYTES = 4
-_FEATURE_BYTES = 2 * (4 + 8 + 8)  # cos and sin: as they are, as sums are made of them, and on their way there
-_FREQUENCY_BYTES = 8 + 4
 
 
 def _forecast(
@@ -344,19 +246,18 @@ def _forecast(
     A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
     """
     units, warnings = f"{facts.unit.kind}s", list[str]()
-    counts = sums[VOCABULARY].noise_std
-    sketches = {name: score_noise(parameters, sums[name].noise_multiplier) for name in sketch_names(parameters)}
+    counts, noise = sums[VOCABULARY].noise_std, score_noise(parameters, sums[DENSITY].noise_multiplier)
     floor = noise_floor(counts, vocabulary_size)
     entries = [
         Fact("vocabulary_count_noise", counts, f"vocabulary weighted count noise (std, {units})"),
         Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
-        *(Fact(f"{name}_score_noise", noise, f"{name} score noise (std, {units})") for name, noise in sketches.items()),
+        Fact("density_score_noise", noise, f"density score noise (std, {units})"),
     ]
     if isinstance(selection := sums.get(DISCOVERED), NoisySelection):
         entries.append(Fact("discovery_threshold", selection.threshold / COUNT_GRID, _DISCOVERY.format(units=units)))
     if COLUMN_DENSITY in sums:
-        noise = sums[COLUMN_DENSITY].noise_std
-        entries.append(Fact("column_density_score_noise", noise, f"noise on a term's score by a column (std, {units})"))
+        title = f"noise on a term's score by a column (std, {units})"
+        entries.append(Fact("column_density_score_noise", sums[COLUMN_DENSITY].noise_std, title))
     if facts.expected_records is not None:
         per_label = facts.expected_records / facts.labels.size
         weight = records_per_term(parameters)
@@ -366,16 +267,13 @@ def _forecast(
             Fact("vocabulary_share_to_stand_out", share, f"share of {units} a term must be in to stand out"),
         ]
         for percent in (1, 5):
-            ratio = per_label * percent / 100 / weight / max(sketches.values())
+            ratio = per_label * percent / 100 / weight / noise
             title = f"signal to noise of a term that {percent}% of a label's {units} hold"
             entries.append(Fact(f"signal_to_noise_at_{percent}_percent", ratio, title))
         if chosen:
             seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
             if drowned := [column.name for column in chosen if seen < column.size]:
                 warnings.append(_DROWNED.format(units=units, names=", ".join(drowned), share=_COMMON))
-    if facts.columns and needs_embeddings(parameters):
-        warnings.append(_LABEL_ALONE)
-    noise = max(sketches.values())
     found = verdict(parameters, noise, labels=facts.labels.size, records=facts.expected_records)
     return Facts(tuple(entries), tuple(warnings), found)
 
@@ -403,25 +301,15 @@ _DROWNED = (
     "than the noise. These columns take budget from the label's phrases. Name only those that matter with "
     "phrase_columns, or none."
 )
-_LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (phrase_columns)."
 
 
 def known_noise(parameters: DPKPSParameters, multiplier: float | None, *, columns: int = 1) -> KnownNoise:
-    """The noise on one term's score: under a label, or under a cell of one of so many ``columns``.
-
-    None with a ``multiplier`` of 0, and without one (the iterative mode uses no such scores).
-    """
-    if not multiplier:
-        return KnownNoise("gaussian", 0.0)
+    """The noise on one term's score: under a label, or under a cell of one of so many ``columns``. None without a
+    ``multiplier`` above 0."""
     blocks = math.sqrt(columns) if parameters.noise == "gaussian" else columns
-    kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian
-    return KnownNoise(kind, score_noise(parameters, multiplier) * blocks)
+    return KnownNoise(parameters.noise, score_noise(parameters, multiplier or 0.0) * blocks)
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
     """Standard deviation of the noise on one term's score, in records."""
-    if parameters.noise == "gaussian":
-        return multiplier
-    if not needs_embeddings(parameters):
-        return multiplier * math.sqrt(2)
-    return multiplier * 2 * math.sqrt(parameters.features)
+    return multiplier * (1.0 if parameters.noise == "gaussian" else math.sqrt(2))

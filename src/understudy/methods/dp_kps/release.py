@@ -5,100 +5,73 @@ KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
     counts  = [ weights of records that hold v among their first S terms : v in V ] + noise   charge "vocabulary"
     found   = [ names not in V, weights summed, + noise, above the threshold ]         charge "discovered-terms"
     V~      = found, and the terms that are likely in many records, given the noise, or the N largest counts
-    sums_c  = sum over records of label c of  phi(terms of the record in V~) + noise  charge "density"
-    sums_a  = the same over records with the cell a of a typed column, + noise        charge "column-density"
-              (or, for every structure K_m, of phi(first m terms))                    charges "sequences-m"
+    sums_c  = [ the same weights over records of label c : v in V~ ] + noise          charge "density"
+    sums_a  = [ the same over records with the cell a of a typed column ] + noise     charge "column-density"
 
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged (:mod:`understudy.corpus.bounding`).
     Each line with noise is one :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its
     sensitivity (:class:`~understudy.methods.shared.queries.counts.TermHistogram`,
-    :mod:`understudy.methods.dp_kps.density`, :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`);
+    :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`);
     "found" is a :class:`~understudy.privacy.selection.NoisySelection` over
     :class:`~understudy.methods.shared.queries.unlisted.UnlistedTerms`.
     The sums are joint over labels, and over the cells of all columns, so no parallel composition is needed. Everything
-    else is post-processing: V~ of the noisy counts, its embeddings and features of V~ and public models.
+    else is post-processing of the noisy counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, ModelError, ReleaseError
-from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
-from understudy.methods.dp_kps.generate import sampling_scores, scores
+from understudy.methods.dp_kps.generate import sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
+    DENSITY,
     DISCOVERED,
     MOST_DISCOVERED,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
     known_noise,
-    needs_embeddings,
     phrase_columns,
     public_vocabulary,
     records_per_term,
-    require_room,
     score_noise,
-    sketch_names,
     verdict,
 )
-from understudy.methods.dp_kps.sequences import Frequencies, contrast_weights, integer_features
+from understudy.methods.dp_kps.sequences import contrast_weights
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.tables.variables import has_columns, variables_of
-from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
-from understudy.privacy.verdict import Verdict, at_least
+from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
 from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
 from understudy.text.vocabulary.words import TermMatcher, split_words
 
 
-def prepare(
-    parameters: DPKPSParameters,
-    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
-    plan: Plan,  # noqa: ARG001
-    preparation: Preparation,
-) -> None:
-    """See that terms of the public vocabulary can be embedded, and N of them held."""
-    if preparation.embedder is not None and needs_embeddings(parameters):
-        terms = public_vocabulary(parameters).terms
-        dimension = _unit_vectors(preparation.embedder, terms[:_TRIED]).shape[1]
-        require_room(parameters, dimension, vocabulary_size=len(terms))
-
-
-_TRIED = 256
-
-
 def contents(parameters: DPKPSParameters, release: Release) -> Contents:
-    """Noisy counts of N terms, a noisy sketch per label, and with a bandwidth embeddings and random features."""
-    terms, columns, sketches = len(release.terms), len(release.terms), sketch_names(parameters)
-    arrays = {"counts": Held("float64", (terms,))}
+    """Noisy counts of N terms, of all records, by label, and by the cells of columns."""
+    terms = len(release.terms)
+    arrays = {"counts": Held("float64", (terms,)), DENSITY: Held("float64", (release.schema.label_set.size, terms))}
     discovered = any(charge.name == DISCOVERED for charge in release.statement.charges)
     if discovered:
         arrays[DISCOVERED] = Held("float64", ("discovered terms",))
-    if needs_embeddings(parameters):
-        columns = 2 * parameters.features
-        arrays["embeddings"] = Held("float32", (terms, "dimension"), -1.01, 1.01)
-        arrays |= {f"frequencies-{length}": Held("uint8", (32,)) for length in sketches.values()}
-    arrays |= {name: Held("float64", (release.schema.label_set.size, columns)) for name in sketches}
     known = "phrase_columns" in release.parameters and not release.schema.record_columns  # older ones have none
     typed = variables_of(release).columns if known and has_columns(release) else ()
     try:
@@ -106,14 +79,14 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
     except ConfigError:
         problem = "The phrases of this Release depend on columns that it does not have."
         raise ReleaseError(problem, "Ask whoever made it for the file again.") from None
-    by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), columns))} if sizes else {}
+    by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), terms))} if sizes else {}
     kind = GaussianEvent.kind if parameters.noise == "gaussian" else PureEvent.kind
-    charges = dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind)
+    charges = dict.fromkeys((VOCABULARY, DENSITY, *by_cell), kind)
     return Contents(charges | ({DISCOVERED: SelectionEvent.kind} if discovered else {}), arrays | by_cell, terms=None)
 
 
 def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised vocabulary, of a public one, and the density sketches over it."""
+    """Release the privatised vocabulary, of a public one, and how much each label's records say its terms."""
     vocabulary = public_vocabulary(parameters)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record)
@@ -136,28 +109,11 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
         notes = (word_for_word(plan),)
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
-    if needs_embeddings(parameters):
-        embedder = needed(tools.embedder)
-        arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
-        public["embedder"] = {"source": embedder.model_id, "sha256": embedder.fingerprint}
 
-    rows, labels = TermRows(TermMatcher(terms), parameters.terms_per_record), tools.labels.size
-    for name, length in sketch_names(parameters).items():
-        sketch: Query[BoundedBatch]
-        if not needs_embeddings(parameters):
-            sketch = TermHistogram(rows, labels, len(terms), parameters.noise)
-        else:
-            embeddings = arrays["embeddings"]
-            dimension = embeddings.shape[1]
-            frequencies = Frequencies(tools.seed, length, parameters.features, parameters.bandwidth, dimension)
-            arrays[f"frequencies-{length}"] = np.frombuffer(frequencies.digest, dtype=np.uint8)
-            phases = frequencies.phases(embeddings)
-            if parameters.mode == "independent":
-                sketch = TermDensity(rows, labels, integer_features(phases[0]), parameters.noise)
-            else:
-                sketch = SequenceDensity(rows, labels, phases)
-        arrays[name] = tools.measure(name, sketch, corpus).value
-    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
+    rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
+    by_label = TermHistogram(rows, tools.labels.size, len(terms), parameters.noise)
+    arrays[DENSITY] = tools.measure(DENSITY, by_label, corpus).value
+    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms))
     if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
         places = phrase_columns(parameters, tools.columns)
         sizes = tuple(tools.columns[place].size for place in places)
@@ -197,21 +153,6 @@ def _discovered(
     return [found.names[place] for place in joined.tolist()], found.value[joined]
 
 
-def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
-    """Embeddings that the sensitivity bounds of the features can be trusted with: NaN has no cosine.
-
-    Raises ModelError if the embedder does not answer with one unit vector per term.
-    """
-    vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=-1)
-    if vectors.ndim != 2 or len(vectors) != len(terms) or not np.all(np.abs(lengths - 1) < 0.01):
-        raise ModelError(
-            f"The embedder {embedder.model_id!r} does not answer with one unit vector per term.",
-            "Use an embedder that normalises its vectors.",
-        )
-    return vectors
-
-
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
 
@@ -223,7 +164,6 @@ def noise_check(
     origin: NoiseOrigin,
     *,
     vocabulary_size: int,
-    seed: int,
 ) -> Facts:
     """Released values above the noise, and the verdict: by the weight of all records in place of their number. A term
     with the share f of a label's weight is in the share f m of texts with m terms each, which is taken for half of S.
@@ -244,10 +184,8 @@ def noise_check(
     ]
     if DISCOVERED in arrays:
         entries.append(Fact("discovered_terms", discovered, "terms found that no list has"))
-    if parameters.mode == "iterative":
-        return Facts(tuple(entries), verdict=None if above else Verdict("noise", "topics"))
-    multiplier = plan.mechanism("density").noise_multiplier
-    noise, values = score_noise(parameters, multiplier), scores(parameters, arrays, seed)
+    multiplier = plan.mechanism(DENSITY).noise_multiplier
+    noise, values = score_noise(parameters, multiplier), arrays[DENSITY]
     strong = values > SIGNIFICANT * noise
     sampled_by = sampling_scores(values, known_noise(parameters, 0.0 if origin == "none" else multiplier))
     weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)

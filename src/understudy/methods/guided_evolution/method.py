@@ -34,7 +34,7 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = GuidedEvolutionParameters
     generation_parameters: ClassVar[type[Parameters]] = GuidedEvolutionParameters
-    needs: ClassVar[Needs] = Needs(embedder="private", generation_embedder=True, generation_llm="always")
+    needs: ClassVar[Needs] = Needs(embedder=True, generation_embedder=True, generation_llm="always")
 
     plan = make_plan
     release = staticmethod(releasing.release)

@@ -27,7 +27,7 @@ class SecPE(Method, SecPEParameters):
     parameters: ClassVar[type[Parameters]] = SecPEParameters
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
     protects_secrets: ClassVar[bool] = True
-    needs: ClassVar[Needs] = Needs(embedder="private", generation_embedder=True, generation_llm="always")
+    needs: ClassVar[Needs] = Needs(embedder=True, generation_embedder=True, generation_llm="always")
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         if not isinstance(budget, SecretBudget):

@@ -26,7 +26,7 @@ class Topics(Method, TopicsParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = TopicsParameters
-    needs: ClassVar[Needs] = Needs(embedder="private")
+    needs: ClassVar[Needs] = Needs(embedder=True)
 
     plan = make_plan
     prepare = releasing.prepare

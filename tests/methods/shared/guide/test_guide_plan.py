@@ -33,7 +33,6 @@ COMMON: dict[str, Any] = {"label": "ward", "labels": "a,b,c", "llm": "fake", "gu
 BUDGETS = (Budget(3, "1e-6"), Budget("0.5", "1e-8"), Budget(20, "1e-5"))
 METHODS: dict[str, dict[str, Any]] = {
     "dp-kps gaussian": {},
-    "dp-kps iterative": {"mode": "iterative", "bandwidth": 0.3, "features": 50, "length": 4},
     "dp-kps laplace": {"noise": "laplace"},
     "aug-pe": {"rounds": 3, "population": 4, "variations": 2},
     "aug-pe noisy": {"rounds": 2, "population": 4, "variations": 2, "label_sizes": "noisy", "private_keywords": True},
@@ -46,7 +45,7 @@ METHODS: dict[str, dict[str, Any]] = {
         **{"answers": "votes", "noise": "laplace"},
     },
 }
-GAUSSIAN = ("dp-kps gaussian", "dp-kps iterative", "aug-pe", "aug-pe noisy", "seq-pate")
+GAUSSIAN = ("dp-kps gaussian", "aug-pe", "aug-pe noisy", "seq-pate")
 SLOW = ("few-shot", "dp-finetune")
 """Their calibration composes privacy loss distributions."""
 
