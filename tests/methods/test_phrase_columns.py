@@ -16,9 +16,9 @@ from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.dp_kps.generate import sample_independent
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
-from understudy.methods.dp_kps.sequences import sample_independent
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermRows, weights_of_terms
 from understudy.privacy.guarantee import Budget

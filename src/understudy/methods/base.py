@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -56,22 +56,18 @@ class Needs:
         embedder: whether the release embeds private texts; it must then be local or trusted, and is probed before the
             charge.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
-        private_model: whether the release needs a local causal model, which reads private texts.
-        generation_embedder: whether ``generate`` needs the Release's embedder.
-        generation_model: whether ``generate`` needs the local causal model that the Release was tuned on.
         generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
             texts, or the model that writes them; ``optional`` where phrases can stand for texts, ``always`` where
             nothing can.
-        rows: whether the release shows rows of typed columns to its model, which are then released first.
     """
 
     embedder: bool = False
     candidates: bool = False
-    private_model: bool = False
-    generation_embedder: bool = False
-    generation_model: bool = False
+    private_model: bool = False  # whether the release needs a local causal model, which reads private texts
+    generation_embedder: bool = False  # whether ``generate`` needs the Release's embedder
+    generation_model: bool = False  # whether ``generate`` needs the local causal model that the Release was tuned on
     generation_llm: Literal["never", "optional", "always"] = "optional"
-    rows: bool = False
+    rows: bool = False  # whether the release shows rows of typed columns to its model, which are then released first
 
     @property
     def holds_texts(self) -> bool:
@@ -84,61 +80,36 @@ class Preparation:
     """What there is before anything is charged.
 
     Args:
-        labels: the label set.
-        seed: public; steers public randomness only, never noise.
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
-        prompts: what texts are asked for with, if the method needs a model or candidates.
         record_columns: the columns of the JSON records that the texts are; empty where they are none.
-        columns: typed columns beside the texts, which batches hold the cells of.
         secrets: finds the secrets in a text, where these are protected. It has been checked that none is in more
             records than declared.
-        say: takes a line for the user: public facts only.
         progress: takes what is being done, how much of it is, and of how much: public numbers only.
         resuming: whether the run was charged before. What was made then need not be made again; what was probed must,
             as the machine may be another.
     """
 
     labels: LabelSet
-    seed: int
+    seed: int  # public; steers public randomness only, never noise
     embedder: Embedder | None = None
     dimension: int = 0
     model: CausalModel | None = None
-    prompts: Prompts | None = None
+    prompts: Prompts | None = None  # what texts are asked for with, if the method needs a model or candidates
     record_columns: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = ()  # typed columns beside the texts, which batches hold the cells of
     secrets: SecretFinder | None = None
-    say: Callable[[str], None] = lambda _line: None
+    say: Callable[[str], None] = lambda _line: None  # takes a line for the user: public facts only
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     resuming: bool = False
 
 
-class Door(Protocol):
-    """The one door between private records and released values: pays, adds noise, stores, has the ledger seal."""
-
-    def measure(
-        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
-    ) -> SealedValue:
-        """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
-
-    def open(self, name: str) -> Any:
-        """Pay the charge ``name``, for values that are made in parts."""
-
-    def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """The value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is used.
-
-        Several threads may call it at once.
-        """
-
-    def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Something public, or made from sealed values, that a resumed run must find as it was."""
-
-
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
-    """What a release may use in addition to the corpus; the functions are those of the :class:`Door`.
+    """What a release may use in addition to the corpus; its functions are those of the ``door``.
 
     Args:
-        door: to private records, and to nothing else.
+        door: the one between private records and released values: it pays, adds noise, stores, has the ledger seal
+            (:class:`~understudy.run.measuring.Measurements`).
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
         prepared: what :meth:`Method.prepare` gave.
@@ -149,7 +120,7 @@ class ReleaseTools(Preparation):
             at every call. None without typed columns, or where the method does not say that it needs them.
     """
 
-    door: Door | None = None
+    door: Any = None
     writer: Writer | None = None
     prepared: Any = None
     scratch: Path = Path()
@@ -159,16 +130,24 @@ class ReleaseTools(Preparation):
     def measure(
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
     ) -> SealedValue:
-        return needed(self.door).measure(name, query, data, rates=rates)
+        """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
+        found: SealedValue = self.door.measure(name, query, data, rates=rates)
+        return found
 
     def open(self, name: str) -> Any:
-        return needed(self.door).open(name)
+        """Pay the charge ``name``, for values that are made in parts."""
+        return self.door.open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        return needed(self.door).seal(name, make)
+        """The value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is used.
+        Several threads may call it at once."""
+        found: SealedValue = self.door.seal(name, make)
+        return found
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        return needed(self.door).keep(name, make)
+        """Something public, or made from sealed values, that a resumed run must find as it was."""
+        found: Arrays = self.door.keep(name, make)
+        return found
 
     def require_same(self, name: str, sha256: str) -> None:
         """See that a public input is the one that the run began with: stored values are told by their places in it.
@@ -191,15 +170,13 @@ class Released:
     Args:
         arrays, terms, strings: the content of the Release.
         public_inputs: name -> {"source", "sha256"}, for the statement.
-        noise_check: how much stands above the noise.
-        notes: remarks for the statement, besides the plan's.
     """
 
     arrays: Arrays
     terms: Sequence[str] = ()
     public_inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    noise_check: Facts = field(default_factory=Facts)
-    notes: tuple[str, ...] = ()
+    noise_check: Facts = field(default_factory=Facts)  # how much stands above the noise
+    notes: tuple[str, ...] = ()  # remarks for the statement, besides the plan's
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __or__(self, beside: Released) -> Released:

@@ -26,6 +26,7 @@ from understudy.methods.shared.tables.variables import (
     LOGARITHMS,
     PAIRS,
     SCORES,
+    has_columns,
     parameters_of,
     variables_of,
 )
@@ -67,6 +68,12 @@ class Contents:
     terms: int | None = 0  # how many terms there are; None for any number
     public_inputs: tuple[str, ...] = ()  # those of the statement that ``generate`` looks up
 
+    def complete(self, release: Release) -> Contents:
+        """With all that the Release of any method may hold besides: a guide, topics as labels, typed columns."""
+        found = self.with_guide(release) if release.parameters.get("guide") else self
+        found = found.with_topics(release) if release.schema.topics else found
+        return found.with_columns(release) if has_columns(release) else found
+
     def with_guide(self, release: Release) -> Contents:
         """Of a Release that has a guide besides, of all records or of a sample."""
         events = [charge.event for charge in release.statement.charges if charge.name == GUIDE]
@@ -97,25 +104,20 @@ class Contents:
     def with_columns(self, release: Release) -> Contents:
         """Of a Release that has typed columns besides. Raises ConfigError if its pairs are not of its columns."""
         variables, parameters = variables_of(release), parameters_of(release)
-        declared = variables.pairs(parameters.column_pairs)
+        declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
+        shapes: dict[str, int | str] = {
+            COLUMNS: sum(variables.sizes),
+            SCORES: "sets that were scored",
+            PAIRS: "cells of sets",
+        }
+        sets = "sets" if declared is None else len(declared)
         arrays = {
-            COLUMNS: Held("float64", (sum(variables.sizes),)),
-            SCORES: Held("float64", ("sets that were scored",)),
-            PAIRS: Held("float64", ("cells of sets",)),
-        }
-        charged = parts(variables, parameters)
-        held = {name: array for name, array in arrays.items() if name in charged}
-        model = {
+            **{name: Held("float64", (size,)) for name, size in shapes.items() if name in charged},
             LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
-            CHOSEN: Held(
-                "int64", ("sets" if declared is None else len(declared), "of a set"), 0, len(variables.sizes) - 1
-            ),
+            CHOSEN: Held("int64", (sets, "of a set"), 0, len(variables.sizes) - 1),
         }
-        return replace(
-            self,
-            charges={**self.charges, **dict.fromkeys(charged, GaussianEvent.kind)},
-            arrays={**self.arrays, **held, **model},
-        )
+        charges = {**self.charges, **dict.fromkeys(charged, GaussianEvent.kind)}
+        return replace(self, charges=charges, arrays={**self.arrays, **arrays})
 
 
 def mismatch(release: Release, contents: Contents) -> str | None:

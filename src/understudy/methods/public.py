@@ -24,16 +24,13 @@ class PublicFacts:
     """What a plan may depend on: nothing private.
 
     Args:
-        unit: the privacy unit.
-        labels: the declared label set.
         expected_records: the corpus size as the user types it in; for the forecast, and to sample what a guide embeds.
-        columns: typed columns beside texts that are no JSON records.
     """
 
     unit: Unit
-    labels: LabelSet = field(default_factory=LabelSet)
+    labels: LabelSet = field(default_factory=LabelSet)  # the declared label set
     expected_records: int | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = ()  # typed columns beside texts that are no JSON records
 
     def rows(self, private_text_tokens: int) -> Facts:
         """What rows take of the tokens to which private texts are cut together with them, where a model reads both."""
@@ -52,11 +49,7 @@ class Chooser(Protocol):
     """Chooses among texts by a Release's guide."""
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> Sequence[Sequence[int]]:
-        """Per label the indices of ``counts[label]`` of the texts, or of all where there are fewer.
-
-        Args:
-            labels: index of the label that each text was made for.
-        """
+        """Per label the indices of ``counts[label]`` of the texts made for it, or of all where there are fewer."""
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
         """Share of the texts that match the label that they were made for; 1 without labels."""
@@ -67,21 +60,17 @@ class GenerationTools:
     """What turns a Release into texts.
 
     Args:
-        writer: the language model with its prompts.
         embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
-        model: the base model of what the Release tuned, likewise.
         chooser: where the Release has a guide that is to be used; the run chooses among the texts by itself.
-        seed: steers sampling.
-        say: takes a line for the user.
         progress: takes what is being done, how much of it is, and of how much.
     """
 
-    writer: Writer
+    writer: Writer  # the language model with its prompts
     embedder: Embedder | None = None
-    model: CausalModel | None = None
+    model: CausalModel | None = None  # the base model of what the Release tuned; the method sees that it is that one
     chooser: Chooser | None = None
-    seed: int = 0
-    say: Callable[[str], None] = lambda _line: None
+    seed: int = 0  # steers sampling
+    say: Callable[[str], None] = lambda _line: None  # takes a line for the user
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
 
 

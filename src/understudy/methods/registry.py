@@ -51,10 +51,7 @@ def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mappi
 
 
 def require_method(method: object) -> None:
-    """See that what a Python caller gives as a method is one, with its parameters.
-
-    Raises ConfigError if it is a name, a class, or anything else.
-    """
+    """See that what a Python caller gives as a method is one, and no name or class; else ConfigError."""
     if isinstance(method, type) or not isinstance(method, Method):
         given = f"the class {method.__name__}" if isinstance(method, type) else f"of the type {type(method).__name__}"
         raise ConfigError(
@@ -63,10 +60,7 @@ def require_method(method: object) -> None:
 
 
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
-    """The method ``name`` with ``parameters``.
-
-    Raises ConfigError if the method or a parameter is unknown or out of range.
-    """
+    """The method ``name``. Raises ConfigError if it or a parameter is unknown or out of range."""
     method: Method = method_class(name)(**parameters)
     return method
 
@@ -103,13 +97,7 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     if release.schema.topics != release.statement.labels_found:
         raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
     contents = method.contents(release)
-    if contents is not None and release.parameters.get("guide"):
-        contents = contents.with_guide(release)
-    if contents is not None and release.schema.topics:
-        contents = contents.with_topics(release)
-    if contents is not None and has_columns(release):
-        contents = contents.with_columns(release)
-    if contents is not None and (problem := mismatch(release, contents)):
+    if contents is not None and (problem := mismatch(release, contents.complete(release))):
         raise corrupt(path, problem)
     return release
 

@@ -40,7 +40,7 @@ _MARK = "understudy:mark"
 
 @dataclass(frozen=True, repr=False)
 class Measurements:
-    """Implements :class:`~understudy.methods.base.Door` for one run.
+    """The one door between the private records of a run and its released values.
 
     Args:
         noise: where noise comes from; of the store's own origin.

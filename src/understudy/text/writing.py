@@ -184,17 +184,21 @@ class Writer:
         label = label if self.template.settings.label_in_prompt else None
         return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
+    def request(self, messages: tuple[Message, ...], stop: tuple[str, ...], **others: Any) -> ChatRequest:
+        """For one answer, with the settings of writing."""
+        settings = {
+            "max_tokens": self.parameters.max_tokens,
+            "temperature": self.parameters.llm_temperature,
+            "top_p": self.template.settings.top_p,
+            "sample": self.seed * 1_000_000,
+        }
+        return ChatRequest(messages, stop=stop, **{**settings, **others})
+
     def _request(self, messages: tuple[Message, ...], phrases: Sequence[str] = ()) -> ChatRequest:
-        return ChatRequest(
-            messages,
-            max_tokens=self.parameters.max_tokens,
-            temperature=self.parameters.llm_temperature,
-            top_p=self.template.settings.top_p,
-            stop=() if self.form else self.template.stop,
-            schema=None if self.form is None else self.form.schema,
-            sample=self.seed * 1_000_000,
-            phrases=tuple(phrases) if self.trained else (),
-        )
+        asked = tuple(phrases) if self.trained else ()
+        if self.form is None:
+            return self.request(messages, self.template.stop, phrases=asked)
+        return self.request(messages, (), phrases=asked, schema=self.form.schema)
 
     def _replace(
         self,
@@ -231,24 +235,21 @@ class Form:
     """What every text must be: JSON that fits a schema, or the transcript of its parts.
 
     Args:
-        read: an answer's text in this form; None where it does not have it.
         example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
         change: a text of this form with its words changed, and nothing else.
         cut: a text to no more than its row says of it.
-        fits: whether a text is as its row says.
         schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
             for the form.
-        tries: times to ask again for a text that does not fit.
     """
 
     name: str
-    read: Callable[[Completion], str | None]
+    read: Callable[[Completion], str | None]  # an answer's text in this form; None where it does not have it
     example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
     change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
     cut: Callable[[str, Mapping[str, Value]], str] = lambda text, _told: text
-    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True
+    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True  # whether a text is as its row says
     schema: str | None = None
-    tries: int = MOST_TRIES
+    tries: int = MOST_TRIES  # times to ask again for a text that does not fit
 
 
 def public_name(model_id: str) -> str:

@@ -26,8 +26,8 @@ from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import load_release
+from understudy.methods.shared.decoding import tuned as texts
 from understudy.methods.shared.decoding.tuned import Instructions, Sampling, TunedModel
-from understudy.methods.tuned import generate as texts
 from understudy.methods.tuned.model import trainable_of
 from understudy.models import catalog, causal, writer
 from understudy.models.causal import CausalModel
@@ -324,7 +324,8 @@ def test_a_text_is_written_behind_the_cells_of_the_row_that_it_gets(knows_rows: 
     tuned: Any = Tuned()
     release: Any = SimpleNamespace(schema=SimpleNamespace(record_columns=(), form=PLAIN), strings={})
     method = DPFinetune(declared_records=100)
-    made = texts.generate(method, release, [1, 2], tuned=tuned, tools=GenerationTools(writer), knows_rows=knows_rows)
+    tools = GenerationTools(writer)
+    made = texts.generate(method.unfinished, release, [1, 2], tuned=tuned, tools=tools, knows_rows=knows_rows)
     found = [(record.text, record.columns) for record in made]
     if knows_rows:
         assert found[0] == ("A text behind <ward: A; beds: 1\n>.", ("A", 0))

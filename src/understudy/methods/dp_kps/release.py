@@ -32,7 +32,7 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
-from understudy.methods.dp_kps.generate import sampling_scores
+from understudy.methods.dp_kps.generate import contrast_weights, sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -49,7 +49,6 @@ from understudy.methods.dp_kps.plan import (
     score_noise,
     verdict,
 )
-from understudy.methods.dp_kps.sequences import contrast_weights
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.tables.variables import has_columns, variables_of
@@ -94,8 +93,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     measured = tools.measure(VOCABULARY, all_terms, corpus)
     counts, origin = measured.value, measured.seal.noise
     if parameters.top_terms is None:
-        std = 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std
-        noise = KnownNoise(parameters.noise, std)
+        noise = KnownNoise(parameters.noise, 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std)
         fewest = fewest_terms(parameters)
         chosen = tools.keep("terms", lambda: {"chosen": likely_terms(counts, noise, fewest=fewest)})["chosen"]
     else:
@@ -120,8 +118,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
         arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
         multiplier = 0.0 if origin == "none" else plan.mechanism(COLUMN_DENSITY).noise_multiplier
-        noise = known_noise(parameters, multiplier, columns=len(places))
-        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, noise)
+        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, known_noise(parameters, multiplier, columns=len(places)))
         spreads = zip(places, lifts.spreads, strict=True)
         named = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
         check += Facts((Fact("column_lifts", named, "how much phrases depend on each column (0: not at all)"),))

@@ -26,7 +26,6 @@ from understudy.text.prompts.predicting import Shape, shown_examples
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing import Asker, Row, SyntheticRecord, Writer, public_name, tidy
 
-_SAMPLES = 1_000_000
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -84,13 +83,8 @@ def estimate_calls(
 
 def usable_exemplars(release: Release, labels: int) -> list[list[int]]:
     """For each label the numbers of the exemplars that prompts may show."""
-    found: list[list[int]] = [[] for _ in range(labels)]
-    for number, (label, usable) in enumerate(
-        zip(release.arrays["label"].tolist(), release.arrays["usable"].tolist(), strict=True)
-    ):
-        if usable:
-            found[label].append(number)
-    return found
+    of_label, usable = release.arrays["label"], release.arrays["usable"]
+    return [np.flatnonzero((of_label == label) & usable).tolist() for label in range(labels)]
 
 
 @dataclass(frozen=True)
@@ -124,14 +118,13 @@ class Prompting:
 
     def request(self, wanted: Wanted, exemplars: Sequence[str], row: Row | None) -> ChatRequest:
         """For one answer; without exemplars the prompt shows the template's public examples."""
-        writing, template = self.writer.parameters, self.writer.template
+        template = self.writer.template
         label = self.writer.labels[wanted.label] if self.writer.labels else ""
-        shape: Shape = "text"
         columns: tuple[str, ...] = ()
         schema = ""
         if isinstance(self.check, RecordCheck):
-            shape, columns = "json", self.check.columns
-            schema = "" if self.check.schema is None else self.check.schema.text
+            columns, schema = self.check.columns, "" if self.check.schema is None else self.check.schema.text
+        shape: Shape = "json" if columns else "text"
         prompt = template.prediction_prompt(
             chat=True, label=label, shape=shape, columns=columns, schema=schema, examples=()
         )
@@ -139,25 +132,18 @@ class Prompting:
         if not shown:
             public = template.prediction_examples(shape, columns)
             shown = [each.text for each in shown_examples(public, label, most=template.settings.examples_per_prompt)]
-        return ChatRequest(
-            template.with_details(prompt.messages(shown), "" if row is None else row.details),
-            max_tokens=writing.max_tokens,
-            temperature=writing.llm_temperature,
-            top_p=template.settings.top_p,
-            stop=prompt.stop if self.check is None else (),
-            sample=self.writer.seed * _SAMPLES,
-        )
+        messages = template.with_details(prompt.messages(shown), "" if row is None else row.details)
+        return self.writer.request(messages, prompt.stop if self.check is None else ())
 
     def _record(self, wanted: Wanted, answers: Sequence[Completion], model: str) -> SyntheticRecord:
         """The first usable answer; else none, with what is wrong with the last."""
         text, finish, fault = "", answers[-1].finish_reason, ""
         for answer in answers:
             found = self._text(answer)
-            if isinstance(found, Fault):
-                fault = str(found)
-            elif found:
+            if found and not isinstance(found, Fault):
                 text, finish, fault = found, answer.finish_reason, ""
                 break
+            fault = str(found) or fault
         provenance = {
             "exemplars": list(wanted.exemplars),
             "prompt": self.writer.template.sha256[:12],

@@ -204,13 +204,12 @@ class TokenSampler:
     """How one token is sampled, with the numbers of the mechanism.
 
     Args:
-        top_k: candidates, 0 for the whole vocabulary.
         encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
     """
 
     clip: Clip
     mechanism: PrivateTokens
-    top_k: int
+    top_k: int  # candidates, 0 for the whole vocabulary
     encode: Callable[[str], Sequence[int]]
 
     @property

@@ -186,8 +186,7 @@ def public_rates(
             f"There are {int(free.sum())} records without secrets, fewer than the {parameters.clusters} clusters.",
             "Lower clusters, or give a public corpus.",
         )
-    weights = largest_weights(incidence, np.ones(incidence.shape[1]))
-    rates = inclusion_probabilities(weights)
+    rates = inclusion_probabilities(largest_weights(incidence))
     return SamplingRates(rates, grouped_inclusion(rates, incidence), free, sha256)
 
 
@@ -321,26 +320,20 @@ def _in_words(per_secret: PerSecretBudgets) -> tuple[str, ...]:
 _DIGITS = 4  # of a rate
 
 
-def largest_weights(incidence: csr_array, caps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights with the largest sum that keep to a cap for each secret.
+def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
+    """The weights with the largest sum that keep to 1 for each secret.
 
-    Maximise sum_i w_i, subject to sum over the records i that hold secret j of w_i <= caps[j], and 0 <= w_i <= 1.
-
-    Args:
-        incidence: ``[n, secrets]``, sparse; record i holds secret j where it is not 0.
-        caps: ``Float64[secrets]``, 0 or more.
+    Maximise sum_i w_i, subject to sum over the records i that hold secret j of w_i <= 1, and 0 <= w_i <= 1.
+    ``incidence`` is ``[n, secrets]``, sparse: record i holds secret j where it is not 0.
 
     Returns:
-        ``Float64[n]``. Records that hold the same secrets have the same weight, records without secrets have 1. A cap
-        is exceeded by no more than rounding in doubles.
+        ``Float64[n]``. Records that hold the same secrets have the same weight, records without secrets have 1. The sum
+        of a secret exceeds 1 by no more than rounding in doubles.
 
-    Raises ConfigError if there is not one cap of 0 or more for each secret, or the solver gives up.
+    Raises ConfigError if the solver gives up.
     """
     from scipy.optimize import linprog
 
-    caps = np.asarray(caps, dtype=np.float64)
-    if caps.shape != (incidence.shape[1],) or not np.all(caps >= 0):
-        raise ConfigError("Expected one cap of 0 or more for each secret.", "Give a weight of 0 or more a secret.")
     weights, held = np.ones(incidence.shape[0]), _in_order(incidence)
     if not held.nnz:
         return weights
@@ -348,12 +341,12 @@ def largest_weights(incidence: csr_array, caps: NDArray[np.float64]) -> NDArray[
     records = np.bincount(kind_of[kind_of >= 0]).astype(np.float64)
     kinds, bounds = held[first], np.column_stack([np.zeros(len(first)), records])
     # interior points: where a record holds ten secrets, the dual simplex takes ten times as long
-    solved = linprog(-np.ones(len(first)), A_ub=kinds.T, b_ub=caps, bounds=bounds, method="highs-ipm")
+    most = np.ones(incidence.shape[1])
+    solved = linprog(-np.ones(len(first)), A_ub=kinds.T, b_ub=most, bounds=bounds, method="highs-ipm")
     if not solved.success:
         raise ConfigError("The linear program of the weights was not solved.", "Use a smaller incidence file.")
     totals = np.clip(solved.x, 0, records)
-    load = kinds.T @ totals
-    shrink = np.divide(caps, load, out=np.ones_like(load), where=load > caps)  # the solver is exact up to 1e-7
+    shrink = 1 / np.maximum(kinds.T @ totals, 1)  # the solver is exact up to 1e-7
     totals *= np.minimum.reduceat(shrink[kinds.indices], kinds.indptr[:-1])
     weights[kind_of >= 0] = (totals / records)[kind_of[kind_of >= 0]]
     return weights

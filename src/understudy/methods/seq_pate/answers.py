@@ -29,17 +29,13 @@ class Questions:
     """Positions in pseudo-sentences, and the tokens that an answer is about. Public, or made from released values.
 
     Args:
-        rows: the pseudo-sentences.
-        row: ``Int32[Q]``, the pseudo-sentence of each question.
-        place: ``Int32[Q]``, the target asked for.
-        candidates: ``Int32[Q, K]``; -1 fills up.
         prior: ``Float32[Q, K]``, the student's probabilities of them when it asked, adding up to 1.
     """
 
-    rows: Sequence[TokenRow]
-    row: NDArray[np.int32]
-    place: NDArray[np.int32]
-    candidates: NDArray[np.int32]
+    rows: Sequence[TokenRow]  # the pseudo-sentences
+    row: NDArray[np.int32]  # ``Int32[Q]``, the pseudo-sentence of each question
+    place: NDArray[np.int32]  # ``Int32[Q]``, the target asked for
+    candidates: NDArray[np.int32]  # ``Int32[Q, K]``; -1 fills up
     prior: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     @classmethod
@@ -125,16 +121,9 @@ class TeacherAnswers(Query[Group]):
 
 @dataclass(frozen=True, eq=False)
 class Sentence:
-    """A pseudo-sentence about which teachers are asked.
+    """A pseudo-sentence about which teachers are asked."""
 
-    Args:
-        tokens: ``Int64[1, L]``.
-        states: of the trunk, ``Float[1, L, H]``.
-        places: of the states that the head reads.
-        asked: the numbers of its questions.
-    """
-
-    tokens: Any
-    states: Any
-    places: list[int]
-    asked: NDArray[np.intp]
+    tokens: Any  # ``Int64[1, L]``
+    states: Any  # of the trunk, ``Float[1, L, H]``
+    places: list[int]  # of the states that the head reads
+    asked: NDArray[np.intp]  # the numbers of its questions

@@ -90,17 +90,12 @@ _MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """What is made before anything is charged.
-
-    Args:
-        tuned: the model that becomes the student.
-        kind: of the machines that train the teachers; "" before that is tried.
-    """
+    """What is made before anything is charged."""
 
     asked: LabelPrompts
-    tuned: TunedModel
+    tuned: TunedModel  # the model that becomes the student
     faculty: Faculty
-    kind: str = ""
+    kind: str = ""  # of the machines that train the teachers; "" before that is tried
 
 
 def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:

@@ -55,16 +55,11 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Faculty:
-    """What teachers consist of and compute: the base model, cut below the blocks that they adapt.
+    """What teachers consist of and compute: the base model, cut below the blocks that they adapt."""
 
-    Args:
-        lora: what learns of the blocks above the cut; its weights are one teacher's.
-        tuned: the form in which texts are read.
-    """
-
-    lora: LoRA
+    lora: LoRA  # what learns of the blocks above the cut; its weights are one teacher's
     trunk: Trunk
-    tuned: TunedModel
+    tuned: TunedModel  # the form in which texts are read
     recipe: Recipe
 
     @cached_property

@@ -40,15 +40,12 @@ class VoteHistogram(Query[Block]):
     Args:
         candidates: ``Int16[n, d]`` of :func:`~understudy.methods.shared.evolution.embeddings.integer_vectors`; public.
             n may be 0.
-        labels: ``Int32[n]``.
-        unit: whose votes are normalised together.
-        neighbours: candidates a record votes for (k), 1 or more.
     """
 
     candidates: NDArray[np.int16]
-    labels: NDArray[np.int32]
-    unit: Unit
-    neighbours: int = 1
+    labels: NDArray[np.int32]  # ``Int32[n]``
+    unit: Unit  # whose votes are normalised together
+    neighbours: int = 1  # candidates a record votes for (k), 1 or more
     distance: Distance = "cosine"
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ReleaseError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
@@ -16,8 +17,7 @@ from understudy.methods.contents import Contents, Held
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.structured import SCHEMA
-from understudy.methods.shared.decoding.tuned import Instructions, TunedModel, build_instructions
-from understudy.methods.tuned import generate as generating
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel, build_instructions, generate
 from understudy.methods.tuned.model import (
     COUNTS,
     LABELS,
@@ -27,13 +27,11 @@ from understudy.methods.tuned.model import (
     SamplingParameters,
     TunedParameters,
     trainable_of,
-    tuned_model,
     tuned_weights,
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
 from understudy.release import Release
-from understudy.text.prompts.template import Prompts
 from understudy.text.writing import SyntheticRecord
 
 
@@ -61,7 +59,7 @@ class TunedMethod(Method):
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         tuned = self.tuned_model(release, needed(tools.model))
         knows_rows = self.learns_rows and bool(release.schema.columns) and tuned.instructions.shape == "text"
-        return generating.generate(self._tuned, release, counts, tuned=tuned, tools=tools, knows_rows=knows_rows)
+        return generate(self._tuned.unfinished, release, counts, tuned=tuned, tools=tools, knows_rows=knows_rows)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
@@ -76,7 +74,23 @@ class TunedMethod(Method):
         return None if weights is None else (weights, release.statement.noise_multiplier(LABELS) or 0.0)
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
-        return tuned_model(self._tuned, release, base, others=self.no_weights)
+        """On its own base model. Raises ReleaseError if ``base`` is another, or the Release does not fit it."""
+        named = release.statement.public_inputs[MODEL]
+        if not base.becomes(named["sha256"]):
+            raise ReleaseError(
+                f"The Release was tuned on another base model ({named['source']}) than {base.model_id}.",
+                "Name that one with --private-model: its weights and tokenizer must be the very same.",
+            )
+        instructions = Instructions.from_release(release.arrays, release.strings, release.schema.record_columns)
+        labels, tokens = release.schema.label_set, self._tuned.private_text_tokens
+        known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
+        if len(instructions.prompts) != labels.size or not known:
+            raise ReleaseError(
+                "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
+            )
+        trainable = trainable_of(self._tuned, base)
+        trainable.load(trainable.joined(tuned_weights(release, self.no_weights)))
+        return TunedModel(trainable, instructions, tokens=tokens, label_names=labels.names)
 
     def held(self, release: Release, charges: Mapping[str, str], counts: str, arrays: Mapping[str, Held]) -> Contents:
         """The tuned weights by name, the prompts in tokens, label counts where they are not even, and ``arrays``.
@@ -105,17 +119,12 @@ class TunedMethod(Method):
 def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
     """The prompts, and the base model with what will learn of it."""
     model, names, prompts = needed(found.model), found.labels.names, needed(found.prompts)
-    if parameters.from_writer and _plain_texts(parameters, prompts, found.record_columns):
+    special = parameters.prompt_form == "chat" or prompts.form or found.record_columns or prompts.parameters.asks_itself
+    if parameters.from_writer and not special:  # texts of the form that the writer was trained on
         model.add_writer()
     asked = build_instructions(parameters, prompts, model, label_names=names, record_columns=found.record_columns)
     trainable, instructions = trainable_of(parameters, model), Instructions.of(asked)
     return asked, TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
-
-
-def _plain_texts(parameters: TunedParameters, prompts: Prompts, record_columns: Sequence[str]) -> bool:
-    """Whether the texts are of the form that the writer was trained on, and nobody asks for them in another way."""
-    special = prompts.form or record_columns or prompts.parameters.asks_itself
-    return parameters.prompt_form == "completion" and not special
 
 
 def label_counts(

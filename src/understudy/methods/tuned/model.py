@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 from numpy.typing import NDArray
 from pydantic import Field
 
-from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError
 from understudy.base.labels import UNIFORM
 from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
 from understudy.methods.contents import BESIDE
 from understudy.methods.shared.decoding.prompting import TextParameters
-from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
@@ -95,51 +94,19 @@ class TunedParameters(LabelParameters, SamplingParameters, TextParameters, Tunin
 
 
 def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
-    """What learns.
-
-    Raises ConfigError if more numbers would learn than a Release can hold.
-    """
-    if parameters.learns == "all":
-        _require_few(sum(weight.numel() for weight in model.network.parameters()))
-        return Weights(model, blocks=None)
-    made = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
-    _require_few(made.size)
-    return made
-
-
-def _require_few(numbers: int) -> None:
+    """What learns. Raises ConfigError if more numbers would learn than a Release can hold."""
+    made: Trainable | None = None
+    if parameters.learns == "lora":
+        made = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
+    numbers = made.size if made else sum(weight.numel() for weight in model.network.parameters())
     if numbers > MOST_NUMBERS:
         raise ConfigError(
             f"{numbers:,} numbers of the model would learn, and {MOST_NUMBERS:,} are the most.",
             "Tune adapters alone (--learns lora), or with a lower rank (--lora-rank).",
         )
+    return made or Weights(model, blocks=None)
 
 
 def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
     """All arrays that are nothing else; ``others`` are the method's."""
     return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}
-
-
-def tuned_model(
-    parameters: TunedParameters, release: Release, base: CausalModel, *, others: Collection[str]
-) -> TunedModel:
-    """The tuned model of a Release, on its own base model; ``others`` as in :func:`tuned_weights`.
-
-    Raises ReleaseError if ``base`` is another model, or the Release does not fit it.
-    """
-    named = release.statement.public_inputs[MODEL]
-    if not base.becomes(named["sha256"]):
-        raise ReleaseError(
-            f"The Release was tuned on another base model ({named['source']}) than {base.model_id}.",
-            "Name that one with --private-model: its weights and tokenizer must be the very same.",
-        )
-    instructions = Instructions.from_release(release.arrays, release.strings, release.schema.record_columns)
-    names = release.schema.label_set.names
-    known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
-    if len(instructions.prompts) != release.schema.label_set.size or not known:
-        raise ReleaseError(
-            "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
-        )
-    trainable = trainable_of(parameters, base)
-    trainable.load(trainable.joined(tuned_weights(release, others)))
-    return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)

@@ -25,19 +25,12 @@ _MOST_HELD = 4  # bytes of the longest character in UTF-8: what stays undecided 
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text.
+    """What ends a text."""
 
-    Args:
-        stop: strings that end it and are not part of it; white space before the text ends nothing.
-        opening: what it begins with, before the first decoded token.
-        most_tokens: the most tokens, those written included, without the one that ends it.
-        shape: ``json`` ends where the object closes.
-    """
-
-    stop: tuple[str, ...]
-    opening: str
-    most_tokens: int
-    shape: Shape = "text"
+    stop: tuple[str, ...]  # strings that end it and are not part of it; white space before the text ends nothing
+    opening: str  # what it begins with, before the first decoded token
+    most_tokens: int  # the most tokens, those written included, without the one that ends it
+    shape: Shape = "text"  # ``json`` ends where the object closes
     columns: tuple[str, ...] = ()
 
     @classmethod

@@ -49,21 +49,13 @@ _PLACE = "\u2042the private texts\u2042"
 
 @dataclass(frozen=True)
 class PromptTokens:
-    """A prompt in tokens.
+    """A prompt in tokens."""
 
-    Args:
-        prefix: what every row begins with, the token that begins a document included.
-        before: what comes before each private text.
-        lead: white space that is made into tokens together with the text.
-        after: what comes after each private text.
-        suffix: what every row ends with.
-    """
-
-    prefix: tuple[int, ...]
-    before: tuple[int, ...]
-    lead: str
-    after: tuple[int, ...]
-    suffix: tuple[int, ...]
+    prefix: tuple[int, ...]  # what every row begins with, the token that begins a document included
+    before: tuple[int, ...]  # what comes before each private text
+    lead: str  # white space that is made into tokens together with the text
+    after: tuple[int, ...]  # what comes after each private text
+    suffix: tuple[int, ...]  # what every row ends with
 
     def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
         """A private text in tokens, as ``row`` takes it."""
@@ -192,17 +184,11 @@ class LabelPrompt:
 
 @dataclass(frozen=True)
 class ReadText:
-    """A text read from its tokens.
+    """A text read from its tokens."""
 
-    Args:
-        text: a record as the corpus writes it, if it is one.
-        ended: it ended by itself, or at the most tokens.
-        fault: why it is not a record, where it should be one.
-    """
-
-    text: str
-    ended: bool
-    fault: Fault | None
+    text: str  # a record as the corpus writes it, if it is one
+    ended: bool  # it ended by itself, or at the most tokens
+    fault: Fault | None  # why it is not a record, where it should be one
 
 
 @dataclass(frozen=True)

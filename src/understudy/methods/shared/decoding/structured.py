@@ -169,11 +169,6 @@ def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
     return plain[kind] if isinstance(kind, str) and kind in plain else {}
 
 
-def _parse(text: str) -> dict[str, Any] | Fault:
-    value = read_json(text)
-    return value if isinstance(value, (Fault, dict)) else Fault.NOT_AN_OBJECT
-
-
 def read_json(text: str) -> Any:
     """A JSON value that can be written again (UTF-8 cannot hold half a surrogate pair, nor JSON an integer of thousands
     of digits), or the fault."""

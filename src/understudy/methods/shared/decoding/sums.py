@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,10 @@ from understudy.models.machine import single_threaded_inference
 
 @dataclass(frozen=True)
 class Candidates:
-    """A public set of tokens and the public context's logits for them, on the device.
+    """A public set of tokens and the public context's logits for them, on the device."""
 
-    Args:
-        tokens: ``Int64[K]``, ascending; None for the whole vocabulary.
-        logits: ``Float32[K]``, finite.
-    """
-
-    tokens: Any | None
-    logits: Any
+    tokens: Any | None  # ``Int64[K]``, ascending; None for the whole vocabulary
+    logits: Any  # ``Float32[K]``, finite
 
     def __len__(self) -> int:
         return int(self.logits.shape[0])
@@ -111,20 +106,9 @@ class _Logits:
         return (slice(start, min(start + most, size)) for start in range(0, size, most))
 
 
-class Term(Protocol):
-    """What one row adds to a sum, as integers."""
-
-    @property
-    def grid(self) -> int:
-        """A row's bound, where its divisor is 1."""
-
-    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
-        """Integers of at most ``scale`` (``Float32[R, 1]``, at most ``grid``) in float32, ``[R, k]``."""
-
-
 @dataclass(frozen=True)
 class Recentred:
-    """``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale``.
+    """``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale`` (``Float32[R, 1]``); as every term ``[R, k]``.
 
     Guarantee
         Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
@@ -174,6 +158,10 @@ class Softmax:
         return logits.below_top(tokens).exp_().mul_((scale * _BELOW / logits.mass).float()).floor_()
 
 
+Term = Recentred | Difference | Softmax
+"""What one row adds to a sum, as integers in float32; ``grid`` bounds a row of divisor 1."""
+
+
 def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors: Sequence[int]) -> NDArray[np.int64]:
     """The term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
 
@@ -208,12 +196,11 @@ class Sums:
     """One token step's sums over the private rows, in steps of their grids.
 
     Args:
-        clipped: ``Int64[K]``, the sum of clipped logits or of clipped log-probability differences.
         public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: 0 for ``recenter``, the
             public log-probabilities for ``difference``.
     """
 
-    clipped: NDArray[np.int64]
+    clipped: NDArray[np.int64]  # ``Int64[K]``, the sum of clipped logits or of clipped log-probability differences
     public: NDArray[np.int64]
 
     def utilities(self, batch_size: int) -> NDArray[np.int64]:
@@ -228,15 +215,11 @@ class TokenSums:
     Guarantee
         Adding or removing a row of divisor 1, or all rows of an owner of k rows of divisor k, moves ``utilities`` by
         at most ``grid`` in L-infinity, exactly: integers, no noise here.
-
-    Args:
-        clip: c (or C), in nats; above 0.
-        grid: integer steps of c.
     """
 
     clipping: Clipping
-    clip: float
-    grid: int = 2**12
+    clip: float  # c (or C), in nats; above 0
+    grid: int = 2**12  # integer steps of c
 
     def __post_init__(self) -> None:
         if not self.clip > 0:

@@ -104,24 +104,15 @@ class PrivateEmbeddings:
     """The private records' vectors, labels and units: embedded into a file when they are first read.
 
     Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
-
-    Args:
-        records: read once, and not at all if a whole file of the same key is there. Memory: a batch.
-        embedder: its fingerprint and what decides its vectors' bits here are added to the key.
-        folder: private; made with mode 0700 if it is not there. The file has mode 0600.
-        key: names the records (a keyed fingerprint).
-        rows: of a block, about.
-        say: takes a line before the records are embedded.
-        part: the name of the part of the records that these are, which has a folder of its own; "" for all.
     """
 
-    records: Batches[Records]
-    embedder: Embedder
-    folder: Path
-    key: str
-    rows: int = 8192
-    say: Callable[[str], None] = lambda _line: None
-    part: str = ""
+    records: Batches[Records]  # read once, and not at all if a whole file of the same key is there. Memory: a batch
+    embedder: Embedder  # its fingerprint and what decides its vectors' bits here are added to the key
+    folder: Path  # private; made with mode 0700 if it is not there. The file has mode 0600
+    key: str  # names the records (a keyed fingerprint)
+    rows: int = 8192  # of a block, about
+    say: Callable[[str], None] = lambda _line: None  # takes a line before the records are embedded
+    part: str = ""  # the name of the part of the records that these are, which has a folder of its own; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
         """``function`` of each part of the records, which embeds them into a file of its own where it is worked on."""

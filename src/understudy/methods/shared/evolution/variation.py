@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, ModelError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
-from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+from understudy.models.types import ChatModel, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.text.writing import Asker, NoText, Writer, tidy
@@ -44,10 +44,7 @@ class Answers:
 
 
 def require_text(*asked: Answers) -> None:
-    """That calls which gave no text at all are not taken for an answer while asking again may give some.
-
-    Raises NoText: they are.
-    """
+    """NoText if the calls gave no text at all while asking again may give some: that is no answer."""
     problem = next((each.problem for each in asked if each.problem), None)
     if problem is not None and not any(each.texts for each in asked):
         raise NoText(f"The language model wrote no text at all: {problem}.", _TRY)
@@ -62,16 +59,14 @@ class TextAPI:
     asks for the same.
 
     Args:
-        writer: the chat model with its template, labels, public examples and settings.
-        parameters: how texts evolve.
         keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
 
     Raises ModelError if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
     nothing is stored, and a resumed run asks again.
     """
 
-    writer: Writer
-    parameters: EvolutionParameters
+    writer: Writer  # the chat model with its template, labels, public examples and settings
+    parameters: EvolutionParameters  # how texts evolve
     keywords: Sequence[Sequence[str]]
 
     def __post_init__(self) -> None:
@@ -85,7 +80,7 @@ class TextAPI:
 
     def random(self, counts: Sequence[int], *, stage: int) -> Answers:
         """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
-        generator = self._generator(stage)
+        generator = np.random.default_rng([self.writer.seed, stage])
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
         asked = [self._random_prompt(int(label), index, generator) for index, label in enumerate(labels)]
@@ -107,7 +102,7 @@ class TextAPI:
             stage: a number from 0 below a million; whatever is asked under another one is sampled afresh.
             details: of the row that each variation is to fit; empty for none.
         """
-        generator = self._generator(stage)
+        generator = np.random.default_rng([self.writer.seed, stage])
         probability = self.parameters.blank_probability_at(round_number)
         asked = [
             self._variation_prompt(text, int(label), index, probability, generator)
@@ -185,17 +180,10 @@ class TextAPI:
         sources: NDArray[np.int64],
         stage: int,
     ) -> Answers:
-        writing = self.writer.parameters
-        request = ChatRequest(
-            (),
-            max_tokens=writing.max_tokens,
-            temperature=writing.llm_temperature,
-            top_p=self.writer.template.settings.top_p,
-            stop=self.writer.template.stop,
-            sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
-        )
+        sample = (self.writer.seed * _STAGES + stage) * _SAMPLES
+        stop = self.writer.template.stop
         asker = Asker(self.chat, self.writer.progress, expected=len(asked))
-        answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
+        answers = asker.ask([self.writer.request(messages, stop, sample=sample) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
             raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
         texts = ["" if BLANK in text.split() else text for text in map(self._read, answers)]
@@ -213,9 +201,6 @@ class TextAPI:
         """The text of an answer; empty where it is not of the form that it must have."""
         form, text = self.writer.form, tidy(answer)
         return text if form is None or not text else form.read(replace(answer, text=text)) or ""
-
-    def _generator(self, stage: int) -> np.random.Generator:
-        return np.random.default_rng([self.writer.seed, stage])
 
 
 def longest_prompts(

@@ -129,16 +129,11 @@ class Worth:
     ``costs`` its mean size on the cells that are filled, and no more than twice what independence would put there: the
     fit keeps counts from falling below 0. A set of three must be sure: its score first loses what chance alone would
     bring to a sample, and two standard deviations of its noise, as the best of many scores is the luckiest.
-
-    Args:
-        score: how far from independence, in records; noisy, may be negative.
-        expected: what independence would give, in records, with a dimension per variable.
-        score_std: of the noise on the score.
     """
 
-    score: float
-    expected: NDArray[np.float64]
-    score_std: float = 0.0
+    score: float  # how far from independence, in records; noisy, may be negative
+    expected: NDArray[np.float64]  # what independence would give, in records, with a dimension per variable
+    score_std: float = 0.0  # of the noise on the score
 
     @cached_property
     def _most(self) -> float:
