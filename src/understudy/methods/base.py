@@ -39,10 +39,8 @@ Chats = Iterable[tuple[Message, ...]]
 
 
 def needed(value: T | None) -> T:
-    """What the run loads as the method's :class:`Needs` say.
-
-    Raises ConfigError if it is not there, as the method did not say so.
-    """
+    """What the run loads as the method's :class:`Needs` say. Raises ConfigError if it is not there, as the method did
+    not say so."""
     if value is None:
         raise bug("The method uses what its needs do not name.", "add it there", ConfigError)
     return value
@@ -151,9 +149,7 @@ class ReleaseTools(Preparation):
 
     def require_same(self, name: str, sha256: str) -> None:
         """See that a public input is the one that the run began with: stored values are told by their places in it.
-
-        Raises ResumeError where it is not: another version of a package, say, has another list.
-        """
+        Raises ResumeError where it is not: another version of a package, say, has another list."""
         kept = self.keep(f"public {name}", lambda: {"sha256": np.frombuffer(bytes.fromhex(sha256), dtype=np.uint8)})
         if kept["sha256"].tobytes().hex() != sha256:
             raise ResumeError(
@@ -290,10 +286,8 @@ class Method(ABC):
         return None
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:  # noqa: ARG002 - for those that tune
-        """The tuned model that the Release holds, on its base model; None where it holds none.
-
-        Raises ReleaseError if ``base`` is another model than the Release was tuned on.
-        """
+        """The tuned model that the Release holds, on its base model; None where it holds none. Raises ReleaseError if
+        ``base`` is another model than the Release was tuned on."""
         return None
 
     def dump(self) -> dict[str, Any]:

@@ -112,10 +112,8 @@ _COLUMNS_PART = 0.5
 
 
 def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> tuple[int, ...]:
-    """The places, among the typed columns, of those that phrases depend on.
-
-    Raises ConfigError if a name is not one of theirs, or is repeated.
-    """
+    """The places, among the typed columns, of those that phrases depend on. Raises ConfigError if a name is not one of
+    theirs, or is repeated."""
     asked, places = parameters.phrase_columns, {column.name: place for place, column in enumerate(columns)}
     if asked == (NONE,):
         return ()
@@ -156,10 +154,8 @@ def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
 
 
 def discovery_share(parameters: ReleaseParameters) -> float:
-    """Of the budget (of mu^2), for terms that no list has.
-
-    Raises ConfigError if there is one, and the noise is to be pure.
-    """
+    """Of the budget (of mu^2), for terms that no list has. Raises ConfigError if there is one, and the noise is to be
+    pure."""
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(

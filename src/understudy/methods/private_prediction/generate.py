@@ -33,10 +33,8 @@ def generate(
     *,
     tools: GenerationTools,  # noqa: ARG001 - for methods that sample
 ) -> Iterator[SyntheticRecord]:
-    """The first ``counts[label]`` texts of each label, those of different batches in turn.
-
-    Raises ReleaseError if more are asked for than there are, or a row holds a cell that its column does not have.
-    """
+    """The first ``counts[label]`` texts of each label, those of different batches in turn. Raises ReleaseError if more
+    are asked for than there are, or a row holds a cell that its column does not have."""
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
         if (cells >= column.size).any():
             raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")

@@ -63,10 +63,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def resolved(self) -> ResolvedNumbers:
-        """The choices, with the defaults that depend on the clipping.
-
-        Raises ConfigError if the clip range and the tokens are both left open, which ``recenter`` never does.
-        """
+        """The choices, with the defaults that depend on the clipping. Raises ConfigError if the clip range and the
+        tokens are both left open, which ``recenter`` never does."""
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:

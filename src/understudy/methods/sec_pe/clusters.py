@@ -131,9 +131,7 @@ def make_clusters(
     vectors: NDArray[np.float32], vector_labels: NDArray[np.int32] | None, *, labels: int, count: int, seed: int
 ) -> Clusters:
     """Per label ``count`` clusters of public unit vectors ``Float32[n, d]``; without their labels one set for all.
-
-    Raises ConfigError if a label has fewer public texts than clusters.
-    """
+    Raises ConfigError if a label has fewer public texts than clusters."""
     if vector_labels is None:
         centres, sizes = _k_means(vectors, count=count, seed=seed)
         return Clusters(np.repeat(centres[None], labels, axis=0), np.repeat(sizes[None], labels, axis=0))

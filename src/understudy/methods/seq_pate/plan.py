@@ -144,10 +144,7 @@ def answer_sensitivity(queries: int) -> Sensitivity:
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
-    """M.
-
-    Raises ConfigError if there would be more than declared records, or fewer than two.
-    """
+    """M. Raises ConfigError if there would be more than declared records, or fewer than two."""
     declared = parameters.declared
     teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
     if not 2 <= teachers <= declared:
@@ -247,10 +244,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """T by the charges, as a guide may have taken a share of the budget.
-
-    Raises ReleaseError if they are not those of this method.
-    """
+    """T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError if they are not those of
+    this method."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):

@@ -70,10 +70,8 @@ class PromptTokens:
         return texts * (len(self.before) + most + len(self.after))
 
     def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
-        """The most tokens of each of ``texts`` private texts where ``new_tokens`` fit in the window too.
-
-        Raises ConfigError if the window leaves no room for any.
-        """
+        """The most tokens of each of ``texts`` private texts where ``new_tokens`` fit in the window too. Raises
+        ConfigError if the window leaves no room for any."""
         room = window - len(self.prefix) - len(self.suffix) - new_tokens
         most = room // texts - len(self.before) - len(self.after)
         if most < 1:

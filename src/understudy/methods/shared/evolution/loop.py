@@ -185,10 +185,8 @@ def generate_by_votes(
 
 
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
-    """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
-
-    Raises NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
-    """
+    """The candidates of a round: chosen texts, their variations, and new texts for labels without any. Raises NoText:
+    no call gave a text, and another run may get some: a vote on nothing new would be wasted."""
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
     times = parameters.new_variations

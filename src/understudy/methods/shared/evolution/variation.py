@@ -243,10 +243,8 @@ def _one_of(choices: Sequence[str], generator: np.random.Generator) -> str:
 def keywords_of_labels(
     parameters: EvolutionParameters, prompts: EvolutionPrompts, labels: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none.
-
-    Raises ConfigError if the file cannot be read or holds no keyword, or the user's word is missing that it is public.
-    """
+    """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none. Raises
+    ConfigError if the file cannot be read or holds no keyword, or the user's word is missing that it is public."""
     if parameters.keywords is not None:
         if not parameters.keywords_are_public:
             raise ConfigError(

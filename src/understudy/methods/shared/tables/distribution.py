@@ -62,10 +62,8 @@ class Distribution:
         return others + float(_log_sum(buckets[-1][2]))
 
     def sample(self, count: int, allowed: Sequence[NDArray[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        """``Int64[count, variables]``: rows that are allowed, independent of one another.
-
-        Raises ValueError if there are none.
-        """
+        """``Int64[count, variables]``: rows that are allowed, independent of one another. Raises ValueError if there
+        are none."""
         buckets, others = self._eliminated(allowed)
         if others == -math.inf or not np.isfinite(buckets[-1][2]).any():
             raise ValueError("no row is allowed")
@@ -163,10 +161,7 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
 
 
 def distribution_of(made: Release) -> Distribution:
-    """The distribution of a Release's rows.
-
-    Raises ReleaseError if it holds none that rows can be sampled from.
-    """
+    """The distribution of a Release's rows. Raises ReleaseError if it holds none that rows can be sampled from."""
     variables = variables_of(made)
     sizes, chosen = variables.sizes, made.arrays[CHOSEN]
     sets = [tuple(sorted({*row})) for row in chosen.tolist()]

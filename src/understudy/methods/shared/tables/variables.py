@@ -59,10 +59,8 @@ MOST_THREES, _CELLS_OF_THREES, _CELLS_OF_THREE = 1_000, 2_000_000, 100_000
 
 @dataclass(frozen=True)
 class Variables:
-    """The label as the first variable, where there are labels, and the typed columns in their order.
-
-    Raises ConfigError if there are none or more than :data:`MOST_COLUMNS`.
-    """
+    """The label as the first variable, where there are labels, and the typed columns in their order. Raises ConfigError
+    if there are none or more than :data:`MOST_COLUMNS`."""
 
     label: str | None  # its column's name, or of crossed columns
     labels: LabelSet  # the label set
@@ -116,10 +114,8 @@ class Variables:
         return (*self.all_pairs, *threes)
 
     def pairs(self, declared: str) -> tuple[Scope, ...] | None:
-        """The declared pairs; None where they are selected under privacy.
-
-        Raises ConfigError if one is no pair of columns.
-        """
+        """The declared pairs; None where they are selected under privacy. Raises ConfigError if one is no pair of
+        columns."""
         if declared in (SELECTED, TREE):
             return None if len(self.all_pairs) > 1 else self.all_pairs
         if declared in (ALL, NONE):
@@ -142,10 +138,8 @@ class Variables:
         return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
 
     def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.float64]]:
-        """Per variable ``Float64[size]``: the share of each cell that a condition leaves.
-
-        Raises ConfigError if it names a column or a value that is not there.
-        """
+        """Per variable ``Float64[size]``: the share of each cell that a condition leaves. Raises ConfigError if it
+        names a column or a value that is not there."""
         found = [np.ones(size) for size in self.sizes]
         if len({name for name, _ in _conditions(where)}) < len(_conditions(where)):
             raise ConfigError(
