@@ -143,9 +143,9 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
         for number, size in enumerate(round_sizes(queries, parameters.rounds)):
             tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
             here = [0] * (PSEUDO_TEXTS // parameters.rounds)
-            written = PseudoTexts.of(student.write(here, name=str(number + 1), seed=0)).rows(prompts)
+            written = PseudoTexts(**student.write(here, name=str(number + 1), seed=0)).rows(prompts)
             tuned.trainable.load(weights)
-            questions = Questions.of(written, student.choose(written, size, seed=number))
+            questions = Questions(written, **student.choose(written, size, seed=number))
             mean = np.zeros(questions.candidates.shape)
             if parameters.student_loss != "pseudo-labels":
                 query = TeacherAnswers(faculty, questions, parameters.answers)

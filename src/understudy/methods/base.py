@@ -215,7 +215,7 @@ class Method(ABC):
     """Whether one charge pays for all labels, label by label, because a unit lies in one (parallel composition). It
     must then lie in the same one in every session of the run, which a label that is computed anew need not."""
 
-    def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:  # noqa: ARG002 - for methods that sample
+    def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:
         """Parameters that nobody gave, as the declared size of the corpus and the number of labels suggest: public
         facts. They become the run's, and hold when it is resumed."""
         return {}
@@ -253,7 +253,7 @@ class Method(ABC):
         Raises ConfigError, CorpusError or ModelError for what would fail after the charge.
         """
 
-    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002 - for methods that ask
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:
         """For each label the language model's longest prompts, as far as these are public. ``release``: as planned."""
         return ()
 
@@ -263,29 +263,29 @@ class Method(ABC):
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return CallEstimate.of_phrases(counts, writing, template)
 
-    def contents(self, release: Release) -> Contents | None:  # noqa: ARG002 - for methods that state it
+    def contents(self, release: Release) -> Contents | None:
         """What a Release of this method and these parameters holds; None leaves it unchecked when it is loaded."""
         return None
 
-    def available(self, release: Release) -> Sequence[int] | None:  # noqa: ARG002 - for methods that hold texts
+    def available(self, release: Release) -> Sequence[int] | None:
         """How many records of each label the Release holds; None where any number can be made."""
         return None
 
-    def label_weights(self, release: Release) -> Sequence[float] | None:  # noqa: ARG002 - for methods that count
+    def label_weights(self, release: Release) -> Sequence[float] | None:
         """How ``records`` are shared out over labels; None for equal shares."""
         return None
 
     @property
     def counts_labels(self) -> bool:
-        """Whether a Release of these parameters tells how many records each label has."""
-        return False
+        """Whether a Release of these parameters tells how many records each label has (:meth:`label_counts`)."""
+        return type(self).label_counts is not Method.label_counts
 
-    def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:  # noqa: ARG002 - as above
+    def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
         """Noisy numbers in proportion to the records of each label, and the standard deviation of their noise; None
         where it does not tell."""
         return None
 
-    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:  # noqa: ARG002 - for those that tune
+    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:
         """The tuned model that the Release holds, on its base model; None where it holds none. Raises ReleaseError if
         ``base`` is another model than the Release was tuned on."""
         return None

@@ -39,7 +39,7 @@ def rows_of(made: Student) -> list[TokenRow]:
 
 def asked(made: Student, count: int) -> Questions:
     rows = rows_of(made)
-    return Questions.of(rows, made.choose(rows, count, seed=0))
+    return Questions(rows, **made.choose(rows, count, seed=0))
 
 
 def lessons(questions: Questions, shares: NDArray[np.float64]) -> Lessons:

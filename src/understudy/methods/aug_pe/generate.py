@@ -68,11 +68,7 @@ def survivors(release: Release) -> list[Survivor]:
     labels, parents, rounds = (release.arrays[name] for name in ("label", "parent", "round"))
     found = []
     for number in dict.fromkeys(release.arrays["survivors"].tolist()):
-        origin = {
-            "number": number,
-            "parent": int(parents[number]),
-            "round": int(rounds[number]) + 1,
-            "prompt": prompts[number],
-        }
+        lineage = {"number": number, "parent": int(parents[number]), "round": int(rounds[number]) + 1}
+        origin = {**lineage, "prompt": prompts[number]}
         found.append(Survivor(texts[number], int(labels[number]), origin))
     return found

@@ -33,7 +33,3 @@ class AugPE(Method, AugPEParameters):
     estimate_calls = generating.estimate_calls
     generate = generating.generate
     label_counts = generating.label_counts
-
-    @property
-    def counts_labels(self) -> bool:
-        return True

@@ -63,12 +63,7 @@ from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Writer, public_name
 
 
-def prepare(
-    parameters: AugPEParameters,
-    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
-    plan: Plan,  # noqa: ARG001
-    preparation: Preparation,
-) -> None:
+def prepare(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
     """See that the embeddings of a round's candidates can be held; else ConfigError."""
     require_memory(
         largest_round(parameters, preparation.labels.size) * preparation.dimension * _CANDIDATE_BYTES,
@@ -101,9 +96,8 @@ def contents(parameters: AugPEParameters, release: Release) -> Contents:
         arrays["counts"] = Held("float64", (len(release.terms),))
     else:
         strings |= {keywords_name(label): None for label in range(labels)}
-    return Contents(
-        dict.fromkeys(charges, GaussianEvent.kind), arrays, strings, terms=None if parameters.private_keywords else 0
-    )
+    terms = None if parameters.private_keywords else 0
+    return Contents(dict.fromkeys(charges, GaussianEvent.kind), arrays, strings, terms)
 
 
 def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:

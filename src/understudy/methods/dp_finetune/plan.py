@@ -125,11 +125,7 @@ def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicF
         Fact("steps", mechanism.steps, "steps"),
         Fact("epochs", mechanism.rate * mechanism.steps, f"times that each of the {units} is sampled, on average"),
         Fact("noise_multiplier", mechanism.noise_multiplier, "noise multiplier (clipping norms)"),
-        Fact(
-            "noise_per_example",
-            mechanism.noise_multiplier / batch,
-            "noise on each number of a step's mean gradient (std, clipping norms)",
-        ),
+        Fact("noise_per_example", mechanism.noise_multiplier / batch, _PER_EXAMPLE),
     ]
     warnings = []
     if batch < _LEAST_BATCH:
@@ -145,6 +141,7 @@ def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicF
 
 
 _LEAST_BATCH = 8
+_PER_EXAMPLE = "noise on each number of a step's mean gradient (std, clipping norms)"
 _NUMBERS = 23_040
 """That learn in the built-in model for each rank of its adapter: what a plan takes any model for."""
 
@@ -163,20 +160,11 @@ def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
-    """What training costs on this machine, and how far its signal stands above the noise, once the model is known.
-
-    Args:
-        batch: expected.
-        numbers: that learn (P).
-        model_bytes: of the weights in memory.
-        cost: measured on public rows.
-        workers: blocks computed at once.
-        rows: of a block.
-    """
+    """What training costs on this machine, and how far its signal stands above the noise, once the model is known: so
+    many ``numbers`` that learn, a ``cost`` measured on public rows, and ``workers`` blocks of ``rows`` at once."""
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
-    seconds = mechanism.steps * batch * cost.seconds / workers
+    seconds = float(f"{mechanism.steps * batch * cost.seconds / workers:.1g}")
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)
-    seconds = float(f"{seconds:.1g}")
     entries = (
         Fact("learning_numbers", numbers, "numbers that learn"),
         Fact("noise_to_signal", drowned, "noise of all steps against the largest signal (norms, all gradients alike)"),

@@ -68,12 +68,7 @@ class Ready:
     """Texts whose gradients are computed at once: of a trial as many as fit into memory."""
 
 
-def prepare(
-    parameters: DPFinetuneParameters,
-    corpus: BoundedCorpus,  # noqa: ARG001
-    plan: Plan,
-    preparation: Preparation,
-) -> Ready:
+def prepare(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
     """Raises ConfigError if prompts or records are not as they should be, and otherwise as :func:`try_out`."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
@@ -84,10 +79,8 @@ def prepare(
 
 
 def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
-    """Try that rows are separate, and measure on public text what training will take.
-
-    Returns:
-        ``found`` with as many rows at once as fit into memory, and the measures.
+    """Try that rows are separate, and measure on public text what training will take: ``found`` with as many rows at
+    once as fit into memory, and the measures.
 
     Raises:
         PrivacyError: the gradient of a text changes with the texts beside it on this device, even of one at a time.
@@ -124,15 +117,8 @@ def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> 
     require_separate_gradients(trainable, shapes)
     cost = measure_cost(trainable, shapes, target=expected)
     batch = mechanism.rate * parameters.declared
-    return found, work(
-        mechanism,
-        batch,
-        numbers=trainable.size,
-        model_bytes=model_bytes,
-        cost=cost,
-        workers=min(workers, max(1, round(batch / found.rows))),
-        rows=found.rows,
-    )
+    at_once, memory = min(workers, max(1, round(batch / found.rows))), {"model_bytes": model_bytes, "rows": found.rows}
+    return found, work(mechanism, batch, numbers=trainable.size, cost=cost, workers=at_once, **memory)
 
 
 def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -149,14 +135,8 @@ def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan,
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
         tools.progress("steps", last, mechanism.steps)
         first = last
-    return released(
-        found.asked,
-        found.tuned,
-        state["weights"],
-        counts,
-        _noise_check(training, state),
-        notes=() if parameters.private else (UNPROTECTED,),
-    )
+    check, notes = _noise_check(training, state), () if parameters.private else (UNPROTECTED,)
+    return released(found.asked, found.tuned, state["weights"], counts, check, notes=notes)
 
 
 @dataclass(repr=False)

@@ -70,11 +70,7 @@ def generate(
     return tools.writer.write(seeds)
 
 
-def longest_prompts(
-    parameters: DPKPSParameters,
-    release: Release,  # noqa: ARG001 - as of every method
-    writer: Writer,
-) -> Iterator[tuple[Message, ...]]:
+def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
     """Around the longest terms of the public vocabulary, or of those that may be discovered."""
     terms = public_vocabulary(parameters).terms
     if discovery_share(parameters):

@@ -47,7 +47,3 @@ class DPKPS(Method, DPKPSParameters):
         if self.noise == "laplace" or self.vocabulary != BUILT_IN or self.discover_terms is not None:
             return {}
         return {"discover_terms": _FOREIGN_SHARE} | ({} if self.stop_words else {"stop_words": ALL_LANGUAGES})
-
-    @property
-    def counts_labels(self) -> bool:
-        return True

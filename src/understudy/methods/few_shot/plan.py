@@ -114,7 +114,7 @@ def fitted(parameters: FewShotParameters, expected_records: int, labels: int) ->
 
 def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> Facts:
     enough, labels = parameters.tokens // parameters.exemplar_tokens, facts.labels.size
-    noise, _ = _noise(parameters, mechanism)
+    noise, share = _noise(parameters, mechanism)
     prompts = labels * parameters.tokens * (parameters.subsets + 1)
     room = parameters.examples_per_subset * parameters.private_text_tokens + parameters.exemplar_tokens
     entries = [
@@ -128,25 +128,17 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
         sample = mechanism.rate * facts.expected_records / labels
         unit, shown = f"{facts.unit.kind}s", parameters.examples_per_subset
         fitting = fitting_rate(parameters, facts.expected_records, labels)
+        title = f"{unit} in a subset, on average (it shows {shown} at most)"
         entries += [
             Fact("expected_records", facts.expected_records, f"{unit} (as declared)"),
             Fact("expected_sample", sample, f"{unit} sampled for a token, on average"),
-            Fact(
-                "records_in_a_subset",
-                sample / parameters.subsets,
-                f"{unit} in a subset, on average (it shows {shown} at most)",
-            ),
+            Fact("records_in_a_subset", sample / parameters.subsets, title),
             Fact("fitting_rate", fitting, "sampling rate at which a subset has as many as it shows"),
         ]
-    found = verdict(parameters, mechanism, labels, facts.expected_records)
+    # by the share of the subsets that must agree on a token; fewer agree where some have no record
+    texts, records = share * mechanism.subsets / mechanism.rate, facts.expected_records
+    found = Verdict.of("tokens", texts=texts, least=share, labels=labels, records=records)
     return Facts(tuple(entries), verdict=found)
-
-
-def verdict(parameters: FewShotParameters, mechanism: SubsampledTokens, labels: int, records: int | None) -> Verdict:
-    """By the share of the subsets that must agree on a token; fewer agree where some have no record."""
-    _, share = _noise(parameters, mechanism)
-    texts = share * mechanism.subsets / mechanism.rate
-    return Verdict.of("tokens", texts=texts, least=share, labels=labels, records=records)
 
 
 def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], float]:
@@ -161,11 +153,6 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
             Fact("largest_noise", largest, f"largest noise among {candidates} candidates, about"),
         ], largest
     votes = 2 * math.log(candidates) / multiplier
-    return [
-        Fact("epsilon_of_one_choice", multiplier, "epsilon of one choice, on its sample"),
-        Fact(
-            "votes_to_stand_out",
-            votes,
-            f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about",
-        ),
-    ], votes / mechanism.subsets
+    title = f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about"
+    one = Fact("epsilon_of_one_choice", multiplier, "epsilon of one choice, on its sample")
+    return [one, Fact("votes_to_stand_out", votes, title)], votes / mechanism.subsets

@@ -68,7 +68,7 @@ def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt
     return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
 
 
-def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG001
+def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
     """Try, before anything is charged, what is promised of rows on this device."""
     mechanism: SubsampledTokens = plan.mechanism(TOKENS)
     for label in {each.shape: each for each in exemplar_prompts(parameters, preparation).labels}.values():

@@ -27,11 +27,7 @@ def columns_shown(release: Release) -> tuple[Column, ...]:
 
 
 def generate(
-    parameters: PrivatePredictionParameters,
-    release: Release,
-    counts: Sequence[int],
-    *,
-    tools: GenerationTools,  # noqa: ARG001 - for methods that sample
+    parameters: PrivatePredictionParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
     """The first ``counts[label]`` texts of each label, those of different batches in turn. Raises ReleaseError if more
     are asked for than there are, or a row holds a cell that its column does not have."""

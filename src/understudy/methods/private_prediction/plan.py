@@ -134,10 +134,9 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
             "Declare fewer --batches or fewer labels.",
         )
     mechanism = mechanism_of(parameters, budget)
-    charge = Charge(
-        TOKENS, mechanism, f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches"
-    )
-    return Plan(NAME, facts.unit, budget, (charge,), _forecast(parameters, mechanism, budget, facts))
+    why = f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches"
+    forecast = _forecast(parameters, mechanism, budget, facts)
+    return Plan(NAME, facts.unit, budget, (Charge(TOKENS, mechanism, why),), forecast)
 
 
 def recommended_batches(expected_records: int, labels: int, batch_size: int) -> int:
@@ -162,11 +161,7 @@ def _forecast(
         Fact("clip_range", mechanism.clip, "clip range (nats)"),
         Fact("log_odds_per_record", mechanism.log_odds, "one record moves the log-odds of a token by at most"),
         Fact("tokens_per_batch", mechanism.tokens, "private tokens per batch"),
-        Fact(
-            "texts_per_batch",
-            mechanism.tokens / _TEXT_TOKENS,
-            f"texts of {_TEXT_TOKENS} tokens, per batch",
-        ),
+        Fact("texts_per_batch", mechanism.tokens / _TEXT_TOKENS, f"texts of {_TEXT_TOKENS} tokens, per batch"),
     ]
     warnings = []
     batches = parameters.batches
@@ -184,19 +179,12 @@ def _forecast(
                 "other --batches or another --batch-size."
             )
     if batches is not None:
-        rows = labels * batches * (size + 1)
+        rows, texts = labels * batches * (size + 1), batches * mechanism.tokens / _TEXT_TOKENS
+        read = rows * parameters.private_text_tokens
         entries += [
             Fact("batches", batches, "batches per label"),
-            Fact(
-                "texts_per_label",
-                batches * mechanism.tokens / _TEXT_TOKENS,
-                f"texts of {_TEXT_TOKENS} tokens per label",
-            ),
-            Fact(
-                "private_model_tokens",
-                rows * parameters.private_text_tokens,
-                "private model: tokens of private texts that it reads, at most",
-            ),
+            Fact("texts_per_label", texts, f"texts of {_TEXT_TOKENS} tokens per label"),
+            Fact("private_model_tokens", read, "private model: tokens of private texts that it reads, at most"),
             Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
         ]
     entries += _other_sizes(parameters, mechanism, budget, facts)

@@ -57,10 +57,7 @@ _REPORTS = 50  # lines of progress, at most about
 
 
 def prepare(
-    parameters: PrivatePredictionParameters,
-    corpus: BoundedCorpus,  # noqa: ARG001
-    plan: Plan,  # noqa: ARG001
-    preparation: Preparation,
+    parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> None:
     """Try, before anything is charged, what is promised of rows on this device."""
     _ = parameters.declared_batches
@@ -94,13 +91,8 @@ def release(
     count = tools.labels.size * parameters.declared_batches
     tools.say(f"Batches to decode texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
 
-    batches = sort_into_batches(
-        corpus,
-        asked.private,
-        labels=tools.labels.size,
-        batches=parameters.declared_batches,
-        columns=columns_shown(tools),
-    )
+    of_label, columns = parameters.declared_batches, columns_shown(tools)
+    batches = sort_into_batches(corpus, asked.private, labels=tools.labels.size, batches=of_label, columns=columns)
     tools.note({"private texts cut": batches.cut, "to tokens": [each.most for each in asked.labels]})
     sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, model.encode)
     most, stop = parameters.texts_per_batch or mechanism.tokens, Stop()
@@ -350,21 +342,16 @@ def _noise_check(
     texts = tuple(int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches)))
     why = ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none"
     left = sum(batches) * mechanism.tokens - private
-    return Facts(
-        (
-            Fact("texts", texts, "texts"),
-            Fact("texts_left_out", why, "texts left out"),
-            Fact("tokens", tokens, "tokens decoded"),
-            Fact("private_tokens", private, "of which private"),
-            Fact(
-                "log_odds_per_record",
-                round(mechanism.log_odds, 4),
-                "one record moves the log-odds of a private token by at most",
-            ),
-            Fact("private_tokens_left", left, "private tokens paid for and not used (release --continue)"),
-        ),
-        () if kept else (_warning(left_out),),
+    odds = round(mechanism.log_odds, 4)
+    entries = (
+        Fact("texts", texts, "texts"),
+        Fact("texts_left_out", why, "texts left out"),
+        Fact("tokens", tokens, "tokens decoded"),
+        Fact("private_tokens", private, "of which private"),
+        Fact("log_odds_per_record", odds, "one record moves the log-odds of a private token by at most"),
+        Fact("private_tokens_left", left, "private tokens paid for and not used (release --continue)"),
     )
+    return Facts(entries, () if kept else (_warning(left_out),))
 
 
 def _warning(left_out: Counter[str]) -> str:

@@ -51,7 +51,3 @@ class SecPE(Method, SecPEParameters):
     estimate_calls = loop.estimate_calls
     generate = generating.generate
     label_counts = generating.label_counts
-
-    @property
-    def counts_labels(self) -> bool:
-        return True

@@ -17,7 +17,6 @@ from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import TokenRow
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
-from understudy.privacy.sealed import Arrays
 
 _SHORT = 1 - 2**-20
 """More than rounding adds to the sum of an answer, however many candidates it has. (In float32 it would add 3e-4 where
@@ -37,11 +36,6 @@ class Questions:
     place: NDArray[np.int32]  # ``Int32[Q]``, the target asked for
     candidates: NDArray[np.int32]  # ``Int32[Q, K]``; -1 fills up
     prior: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
-
-    @classmethod
-    def of(cls, rows: Sequence[TokenRow], arrays: Arrays) -> Questions:
-        """About ``rows``, as a student chose them."""
-        return cls(rows, **arrays)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,8 +77,7 @@ class TeacherAnswers(Query[Group]):
                 found[sentence.asked] = self._of(read, self.questions.candidates[sentence.asked], batch.real)
 
         with worker_pool(self.faculty.lora.causal.device) as pool:
-            for _ in pool.map(answer, self._sentences):
-                pass
+            list(pool.map(answer, self._sentences))
         return found
 
     def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:

@@ -138,9 +138,8 @@ def answer_sensitivity(queries: int) -> Sensitivity:
     An answer is integers of 0 or more that add up to at most G, one step less than 1.0 in G = COUNT_GRID. Two such
     answers differ by at most 2 G in L1, and by at most sqrt(2) G in L2.
     """
-    return Sensitivity(
-        2 * queries * COUNT_GRID, math.nextafter(math.sqrt(2 * queries) * COUNT_GRID, math.inf), COUNT_GRID
-    )
+    l2 = math.nextafter(math.sqrt(2 * queries) * COUNT_GRID, math.inf)
+    return Sensitivity(2 * queries * COUNT_GRID, l2, COUNT_GRID)
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
@@ -306,13 +305,8 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
         ),
     ]
     if parameters.phrase_shards is not None:
-        entries.append(
-            Fact(
-                "phrase_epsilon",
-                phrase_epsilon(parameters, budget),
-                f"epsilon for a phrase in at most {parameters.phrase_shards} {units} (shards)",
-            )
-        )
+        title = f"epsilon for a phrase in at most {parameters.phrase_shards} {units} (shards)"
+        entries.append(Fact("phrase_epsilon", phrase_epsilon(parameters, budget), title))
     return Facts(tuple(entries), verdict=verdict(noise, queries, teachers))
 
 

@@ -99,8 +99,7 @@ class Ready:
 
 
 def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises ConfigError, CorpusError, PrivacyError or EngineError as :func:`ready`, :func:`require_rare_phrases` and
-    :func:`try_out`."""
+    """Raises as :func:`ready`, :func:`require_rare_phrases` and :func:`try_out`."""
     found = ready(parameters, preparation)
     require_rare_phrases(parameters, corpus)
     found, work = try_out(found, parameters, planned_queries(plan.charges), engine=corpus.engine)
@@ -210,10 +209,8 @@ def _seconds(
     """Of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
     faculty, model = found.faculty, found.tuned.causal
     recipe, workers = faculty.recipe, worker_count(model.device) if engine is None else engine.workers
-    shapes = found.tuned.shapes()
-    rows = random_rows(
-        model, shapes, targets=[shapes.target] * recipe.slots, prompts=[shapes.prompt] * recipe.slots, seed=4
-    )
+    shapes, slots = found.tuned.shapes(), recipe.slots
+    rows = random_rows(model, shapes, targets=[shapes.target] * slots, prompts=[shapes.prompt] * slots, seed=4)
     each = max(1, min(recipe.slots, round(parameters.declared / teachers)))
     asked = min(QUERIES_PER_TEXT, shapes.target, queries)
     questions = Questions(
@@ -234,18 +231,14 @@ def _seconds(
     learning = _timed(lambda: student.learn(Lessons(texts), found.tuned.trainable.start(), steps=1, seed=0))
     steps = parameters.rounds * STUDENT_STEPS
     found.tuned.trainable.load(found.tuned.trainable.start())
+    at_once = min(workers, sentences if engine is None else groups)
     spent = {
         ("teacher_seconds", "training of the teachers"): training * groups / min(workers, groups),
-        ("answer_seconds", "the teachers' answers"): answering
-        * groups
-        * sentences
-        / min(workers, sentences if engine is None else groups),
+        ("answer_seconds", "the teachers' answers"): answering * groups * sentences / at_once,
         ("student_seconds", "training of the student"): learning * steps * STUDENT_BATCH / len(texts),
     }
-    return [
-        Fact(name, float(f"{seconds:.1g}"), f"{what} on this machine (seconds, about)")
-        for (name, what), seconds in spent.items()
-    ]
+    title = "{} on this machine (seconds, about)".format
+    return [Fact(name, float(f"{seconds:.1g}"), title(what)) for (name, what), seconds in spent.items()]
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -272,14 +265,16 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         here = labels[number :: parameters.rounds]
         name = str(number + 1)
         write = partial(student.write, here, name=name, seed=tools.seed)
-        texts = PseudoTexts.of(tools.keep(f"pseudo-{name}", write))
+        texts = PseudoTexts(**tools.keep(f"pseudo-{name}", write))
         rows = texts.rows(prompts)
         tuned.trainable.load(weights)
         choose = partial(student.choose, rows, size, seed=tools.seed + number)
-        questions = Questions.of(rows, tools.keep(f"questions-{name}", choose))
+        questions = Questions(rows, **tools.keep(f"questions-{name}", choose))
         query = TeacherAnswers(found.faculty, questions, parameters.answers)
         answers = tools.measure(answers_name(number + 1), query, teachers).value
-        memory.add(texts, questions, answers)
+        memory.texts.append(texts)
+        memory.questions.append(questions)
+        memory.answers.append(answers)
         lessons = memory.lessons(prompts, count, std, parameters)
         learn = partial(student.learn, lessons, weights, steps=STUDENT_STEPS, seed=tools.seed)
         weights = tools.keep(f"student-{name}", learn)["weights"]
@@ -306,11 +301,6 @@ class _Memory:
     questions: list[Questions] = field(default_factory=list)
     answers: list[NDArray[np.float64]] = field(default_factory=list)
 
-    def add(self, texts: PseudoTexts, questions: Questions, answers: NDArray[np.float64]) -> None:
-        self.texts.append(texts)
-        self.questions.append(questions)
-        self.answers.append(answers)
-
     def lessons(
         self, prompts: Sequence[Sequence[int]], teachers: int, std: float, parameters: SeqPATEParameters
     ) -> Lessons:
@@ -328,18 +318,18 @@ class _Memory:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For the Release."""
-        first = np.cumsum([0, *[len(each.labels) for each in self.texts]])
+        first = np.cumsum([0, *[len(each.labels) for each in self.texts]]).tolist()
+        asked = [each.row + before for each, before in zip(self.questions, first, strict=False)]
         return {
-            "pseudo_labels": np.concatenate([each.labels for each in self.texts]),
-            "pseudo_lengths": np.concatenate([each.lengths for each in self.texts]),
-            "pseudo_tokens": np.concatenate([each.tokens for each in self.texts]),
-            "question_text": np.concatenate(
-                [each.row + before for each, before in zip(self.questions, first.tolist(), strict=False)]
-            ).astype(np.int32),
+            **{f"pseudo_{name}": np.concatenate([getattr(each, name) for each in self.texts]) for name in _OF_TEXTS},
+            "question_text": np.concatenate(asked).astype(np.int32),
             "question_place": np.concatenate([each.place for each in self.questions]),
             "candidates": np.concatenate([each.candidates for each in self.questions]),
             "answers": np.concatenate(self.answers),
         }
+
+
+_OF_TEXTS = ("labels", "lengths", "tokens")
 
 
 def _noise_check(memory: _Memory, plan: Plan, teachers: int) -> Facts:

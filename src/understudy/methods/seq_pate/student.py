@@ -40,11 +40,6 @@ class PseudoTexts:
     lengths: NDArray[np.int32]
     tokens: NDArray[np.int32]
 
-    @classmethod
-    def of(cls, arrays: Arrays) -> PseudoTexts:
-        """What :meth:`Student.write` made."""
-        return cls(**arrays)
-
     def rows(self, prompts: Sequence[Sequence[int]]) -> list[TokenRow]:
         """After the prompts of their labels."""
         parts = np.split(self.tokens, np.cumsum(self.lengths)[:-1])

@@ -80,13 +80,8 @@ class Faculty:
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:
         """All the rows in one shape."""
-        return Block.of(
-            rows,
-            width=width or self.shapes.widths[-1],
-            prompt=self.shapes.prompt,
-            size=len(rows),
-            device=self.lora.causal.device,
-        )
+        width, device = width or self.shapes.widths[-1], self.lora.causal.device
+        return Block.of(rows, width=width, prompt=self.shapes.prompt, size=len(rows), device=device)
 
     @one_core()
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
@@ -119,12 +114,8 @@ class Faculty:
             return torch.stack([parts[slot][place] for slot, place in places])
 
         blocks = [block for block, _ in slots]
-        block = Block(
-            of([each.tokens for each in blocks]),
-            of([each.first for each in blocks]),
-            of([each.counts for each in blocks]),
-            blocks[0].width,
-        )
+        tokens, first, counts = (of([getattr(each, name) for each in blocks]) for name in ("tokens", "first", "counts"))
+        block = Block(tokens, first, counts, blocks[0].width)
         leaf = torch.tensor(weights, device=block.tokens.device, requires_grad=True)
         with torch.enable_grad(), self.lora.adapters.active(self.lora.stacked(leaf)):
             states = self.trunk.above(block.tokens[:, :-1], of([states for _, states in slots]))
@@ -273,12 +264,9 @@ _CANDIDATES, _SEED = 50, 5
 
 
 def _public_shard(faculty: Faculty, generator: np.random.Generator, texts: int) -> list[TokenRow]:
-    prompt = faculty.tuned.instructions.prompts[0]
-    lengths = generator.integers(1, faculty.tuned.tokens + 2, size=texts)
-    return [
-        TokenRow(prompt, generator.integers(faculty.lora.causal.vocabulary, size=length).astype(np.int32))
-        for length in lengths.tolist()
-    ]
+    prompt, vocabulary = faculty.tuned.instructions.prompts[0], faculty.lora.causal.vocabulary
+    lengths = generator.integers(1, faculty.tuned.tokens + 2, size=texts).tolist()
+    return [TokenRow(prompt, generator.integers(vocabulary, size=length).astype(np.int32)) for length in lengths]
 
 
 def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list[TokenRow]]:

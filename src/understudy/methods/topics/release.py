@@ -81,8 +81,8 @@ from understudy.text.vocabulary.terms import load_vocabulary
 
 def prepare(
     parameters: TopicsParameters,
-    corpus: BoundedCorpus,  # noqa: ARG001 - as of every method
-    plan: Plan,  # noqa: ARG001
+    corpus: BoundedCorpus,
+    plan: Plan,
     preparation: Preparation,
 ) -> NDArray[np.int16] | None:
     """The embeddings of the public candidates; None where topics are there already.

@@ -51,7 +51,7 @@ class TunedMethod(Method):
         assert isinstance(self, TunedParameters)
         return self
 
-    def fitted(self, expected_records: int, labels: int) -> dict[str, Any]:  # noqa: ARG002 - as the method's
+    def fitted(self, expected_records: int, labels: int) -> dict[str, Any]:
         """The declared size, where it is not given."""
         known = not isinstance(self, DeclaredSize) or self.declared_records is not None
         return {} if known else {"declared_records": expected_records}

@@ -14,6 +14,7 @@ from scripted import EMPTY, ScriptedChat, embed, make_api
 from understudy.ledger.store import RunStore
 from understudy.methods.shared.evolution.loop import KEPT, NO_PARENT, Population, Round, evolve, select
 from understudy.methods.shared.evolution.parameters import (
+    EvolutionParameters,
     candidates_per_round,
     evolution_calls,
     population_sizes,
@@ -167,9 +168,9 @@ LABELS = np.array([0, 1, 0, 1, 0], dtype=np.int32)
 
 
 def choose(votes: list[float], sizes: list[int], *, labels: Any = LABELS, seed: int = 0, **more: Any) -> list[int]:
-    options = {"selection": "rank", "threshold": 0.0, **more}
-    generator = np.random.default_rng(seed)
-    return select(np.array(votes, dtype=np.float64), labels, sizes=sizes, generator=generator, **options).tolist()
+    generator, parameters = np.random.default_rng(seed), EvolutionParameters(**more)
+    found = select(np.array(votes, dtype=np.float64), labels, sizes=sizes, parameters=parameters, generator=generator)
+    return found.tolist()
 
 
 def test_rank_takes_the_most_votes_of_each_label_in_order() -> None:

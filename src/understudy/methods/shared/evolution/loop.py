@@ -24,7 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.public import CallEstimate, GenerationTools
-from understudy.methods.shared.evolution.parameters import EvolvingParameters, evolution_calls, sizes_within
+from understudy.methods.shared.evolution.parameters import (
+    EvolutionParameters,
+    EvolvingParameters,
+    evolution_calls,
+    sizes_within,
+)
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.models.types import Embedder
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
@@ -37,11 +42,8 @@ KEPT = "kept"
 
 @dataclass(frozen=True)
 class Population:
-    """The candidates of one round.
-
-    Args:
-        prompts: what was asked for, in short, without the text: ``variation|style:briefly|words:60|blanks:0.5``.
-    """
+    """The candidates of one round; ``prompts`` say in short, without the text, what was asked for:
+    ``variation|style:briefly|words:60|blanks:0.5``."""
 
     texts: tuple[str, ...]  # one per candidate, never blank
     labels: NDArray[np.int32]  # ``Int32[n]``, indices into the label set
@@ -79,15 +81,11 @@ class Population:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of evolution.
-
-    Args:
-        chosen: ``Int64[...]``, indices into the population, label after label, best first; an index may repeat.
-    """
+    """One round of evolution."""
 
     population: Population  # the candidates
     votes: NDArray[np.float64]  # ``Float64[n]``, of each candidate: noisy, or of a noisy Release
-    chosen: NDArray[np.int64]
+    chosen: NDArray[np.int64]  # indices into the population, label after label, best first; an index may repeat
 
     @property
     def chosen_texts(self) -> tuple[str, ...]:
@@ -145,14 +143,8 @@ def evolve(
         candidates = partial(_propose, api, number, before, wanted)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
         votes = vote(number, embed(population.texts), population.labels)
-        chosen = select(
-            votes,
-            population.labels,
-            sizes=wanted,
-            selection=api.parameters.selection,
-            threshold=api.parameters.threshold,
-            generator=np.random.default_rng([api.writer.seed, _stage(number, _SELECT)]),
-        )
+        generator = np.random.default_rng([api.writer.seed, _stage(number, _SELECT)])
+        chosen = select(votes, population.labels, sizes=wanted, parameters=api.parameters, generator=generator)
         before = Round(population, votes, chosen)
         yield before
 
@@ -189,7 +181,7 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
     no call gave a text, and another run may get some: a vote on nothing new would be wasted."""
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
-    times = parameters.new_variations
+    times = parameters.variations - 1  # of each chosen text, the kept one left out
     varied = api.variations(texts * times, np.tile(labels, times), round_number=number, stage=_stage(number, _NEXT))
     there = set(labels.tolist())
     missing = [0 if label in there else size * parameters.variations for label, size in enumerate(wanted)]
@@ -215,8 +207,7 @@ def select(
     labels: NDArray[np.int32],
     *,
     sizes: Sequence[int],
-    selection: Literal["rank", "proportional"],
-    threshold: float,
+    parameters: EvolutionParameters,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Indices of the chosen candidates, label after label, best first.
@@ -225,16 +216,13 @@ def select(
     ``proportional`` samples with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly where
     all of a label's are 0. A label without candidates gets none.
 
-    Args:
-        sizes: wanted of each label.
-        threshold: taken off every vote; what falls below 0 counts as 0. Ties go to the earlier candidate.
-        generator: used by ``proportional`` alone.
+    ``sizes`` are wanted of each label. Ties go to the earlier candidate; ``proportional`` alone uses the ``generator``.
     """
-    weights = np.maximum(votes - threshold, 0.0)
+    weights = np.maximum(votes - parameters.threshold, 0.0)
     chosen = [np.empty(0, dtype=np.int64)]
     for label, size in enumerate(sizes):
         candidates = np.flatnonzero(labels == label)
-        if selection == "proportional" and len(candidates):
+        if parameters.selection == "proportional" and len(candidates):
             mine = weights[candidates]
             even = np.full(len(mine), 1.0 / len(mine))
             candidates = generator.choice(candidates, size, p=mine / mine.sum() if mine.sum() > 0 else even)
@@ -301,26 +289,18 @@ def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticReco
     rows = None if api.writer.rows is None else [api.writer.rows.take(parent.label) for parent in parents]
     details = [] if rows is None else [row.details for row in rows]
     answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE, details=details)
-    return [
-        SyntheticRecord(
-            text,
-            parents[source].label,
-            {
-                "source": "variation",
-                "parent": parents[source].origin["number"],
-                "prompt": prompt,
-                "model": public_name(api.chat.model_id),
-            },
-            None if rows is None else rows[source].values,
-        )
-        for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True)
-    ]
+    found, model = [], public_name(api.chat.model_id)
+    for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True):
+        number, columns = parents[source].origin["number"], None if rows is None else rows[source].values
+        known = {"source": "variation", "parent": number, "prompt": prompt, "model": model}
+        found.append(SyntheticRecord(text, parents[source].label, known, columns))
+    return found
 
 
 def estimate_calls(
     parameters: EvolvingParameters,
     counts: Sequence[int],
-    writing: WritingParameters,  # noqa: ARG001
+    writing: WritingParameters,
     template: PromptTemplate,
     *,
     sizes: Sequence[Sequence[int]] | None = None,

@@ -89,11 +89,6 @@ class EvolutionParameters(Parameters):
             raise ValueError("min_words is above max_words")
         return self
 
-    @property
-    def new_variations(self) -> int:
-        """Variations of each chosen text, the kept one left out."""
-        return self.variations - 1
-
     def population_at(self, round_number: int) -> int:
         """Texts of each label that a round (from 0) chooses."""
         return _at(self.population, round_number)
@@ -119,11 +114,7 @@ class EvolvingParameters(EvolutionParameters, HarvestParameters):
 
 
 def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[list[int]]:
-    """``sizes[round][label]``: population times labels, shared out by ``weights``.
-
-    Args:
-        weights: one per label: declared shares, noisy counts, or all equal; [1] without labels.
-    """
+    """``sizes[round][label]``: population times labels, shared out by ``weights``, one per label ([1] without)."""
     return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
 
 
@@ -153,7 +144,7 @@ def largest_round(parameters: EvolutionParameters, labels: int) -> int:
 def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[Sequence[int]]) -> int:
     """Calls of the language model in the rounds that choose ``sizes[round][label]`` texts, if none fails."""
     varied = sum(map(sum, sizes[:-1]))
-    return sum(sizes[0]) * parameters.variations + varied * parameters.new_variations
+    return sum(sizes[0]) * parameters.variations + varied * (parameters.variations - 1)
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:

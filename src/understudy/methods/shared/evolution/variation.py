@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -137,10 +138,8 @@ class TextAPI:
         return f"{short}|blanks:{probability:g}", messages
 
     def _with_blanks(self, text: str, probability: float, generator: np.random.Generator) -> str:
-        form = self.writer.form
-        if form is None:
-            return with_blanks(text, probability, generator)
-        return form.change(text, lambda content: with_blanks(content, probability, generator))
+        change = partial(with_blanks, probability=probability, generator=generator)
+        return change(text) if self.writer.form is None else self.writer.form.change(text, change)
 
     def _prompt(
         self,
@@ -163,9 +162,8 @@ class TextAPI:
         shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
         named = [f"{name}:{values[name]}" for name in _NAMED if values[name] and f"{{{name}}}" in patterns[number]]
         which = [f"prompt:{number + 1}"] if len(patterns) > 1 else []
-        return "|".join([kind, *which, *named]), self.writer.template.evolution_messages(
-            patterns[number], values, turns=shown
-        )
+        messages = self.writer.template.evolution_messages(patterns[number], values, turns=shown)
+        return "|".join([kind, *which, *named]), messages
 
     def _shown(self, index: int) -> list[EvolutionExample]:
         """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
@@ -204,11 +202,7 @@ class TextAPI:
 
 
 def longest_prompts(
-    parameters: EvolutionParameters,
-    release: Release,  # noqa: ARG001 - as of every method
-    writer: Writer,
-    *,
-    keywords: Sequence[Sequence[str]] = (),
+    parameters: EvolutionParameters, release: Release, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
 ) -> Iterator[tuple[Message, ...]]:
     """The longest for each label and its keywords (none given: the public ones); varied are texts as long as asked."""
     writing, template = writer.parameters, writer.template
