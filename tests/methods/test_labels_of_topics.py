@@ -169,16 +169,16 @@ def test_topics_and_method_spend_the_budget_together_and_no_more(
 
 
 def test_terms_of_topics_are_sampled_from_flatter_weights_of_the_same_terms() -> None:
-    arrays = {"counts": np.ones(20), "density": np.array([2.0 ** np.arange(10, 0, -0.5), [0.0] * 20])}
+    scores = np.array([2.0 ** np.arange(10, 0, -0.5), [0.0] * 20])
     parameters = DPKPSParameters(length=1, shortest=1)
     noise = KnownNoise("gaussian", 0.0)
     share = {}
     for flatness in (1.0, 0.5):
         sampled, _ = sample_sequences(
-            parameters, arrays, [5000, 1], seed=0, sampling_seed=0, noise=noise, flatness=flatness
+            parameters, scores, [5000, 1], seed=0, sampling_seed=0, noise=noise, flatness=flatness
         )
         share[flatness] = float(np.mean(sampled == 0))
-    weights = arrays["density"][0]
+    weights = scores[0]
     assert share[1.0] == pytest.approx(weights[0] / weights.sum(), abs=0.03)
     assert share[0.5] == pytest.approx(weights[0] ** 0.5 / (weights**0.5).sum(), abs=0.03)
 

@@ -38,17 +38,10 @@ class Clusters:
     sizes: NDArray[np.int64]  # ``Int64[labels, K]``, at least 1
 
     @property
-    def labels(self) -> int:
-        return int(self.centres.shape[0])
-
-    @property
-    def count(self) -> int:
-        """Centres per label (K)."""
-        return int(self.centres.shape[1])
-
-    @property
-    def dimension(self) -> int:
-        return int(self.centres.shape[2])
+    def shape(self) -> tuple[int, int, int]:
+        """Labels, centres per label (K), and the dimension."""
+        labels, count, dimension = self.centres.shape
+        return labels, count, dimension
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,8 @@ class ClusterSums(Query[BoundedBatch]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.clusters.labels, self.clusters.count, 1 + self.clusters.dimension)
+        labels, count, dimension = self.clusters.shape
+        return (labels, count, 1 + dimension)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -95,11 +89,11 @@ class ClusterSums(Query[BoundedBatch]):
 
     def assign(self, vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> NDArray[np.int32]:
         """``Int32[n]``: the nearest centre of each record's label, -1 for a vector that is zero."""
-        labels_of_centres = np.repeat(np.arange(self.clusters.labels, dtype=np.int32), self.clusters.count)
-        flat = self.clusters.centres.reshape(-1, self.clusters.dimension)
+        all_labels, count, dimension = self.clusters.shape
+        labels_of_centres = np.repeat(np.arange(all_labels, dtype=np.int32), count)
         block = Block(vectors, labels, np.zeros(len(vectors), dtype=np.int64))
-        (found,) = nearest([block], flat, labels_of_centres, distance="l2")
-        return np.where(found[:, 0] >= 0, found[:, 0] % self.clusters.count, -1).astype(np.int32)
+        (found,) = nearest([block], self.clusters.centres.reshape(-1, dimension), labels_of_centres, distance="l2")
+        return np.where(found[:, 0] >= 0, found[:, 0] % count, -1).astype(np.int32)
 
 
 def noisy_centres(
@@ -117,7 +111,7 @@ def noisy_centres(
     """
     sizes = sums[..., 0] / math.sqrt(size_share)
     squares = np.square(sums[..., 1:]).sum(axis=-1)
-    most = (clusters.dimension - 2) * noise**2
+    most = (clusters.shape[2] - 2) * noise**2
     shrunk = np.clip(1 - np.divide(most, squares, out=np.full_like(squares, np.inf), where=squares > 0), 0, 1)
     residuals = sums[..., 1:] * (shrunk * clip / math.sqrt(1 - size_share))[..., None]
     weights = clusters.sizes + np.maximum(sizes, 0)

@@ -35,13 +35,8 @@ def label_counts(parameters: SecPEParameters, release: Release) -> tuple[list[fl
 
 
 class CentreVotes:
-    """Each centre votes for the candidate of its label that is nearest to it, with the weight of its noisy size.
-
-    Args:
-        centres: ``Float32[labels, K, d]``.
-        sizes: ``Float64[labels, K]``; those below 0 count as 0.
-        distance: as in :func:`~understudy.methods.shared.evolution.voting.nearest`.
-    """
+    """Each centre of ``Float32[labels, K, d]`` votes for the candidate of its label that is nearest to it, with the
+    weight of its noisy size (``Float64[labels, K]``; those below 0 count as 0)."""
 
     def __init__(
         self, centres: NDArray[np.float32], sizes: NDArray[np.float64], *, distance: Distance = "cosine"

@@ -198,11 +198,7 @@ def make_plan(
     *,
     per_secret: PerSecretBudgets = (),
 ) -> Plan:
-    """The plan of a release.
-
-    Args:
-        per_secret: promises to some secrets beyond the one to all, by the secret's number (public incidence).
-    """
+    """The plan of a release; ``per_secret`` are promises to some secrets beyond the one to all (public incidence)."""
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     labels = facts.labels.size
     candidates = largest_round(parameters, labels)
@@ -273,13 +269,8 @@ _GAIN = "sec-pe's signal to noise over aug-pe's, at equal numbers of clusters an
 
 
 def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
-    """The promises of a public CSV file ``number,prior,posterior``; none without a file.
-
-    Args:
-        secrets: how many secrets the incidence file has.
-
-    Raises ConfigError if the file cannot be read, or names a secret that there is not, or one twice.
-    """
+    """The promises of a public CSV file ``number,prior,posterior``; none without a file. Raises ConfigError if it
+    cannot be read, names a secret that the incidence file, of so many ``secrets``, does not have, or one twice."""
     if file is None:
         return []
     name = Path(file).name
@@ -357,13 +348,8 @@ def inclusion_probabilities(weights: NDArray[np.float64]) -> NDArray[np.float64]
 
     V is sum(w) / max(w), so that the heaviest records are always sampled. (The printed 1 / max(w) samples about one
     record of the whole corpus.)
-
-    Args:
-        weights: ``Float64[n]``, 0 or more.
     """
-    most = float(np.max(weights, initial=0))
-    if most == 0:
-        return np.zeros(len(weights))
+    most = float(np.max(weights, initial=0)) or 1.0
     return np.asarray(np.minimum(1, weights * (1 / most)), dtype=np.float64)
 
 
@@ -371,14 +357,8 @@ def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple
     """For each secret the rates of its records, as :class:`~understudy.privacy.events.MixtureEvent` states them.
 
     Rates are rounded up to 4 digits, so that equal ones can be counted: a higher rate can only be told apart more
-    easily, so what is stated is never too little.
-
-    Args:
-        rates: ``Float64[n]``, in [0, 1].
-        incidence: ``[n, secrets]``, sparse.
-
-    Returns:
-        One entry per secret, in the order of the columns; empty for a secret in no record that may be sampled.
+    easily, so what is stated is never too little. In the order of the columns; empty for a secret in no record that may
+    be sampled.
     """
     by_secret = _in_order(incidence).tocsc()
     different, which = np.unique(np.asarray(rates, dtype=np.float64), return_inverse=True)

@@ -57,14 +57,10 @@ def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
     """How records are sampled: with public incidence as its file says; no private table is read."""
     if parameters.incidence == "private":
         return private_rates(parameters, unit)
-    found = _incidence(parameters)
+    found = Incidence.read(needed(parameters.incidence_file))
     free = np.ones(found.n_records, dtype=np.bool_)
     free[found.records] = False
     return public_rates(parameters, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
-
-
-def _incidence(parameters: SecPEParameters) -> Incidence:
-    return Incidence.read(needed(parameters.incidence_file))
 
 
 def _require_planned(sha256: str | None, plan: Plan) -> None:
@@ -80,7 +76,7 @@ def prepare(
 ) -> Clusters | None:
     """Make the public clusters, once it is seen that incidence and public corpus are as the plan has them."""
     if parameters.incidence == "public":
-        found = _incidence(parameters)
+        found = Incidence.read(needed(parameters.incidence_file))
         _require_planned(found.sha256, plan)
         check_incidence(corpus.corpus, needed(preparation.secrets), found)  # type: ignore[arg-type]
     check_public_corpus(parameters, preparation.labels)
@@ -123,7 +119,7 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
     stored = tools.keep("public-clusters", clusters_to_keep)
     clusters = Clusters(stored["centres"], stored["sizes"])
-    tools.say(f"{clusters.count} public clusters for each of {clusters.labels} label(s).")
+    tools.say(f"{clusters.shape[1]} public clusters for each of {clusters.shape[0]} label(s).")
 
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
     query = ClusterSums(clusters, embedder, RESIDUAL_CLIP, SIZE_SHARE)
@@ -178,20 +174,22 @@ def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
 
 def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
     """The public files, for the statement."""
-    files = {
-        "public corpus": "public_corpus",
-        "incidence of secrets": "incidence_file",
-        "secret budgets": "secret_budgets",
-    }
     hashes = parameters.file_hashes  # read once: the public corpus may be large
     found = {
-        name: {"source": Path(getattr(parameters, field)).name, "sha256": hashes[field]}
-        for name, field in files.items()
-        if field in hashes
+        _PUBLIC_FILES[field]: {"source": Path(getattr(parameters, field)).name, "sha256": sha256}
+        for field, sha256 in hashes.items()
+        if field in _PUBLIC_FILES
     }
     if parameters.records_without_secrets_are_public:
         found["public corpus"] = {"source": "the private table's records without secrets, declared public"}
     return found
+
+
+_PUBLIC_FILES = {
+    "public_corpus": "public corpus",
+    "incidence_file": "incidence of secrets",
+    "secret_budgets": "secret budgets",
+}
 
 
 def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:

@@ -46,13 +46,8 @@ def fit(
     set_stds: Sequence[float],
 ) -> Distribution:
     """The distribution of the graphical model over ``sets`` whose marginals are nearest to the noisy ones, weighted by
-    their noise (mirror descent, Algorithm 1 there).
-
-    Args:
-        singles: noisy histogram of each variable.
-        histograms: of each set, ``Float64`` with a dimension per variable.
-        single_std: of the noise on each count of a variable; 0 where none was added.
-        set_stds: likewise of each set.
+    their noise (mirror descent, Algorithm 1 there): histograms of each variable and of each set, with a dimension per
+    variable, and the standard deviations of the noise on a count, 0 where none was added.
     """
     with quiet_libraries():  # on its precision and caches, which do not matter for some thousand cells
         import jax
@@ -70,7 +65,7 @@ def fit(
         found = {
             tuple(map(int, clique)): np.asarray(model.potentials[clique].values) for clique in model.potentials.cliques
         }
-    return Distribution(tuple(sizes), _factors(len(sizes), sets, found, sizes))
+    return Distribution(tuple(sizes), _factors(sizes, sets, found))
 
 
 def _measurement(mbi: Any, scope: tuple[int, ...], values: NDArray[np.float64], std: float) -> Any:
@@ -85,10 +80,10 @@ def _total(measured: Sequence[Any]) -> float:
 
 
 def _factors(
-    count: int, sets: Sequence[Scope], found: dict[tuple[int, ...], NDArray[Any]], sizes: Sequence[int]
+    sizes: Sequence[int], sets: Sequence[Scope], found: dict[tuple[int, ...], NDArray[Any]]
 ) -> tuple[Factor, ...]:
     """One factor per variable and per set, in this order, the largest logarithm of each 0."""
-    scopes: list[tuple[int, ...]] = [*((each,) for each in range(count)), *sets]
+    scopes: list[tuple[int, ...]] = [*((each,) for each in range(len(sizes))), *sets]
     factors = []
     for scope in scopes:
         table = np.asarray(found.pop(scope, np.zeros([sizes[each] for each in scope])), dtype=np.float64)

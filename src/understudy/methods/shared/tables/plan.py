@@ -21,10 +21,8 @@ _MOST_CELLS = 20_000_000
 
 
 def parts(variables: Variables, parameters: TablesParameters) -> dict[str, float]:
-    """The charges, each with its part of the columns' share of mu^2.
-
-    Pairs get more than single columns, as they have more cells, and are more where they are selected.
-    """
+    """The charges, each with its part of the columns' share of mu^2: pairs get more than single columns, as they have
+    more cells, and are more where they are selected."""
     pairs = variables.pairs(parameters.column_pairs)
     if pairs is None:
         return _SELECTED
