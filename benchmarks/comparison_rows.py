@@ -254,14 +254,14 @@ def with_llm(epsilon: int, *, guide: bool = False) -> Callable[[Place, int], Non
 
 
 def aug_pe(place: Place, repetition: int) -> None:
-    method = us.AugPE(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
+    method = us.AugPE(population=place.size.evolved, **EVOLUTION, **place.keywords())
     common = _common(place, "aug-pe-e6", repetition)
     with remembering(place):
         us.run(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
 
 
 def guided_evolution(place: Place, repetition: int) -> None:
-    method = us.GuidedEvolution(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
+    method = us.GuidedEvolution(population=place.size.evolved, **EVOLUTION, **place.keywords())
     common = _common(place, "guided-evolution-e6", repetition)
     with remembering(place):
         us.run(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
@@ -276,7 +276,7 @@ def sec_pe(place: Place, repetition: int) -> None:
         public_corpus_is_public=True,
         public_label="label",
         clusters=min(20, place.size.written),
-        population=(place.size.evolved,),
+        population=place.size.evolved,
         **EVOLUTION,
         **place.keywords(),
     )

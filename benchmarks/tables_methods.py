@@ -55,7 +55,7 @@ BATCHES, BATCH = 8, 31
 EMBEDDED = 1000
 EVOLUTION: dict[str, Any] = {
     "rounds": 1,
-    "population": (20,),
+    "population": 20,
     "variations": 3,
     "blank_probability": 0,
     "min_words": 30,

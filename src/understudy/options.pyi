@@ -91,11 +91,11 @@ class GenerateOptions(WritingOptions, total=False):
     shortest: int
     contrast: float
     rounds: int
-    population: int | str | Sequence[int]
+    population: int
     variations: int
     selection: Literal["rank", "proportional"]
     threshold: float
-    blank_probability: float | str | Sequence[float]
+    blank_probability: float
     min_words: int
     max_words: int
     keywords: str | PathLike[str] | None

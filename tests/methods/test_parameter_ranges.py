@@ -51,8 +51,3 @@ def test_what_is_no_number_in_range_is_refused_for_every_parameter(model: str, v
         with pytest.raises(ConfigError, match=name) as caught:
             MODELS[model](**{name: NONE[value]})
         assert caught.value.cure
-
-
-def test_a_switch_is_no_number_in_a_list_either() -> None:
-    with pytest.raises(ConfigError, match="'population': expected a number"):
-        MODELS["aug-pe"](population=[4, True])

@@ -16,7 +16,7 @@ from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, largest_round
+from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance, vote_sensitivity
 from understudy.privacy.accountant import gaussian_split
@@ -127,7 +127,7 @@ def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts:
     vocabulary_size = None if vocabulary is None else len(vocabulary.terms)
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     declared_proportions(parameters.label_sizes, facts.labels.names)
-    candidates = largest_round(parameters, facts.labels.size)
+    candidates = candidates_per_round(parameters, facts.labels.size)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if vocabulary_size is not None:

@@ -46,7 +46,7 @@ from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.evolution.loop import Round, evolve, evolved
-from understudy.methods.shared.evolution.parameters import largest_round, population_sizes
+from understudy.methods.shared.evolution.parameters import candidates_per_round, population_sizes
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
 from understudy.methods.shared.votes import VoteHistogram
@@ -66,7 +66,7 @@ from understudy.text.writing import Writer, public_name
 def prepare(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
     """See that the embeddings of a round's candidates can be held; else ConfigError."""
     require_memory(
-        largest_round(parameters, preparation.labels.size) * preparation.dimension * _CANDIDATE_BYTES,
+        candidates_per_round(parameters, preparation.labels.size) * preparation.dimension * _CANDIDATE_BYTES,
         what="The embeddings of a round's candidates",
         cure="Lower population or variations.",
     )

@@ -51,10 +51,10 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
         guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
         sizes = sizes_within(self, counts)
 
-        def votes(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        def votes(_number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
             """The more the earlier the guide chooses a text; none for those that it does not choose."""
             found = np.zeros(len(vectors))
-            for chosen in choose(guide, vectors, labels.astype(np.int64), sizes[number]).chosen:
+            for chosen in choose(guide, vectors, labels.astype(np.int64), sizes).chosen:
                 found[chosen] = np.arange(len(chosen), 0, -1)
             return found
 

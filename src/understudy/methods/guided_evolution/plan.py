@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.base.errors import ConfigError
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.guide.plan import forecast, guide_charge, verdict
 from understudy.privacy.accountant import gaussian_split
@@ -25,7 +25,7 @@ def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: Publ
     if budget.delta == 0:
         raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
-    candidates = largest_round(parameters, facts.labels.size)
+    candidates = candidates_per_round(parameters, facts.labels.size)
     labels, expected = facts.labels.size, facts.expected_records
     charge = guide_charge(gaussian_split(budget, (1,))[0], labels, expected_records=expected, unit=facts.unit)
     entries = (

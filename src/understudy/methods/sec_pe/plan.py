@@ -28,7 +28,7 @@ from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.parameters import EvolvingParameters, largest_round
+from understudy.methods.shared.evolution.parameters import EvolvingParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
@@ -201,7 +201,7 @@ def make_plan(
     """The plan of a release; ``per_secret`` are promises to some secrets beyond the one to all (public incidence)."""
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     labels = facts.labels.size
-    candidates = largest_round(parameters, labels)
+    candidates = candidates_per_round(parameters, labels)
     promises = [(budget, sampling.inclusion), *((own, (sampling.inclusion[number],)) for number, own in per_secret)]
     multiplier = max(
         _noise_multiplier(promise, secrets, parameters.releases)

@@ -59,19 +59,17 @@ def test_the_best_texts_survive_and_their_votes_are_seen() -> None:
     assert best[-1] > best[0]
 
 
-def test_the_populations_sizes_follow_the_schedule_and_the_labels_weights() -> None:
-    api = make_api(ScriptedChat(), rounds=3, population="2,4", variations=2)
-    sizes = population_sizes(api.parameters, [3.0, 1.0])
-    assert sizes == [[3, 1], [6, 2], [6, 2]]
-    rounds = run(api, [3.0, 1.0])
-    assert [np.bincount(each.chosen_labels).tolist() for each in rounds] == [[3, 1], [6, 2], [6, 2]]
+def test_the_populations_sizes_follow_the_labels_weights() -> None:
+    api = make_api(ScriptedChat(), rounds=3, population=4, variations=2)
+    assert population_sizes(api.parameters, [3.0, 1.0]) == [6, 2]
+    assert [np.bincount(each.chosen_labels).tolist() for each in run(api, [3.0, 1.0])] == [[6, 2]] * 3
 
 
 def test_the_forecast_of_calls_and_candidates_is_what_is_asked() -> None:
     chat = ScriptedChat()
-    api = make_api(chat, rounds=3, population="3,2", variations=3)
+    api = make_api(chat, rounds=3, population=3, variations=3)
     rounds = run(api)
-    assert [len(each.population) for each in rounds] == candidates_per_round(api.parameters, 2)
+    assert [len(each.population) for each in rounds] == [candidates_per_round(api.parameters, 2)] * 3
     assert len(chat.asked) == evolution_calls(api.parameters, population_sizes(api.parameters, [1.0, 1.0]))
 
 

@@ -125,7 +125,7 @@ _NEW, _NEXT, _SELECT, _PURPOSES = 0, 1, 3, 4  # what is random in a round, each 
 
 
 def evolve(
-    api: TextAPI, sizes: Sequence[Sequence[int]], *, embed: Embed, vote: Vote, keep: Keep | None = None
+    api: TextAPI, sizes: Sequence[int], *, embed: Embed, vote: Vote, keep: Keep | None = None
 ) -> Iterator[Round]:
     """Evolve texts; each round is yielded as it ends. The texts that the last one chose are the result.
 
@@ -134,17 +134,17 @@ def evolve(
     fewer candidates than wanted are all chosen, and multiply.
 
     Args:
-        sizes: ``sizes[round][label]``, texts to be chosen.
+        sizes: ``sizes[label]``, texts to be chosen in each round.
         keep: stores a population; None: nothing is stored.
     """
-    none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes[0]), dtype=np.int64)
+    none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
     before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)
-    for number, wanted in enumerate(sizes):
-        candidates = partial(_propose, api, number, before, wanted)
+    for number in range(api.parameters.rounds):
+        candidates = partial(_propose, api, number, before, sizes)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
         votes = vote(number, embed(population.texts), population.labels)
         generator = np.random.default_rng([api.writer.seed, _stage(number, _SELECT)])
-        chosen = select(votes, population.labels, sizes=wanted, parameters=api.parameters, generator=generator)
+        chosen = select(votes, population.labels, sizes=sizes, parameters=api.parameters, generator=generator)
         before = Round(population, votes, chosen)
         yield before
 
@@ -182,7 +182,7 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
     times = parameters.variations - 1  # of each chosen text, the kept one left out
-    varied = api.variations(texts * times, np.tile(labels, times), round_number=number, stage=_stage(number, _NEXT))
+    varied = api.variations(texts * times, np.tile(labels, times), stage=_stage(number, _NEXT))
     there = set(labels.tolist())
     missing = [0 if label in there else size * parameters.variations for label, size in enumerate(wanted)]
     new = api.random(missing, stage=_stage(number, _NEW))
@@ -288,7 +288,7 @@ def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticReco
     texts = [parent.text for parent in parents]
     rows = None if api.writer.rows is None else [api.writer.rows.take(parent.label) for parent in parents]
     details = [] if rows is None else [row.details for row in rows]
-    answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE, details=details)
+    answers = api.variations(texts, labels, stage=_STAGE, details=details)
     found, model = [], public_name(api.chat.model_id)
     for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True):
         number, columns = parents[source].origin["number"], None if rows is None else rows[source].values
@@ -303,17 +303,17 @@ def estimate_calls(
     writing: WritingParameters,
     template: PromptTemplate,
     *,
-    sizes: Sequence[Sequence[int]] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> CallEstimate:
     """If no call fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than ``counts``."""
     sizes = sizes or sizes_within(parameters, counts)
-    kept = sizes[-1] if parameters.harvest == "population" else [0] * len(counts)
+    kept = sizes if parameters.harvest == "population" else [0] * len(counts)
     varied = sum(max(0, count - size) for count, size in zip(counts, kept, strict=True))
     prompts = template.evolution
     text = "words " * ((parameters.min_words + parameters.max_words) // 2)
     wish = {"label": "label", "style": (prompts.styles or ("",))[0], "words": "00", "text": text}
     examples = template.evolution_examples[: template.settings.examples_per_prompt]
     turns = [({**wish, "text": each.text}, each.text) for each in examples]
-    patterns = prompts.fill if parameters.blank_probability_at(0) > 0 else prompts.rephrase
+    patterns = prompts.fill if parameters.blank_probability > 0 else prompts.rephrase
     messages = template.evolution_messages(patterns[0], wish, turns=turns)
     return CallEstimate(evolution_calls(parameters, sizes) + varied, sum(len(message.content) for message in messages))

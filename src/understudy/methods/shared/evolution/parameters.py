@@ -3,46 +3,20 @@ or post-processing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import in_proportion
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 
-
-def _by_round(value: Any) -> Any:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(","))
-    several = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if any(isinstance(each, bool) for each in several):
-        raise ValueError("expected a number")
-    return several
-
-
-def _one_or_several(kind: str) -> WithJsonSchema:
-    several = {"type": "array", "items": {"type": kind}, "minItems": 1}
-    return WithJsonSchema({"anyOf": [{"type": kind}, {"type": "string"}, several]})
-
-
-T = TypeVar("T")
-
 MOST_CANDIDATES = 1_000_000
 """Of a round: their texts are stored together, in one value of the run's store."""
 MOST_IN_ALL = 5_000_000
 """Candidates of all rounds: a Release holds all their texts."""
-
-_Size = Annotated[int, Field(ge=1, le=MOST_CANDIDATES)]
-_Probability = Annotated[float, Field(ge=0, le=1)]
-Sizes = Annotated[tuple[_Size, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("integer")]
-"""A size of each round; one string holds several, separated by commas. The last one repeats."""
-Probabilities = Annotated[
-    tuple[_Probability, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("number")
-]
-"""A probability of each round, likewise."""
 
 
 class EvolutionParameters(Parameters):
@@ -50,16 +24,16 @@ class EvolutionParameters(Parameters):
 
     rounds: int = Field(10, ge=1, le=1000)
     """Rounds of voting (T)."""
-    population: Sizes = (100,)
-    """Texts of each label that a round chooses (N_syn); one size, or one per round, separated by commas."""
+    population: int = Field(100, ge=1, le=MOST_CANDIDATES)
+    """Texts of each label that a round chooses (N_syn)."""
     variations: int = Field(7, ge=1, le=1000)
     """Candidates that come of each chosen text (L): itself and L - 1 variations of it."""
     selection: Literal["rank", "proportional"] = "rank"
     """Whether the texts with most votes are chosen, or texts are sampled in proportion to their votes."""
     threshold: float = Field(0.0, ge=0, le=1e12)
     """Taken off every noisy vote; what falls below 0 counts as 0."""
-    blank_probability: Probabilities = (0.5,)
-    """Share of a text's words that a variation has to fill in; one, or one per round. 0: asks for other words."""
+    blank_probability: float = Field(0.5, ge=0, le=1)
+    """Share of a text's words that a variation has to fill in. 0: asks for other words."""
     min_words: int = Field(25, ge=1, le=100_000)
     """Fewest words that a prompt asks for."""
     max_words: int = Field(100, ge=1, le=100_000)
@@ -89,17 +63,15 @@ class EvolutionParameters(Parameters):
             raise ValueError("min_words is above max_words")
         return self
 
-    def population_at(self, round_number: int) -> int:
-        """Texts of each label that a round (from 0) chooses."""
-        return _at(self.population, round_number)
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Older files have a number per round, of which the last one repeats."""
+        found = super().stored(values)
+        schedules = {name: found[name] for name in _WERE_SCHEDULES if isinstance(found.get(name), list | tuple)}
+        return found | {name: each[-1] for name, each in schedules.items() if each}
 
-    def blank_probability_at(self, round_number: int) -> float:
-        """For the variations that a round (from 0) votes on."""
-        return _at(self.blank_probability, round_number)
 
-
-def _at(schedule: tuple[T, ...], round_number: int) -> T:
-    return schedule[min(round_number, len(schedule) - 1)]
+_WERE_SCHEDULES = ("population", "blank_probability")
 
 
 class HarvestParameters(Parameters):
@@ -113,38 +85,32 @@ class EvolvingParameters(EvolutionParameters, HarvestParameters):
     """Of a method that evolves texts when it generates."""
 
 
-def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[list[int]]:
-    """``sizes[round][label]``: population times labels, shared out by ``weights``, one per label ([1] without)."""
-    return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
+def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[int]:
+    """Texts of each label that a round chooses: population times labels, shared out by ``weights`` ([1] without)."""
+    return share_out(parameters.population * len(weights), weights)
 
 
-def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[list[int]]:
-    """``sizes[round][label]``: the population of each label, but no more than ``counts[label]``."""
-    return [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[int]:
+    """The population of each label, but no more than ``counts[label]``."""
+    return [min(parameters.population, count) for count in counts]
 
 
-def candidates_per_round(parameters: EvolutionParameters, labels: int) -> list[int]:
-    """The candidates of each round if no call of the language model fails, for so many labels (at least 1)."""
-    sizes = [parameters.population_at(number) * labels for number in range(parameters.rounds)]
-    return [size * parameters.variations for size in (sizes[0], *sizes[:-1])]
-
-
-def largest_round(parameters: EvolutionParameters, labels: int) -> int:
-    """The candidates of the largest round. Raises ConfigError if there are more than can be stored."""
-    candidates = candidates_per_round(parameters, labels)
-    if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
+def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
+    """The candidates of a round if no call of the language model fails. Raises ConfigError if there are more than can
+    be stored."""
+    candidates = parameters.population * labels * parameters.variations
+    if candidates > MOST_CANDIDATES or candidates * parameters.rounds > MOST_IN_ALL:
         raise ConfigError(
-            f"A round would have up to {max(candidates):.3g} candidates, and all together {sum(candidates):.3g}; the "
-            f"most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
+            f"A round would have up to {candidates:.3g} candidates, and all together "
+            f"{candidates * parameters.rounds:.3g}; the most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
             "Lower population, variations or rounds.",
         )
-    return max(candidates)
+    return candidates
 
 
-def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[Sequence[int]]) -> int:
-    """Calls of the language model in the rounds that choose ``sizes[round][label]`` texts, if none fails."""
-    varied = sum(map(sum, sizes[:-1]))
-    return sum(sizes[0]) * parameters.variations + varied * (parameters.variations - 1)
+def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[int]) -> int:
+    """Calls of the language model in all rounds, each of which chooses ``sizes[label]`` texts, if none fails."""
+    return sum(sizes) * (parameters.variations + (parameters.rounds - 1) * (parameters.variations - 1))
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:

@@ -88,25 +88,17 @@ class TextAPI:
         return self._ask(asked, labels, sources, stage)
 
     def variations(
-        self,
-        texts: Sequence[str],
-        labels: NDArray[np.int32],
-        *,
-        round_number: int,
-        stage: int,
-        details: Sequence[str] = (),
+        self, texts: Sequence[str], labels: NDArray[np.int32], *, stage: int, details: Sequence[str] = ()
     ) -> Answers:
         """One variation of each of ``texts``; a text that stands there twice gets two.
 
         Args:
-            round_number: from 0; picks the blank probability.
             stage: a number from 0 below a million; whatever is asked under another one is sampled afresh.
             details: of the row that each variation is to fit; empty for none.
         """
         generator = np.random.default_rng([self.writer.seed, stage])
-        probability = self.parameters.blank_probability_at(round_number)
         asked = [
-            self._variation_prompt(text, int(label), index, probability, generator)
+            self._variation_prompt(text, int(label), index, generator)
             for index, (text, label) in enumerate(zip(texts, labels, strict=True))
         ]
         if details:
@@ -121,24 +113,24 @@ class TextAPI:
         return self._prompt("random", patterns, label, {"words": str(words)}, turns, generator)
 
     def _variation_prompt(
-        self, text: str, label: int, index: int, probability: float, generator: np.random.Generator
+        self, text: str, label: int, index: int, generator: np.random.Generator
     ) -> tuple[str, tuple[Message, ...]]:
         parameters, prompts = self.parameters, self.writer.template.evolution
         target = round(generator.normal(len(text.split()), _WORDS_SPREAD))
         words = min(max(target, parameters.min_words), parameters.max_words)
-        filling = probability > 0
+        filling = parameters.blank_probability > 0
         turns = [
-            ({**_about(each, answer), "text": self._with_blanks(each.text, probability, generator)}, answer)
+            ({**_about(each, answer), "text": self._with_blanks(each.text, generator)}, answer)
             for each in self._shown(index)
             if (answer := each.text if filling else each.again)
         ]
-        wish = {"words": str(words), "text": self._with_blanks(text, probability, generator)}
+        wish = {"words": str(words), "text": self._with_blanks(text, generator)}
         patterns = prompts.fill if filling else prompts.rephrase
         short, messages = self._prompt("variation", patterns, label, wish, turns, generator)
-        return f"{short}|blanks:{probability:g}", messages
+        return f"{short}|blanks:{parameters.blank_probability:g}", messages
 
-    def _with_blanks(self, text: str, probability: float, generator: np.random.Generator) -> str:
-        change = partial(with_blanks, probability=probability, generator=generator)
+    def _with_blanks(self, text: str, generator: np.random.Generator) -> str:
+        change = partial(with_blanks, probability=self.parameters.blank_probability, generator=generator)
         return change(text) if self.writer.form is None else self.writer.form.change(text, change)
 
     def _prompt(
