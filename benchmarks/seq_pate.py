@@ -25,10 +25,9 @@ from benchmarks.teachers import TOKENS, faculty_of, student
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.language import UNTUNED, measure_released_model
 from understudy.methods.registry import load_release, make_method, method_class
-from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import PSEUDO_TEXTS, SeqPATEParameters, noise_of, query_count, round_sizes
 from understudy.methods.seq_pate.student import STUDENT_STEPS, Lessons, PseudoTexts, Student, project, shares_of
-from understudy.methods.seq_pate.teachers import Faculty, Group
+from understudy.methods.seq_pate.teachers import Faculty, Group, Questions, TeacherAnswers
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.catalog import load_causal
 from understudy.models.machine import worker_pool

@@ -53,8 +53,7 @@ from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evaluate.charged import MetricCounts
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
-from understudy.methods.seq_pate.answers import TeacherAnswers
-from understudy.methods.seq_pate.teachers import Teachers
+from understudy.methods.seq_pate.teachers import TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT

@@ -24,10 +24,11 @@ import understudy as us
 from understudy.base.errors import EngineError, PrivacyError, UnderstudyWarning
 from understudy.methods.seq_pate import release as seq_pate_release
 from understudy.methods.seq_pate import teachers
-from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.teachers import (
     Faculty,
+    Questions,
     Recipe,
+    TeacherAnswers,
     Teachers,
     kind_of_teachers,
     require_same_teachers,

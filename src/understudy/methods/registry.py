@@ -81,10 +81,7 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
         max_bytes: bytes that the file may unpack to. Default: 256 MiB, and of those no more than 100 times its own size
             (64 MiB for a small file).
 
-    Raises:
-        ReleaseError: if the file is missing, is no Release, is damaged, unpacks to more, comes from a newer version or
-            from a method that is not installed, or does not hold what its method makes.
-        ConfigError: if the file in a folder is a link that leads out of it.
+    Raises ReleaseError if it cannot be used, ConfigError if the file in a folder is a link that leads out of it.
     """
     path = Path(path)
     if path.is_dir() and len(found := [*path.glob("*.release"), *path.glob("release/*.release")]) == 1:

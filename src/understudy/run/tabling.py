@@ -34,6 +34,7 @@ from understudy.methods.shared.tables.variables import (
     Scope,
     TablesParameters,
     Variables,
+    cells_of_label,
     has_columns,
     in_one_line,
     variables_of,
@@ -337,7 +338,7 @@ class TableRows:
 
     def _row(self, label: int, cells: Sequence[int], generator: np.random.Generator) -> Row:
         known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
-        known |= self.variables.cells_of_label(label)
+        known |= cells_of_label(self.variables.crossed, label)
         columns = self.variables.all_columns
         values = tuple(
             column.sample(known.get(column.name, 0), generator, self.spans.get(column.name, ())) for column in columns

@@ -17,11 +17,10 @@ from understudy.base.errors import ConfigError, CorpusError, UnderstudyWarning
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.registry import load_release
 from understudy.methods.seq_pate import release as seq_pate_release
-from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.release import require_rare_phrases
 from understudy.methods.seq_pate.student import Student
-from understudy.methods.seq_pate.teachers import Faculty, Teachers
+from understudy.methods.seq_pate.teachers import Faculty, TeacherAnswers, Teachers
 from understudy.privacy.unit import Unit
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config

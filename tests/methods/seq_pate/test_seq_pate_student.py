@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.student import Lessons, Student
+from understudy.methods.seq_pate.teachers import Questions
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel

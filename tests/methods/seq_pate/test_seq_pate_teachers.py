@@ -22,9 +22,16 @@ from tiny_corpora import OWNER, RECORD, Row, bounded, movement, random_neighbour
 from transformers import AutoModelForCausalLM, Gemma2Config, GPTNeoXConfig, PreTrainedTokenizerFast, Qwen2Config
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.student import project, shares_of, shrink
-from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, Teachers, require_separate_teachers
+from understudy.methods.seq_pate.teachers import (
+    Faculty,
+    Group,
+    Questions,
+    Recipe,
+    TeacherAnswers,
+    Teachers,
+    require_separate_teachers,
+)
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import hidden_states

@@ -33,9 +33,8 @@ from understudy.audit.mechanisms.sums import (
 from understudy.base.lazy import torch
 from understudy.methods.few_shot.release import deal
 from understudy.methods.public import PublicFacts
-from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
-from understudy.methods.seq_pate.teachers import Faculty, Recipe, Teachers
+from understudy.methods.seq_pate.teachers import Faculty, Questions, Recipe, TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
 from understudy.models.contexts import Rows

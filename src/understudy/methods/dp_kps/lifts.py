@@ -100,10 +100,11 @@ class SequenceRows:
 
     def log_lifts(self, times: int) -> list[Callable[[slice], NDArray[np.float32]]]:
         """Per label, of some of its sequences: logarithms of the lifts of all terms, ``times`` sequences per row."""
-        return [partial(self._log_lifts, np.repeat(places, times, axis=0)) for places in self.places]
 
-    def _log_lifts(self, places: NDArray[np.int64], some: slice) -> NDArray[np.float32]:
-        return np.float32(self.power) * self.lifts.of_rows(places[some])
+        def of_some(places: NDArray[np.int64], some: slice) -> NDArray[np.float32]:
+            return np.float32(self.power) * self.lifts.of_rows(places[some])
+
+        return [partial(of_some, np.repeat(places, times, axis=0)) for places in self.places]
 
     def beside(self, seeds: Sequence[Seed]) -> list[Seed]:
         """Seeds with their rows, of sequences that were sampled one per row, label by label."""
@@ -123,12 +124,8 @@ class SequenceRows:
 
 
 def _matched(fits: NDArray[np.float32], places: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
-    """Which row goes with which sequence, sampled in proportion to the product of all lifts, by swaps of random pairs
-    (Barker 1965).
-
-    Args:
-        fits: ``Float32[n, cells]``: the sum of the log-lifts of each sequence's terms under each cell.
-        places: ``Int64[n, columns]``: the cells of each row.
+    """Which row (``Int64[n, columns]``, its cells) goes with which sequence (``Float32[n, cells]``: the sum of the
+    log-lifts of its terms), sampled in proportion to the product of all lifts, by swaps of random pairs (Barker 1965).
     """
     order = generator.permutation(len(places))
     half = len(order) // 2

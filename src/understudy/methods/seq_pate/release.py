@@ -8,13 +8,13 @@ privacy boundary:
     for r in 1 .. R:
         rows    = pseudo-sentences that the student (or the base model) writes       post-processing
         asked   = T / R of their positions that the student finds hard               post-processing
-        answers = sum of the teachers' probabilities there + noise                   charge "answers-r", answers.py
+        answers = sum of the teachers' probabilities there + noise                   charge "answers-r"
         student = tuned on answers (KL)                                              post-processing
     return the student, all pseudo-sentences, questions and noisy answers
 
 Guarantee:
     Unit: a record; or an owner, whose records are all with one teacher. Each round is one
-    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.seq_pate.answers.TeacherAnswers`,
+    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.seq_pate.teachers.TeacherAnswers`,
     which states its sensitivity; noise is added to the sum of all teachers' answers, once, and what was released is
     used for ever. Questions and candidates are the student's, never the teachers': they are stored before they are
     asked, and the student after it has learnt, so a resumed run asks the same and goes on from there.
@@ -42,7 +42,6 @@ from understudy.base.labels import in_proportion
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
 from understudy.methods.base import Preparation, Released, ReleaseTools
-from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import (
     PSEUDO_TEXTS,
     SeqPATEParameters,
@@ -62,7 +61,9 @@ from understudy.methods.seq_pate.student import (
 from understudy.methods.seq_pate.teachers import (
     Faculty,
     Group,
+    Questions,
     Recipe,
+    TeacherAnswers,
     Teachers,
     require_same_teachers,
     require_separate_teachers,

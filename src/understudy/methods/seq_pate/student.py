@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.lazy import torch
-from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters, StudentLoss
+from understudy.methods.seq_pate.teachers import Questions
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, TokenRow, losses_of, target_logits
@@ -151,7 +151,7 @@ class Student:
     def choose(self, rows: Sequence[TokenRow], count: int, *, seed: int) -> Arrays:
         """``count`` positions to ask about: hard ones of few sentences; then, if these are too few, the next hardest;
         and if there are too few positions, some twice. The arrays of a
-        :class:`~understudy.methods.seq_pate.answers.Questions` about ``rows``."""
+        :class:`~understudy.methods.seq_pate.teachers.Questions` about ``rows``."""
         parameters = self.parameters
         places = np.array([(row, place) for row, each in enumerate(rows) for place in range(len(each.target))])
         ranks = np.concatenate(list(self._map(rows, self._ranks)))

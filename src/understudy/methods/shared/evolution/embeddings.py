@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,17 +88,6 @@ class Block:
     units: NDArray[np.int64]
 
 
-class Records(Protocol):
-    """What is needed of a batch of records."""
-
-    @property
-    def texts(self) -> Sequence[str]: ...
-    @property
-    def labels(self) -> NDArray[np.int32]: ...
-    @property
-    def units(self) -> NDArray[np.int64]: ...
-
-
 @dataclass(frozen=True, repr=False)
 class PrivateEmbeddings:
     """The private records' vectors, labels and units: embedded into a file when they are first read.
@@ -106,7 +95,7 @@ class PrivateEmbeddings:
     Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
     """
 
-    records: Batches[Records]  # read once, and not at all if a whole file of the same key is there. Memory: a batch
+    records: Batches[Any]  # texts, labels, units; read once, and not at all if a file of the same key is there
     embedder: Embedder  # its fingerprint and what decides its vectors' bits here are added to the key
     folder: Path  # private; made with mode 0700 if it is not there. The file has mode 0600
     key: str  # names the records (a keyed fingerprint)

@@ -78,10 +78,6 @@ class Variables:
         """The typed columns that are variables of their own."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
-    def cells_of_label(self, label: int) -> dict[str, int]:
-        """By name the cells of the crossed columns."""
-        return cells_of_label(self.crossed, label)
-
     @property
     def labelled(self) -> bool:
         return bool(self.labels.names)
@@ -148,8 +144,8 @@ class Variables:
         for name, asked in _conditions(where):
             of_label = {column.name: column for column in self.crossed}
             if name in of_label:
-                weights = of_label[name].asked(asked).weights
-                found[0] *= np.array([weights[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
+                cells_of = [cells_of_label(self.crossed, label)[name] for label in range(self.labels.size)]
+                found[0] *= of_label[name].asked(asked).weights[cells_of]
                 continue
             if name not in self.names:
                 known = (*of_label, *self.names)
