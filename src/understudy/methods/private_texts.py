@@ -21,14 +21,8 @@ T = TypeVar("T")
 
 def label_prompts(parameters: TextParameters, found: Preparation, columns: Sequence[Column] = ()) -> LabelPrompts:
     """As :func:`~understudy.methods.shared.decoding.prompting.build_prompts`."""
-    return build_prompts(
-        parameters,
-        needed(found.prompts),
-        needed(found.model),
-        label_names=found.labels.names,
-        record_columns=found.record_columns,
-        columns=columns,
-    )
+    prompts, model, names, keys = needed(found.prompts), needed(found.model), found.labels.names, found.record_columns
+    return build_prompts(parameters, prompts, model, label_names=names, record_columns=keys, columns=columns)
 
 
 def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str]:
@@ -67,12 +61,8 @@ def sort_into_batches(
     """One pass over the private records.
 
     A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
-    number of batches (64 bits: no batch is favoured by more than batches / 2^64). Adding a record moves no other.
-
-    Args:
-        tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
-        batches: of each label; public.
-        columns: as in :func:`with_cells`.
+    number of ``batches`` of each label (64 bits: no batch is favoured by more than batches / 2^64). Adding a record
+    moves no other. ``tokenise`` makes of a text and its label the own tokens of its row, and says whether it was cut.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
     for records in corpus.batches():
@@ -135,13 +125,8 @@ def run_together(
     stop: Stop,
     done: Callable[[T], None] = lambda _result: None,
 ) -> list[T]:
-    """The results of ``tasks``, in their order, ``most`` of them running at once.
-
-    Args:
-        done: is given each result as it comes, in this thread.
-
-    Raises BaseException: the first error of a task; the others have ended then.
-    """
+    """The results of ``tasks``, in their order, ``most`` of them running at once; ``done`` is given each as it comes,
+    in this thread. Raises the first error of a task; the others have ended then."""
     pool = worker_pool(device, most=most)
     try:
         running = [pool.submit(task) for task in tasks]

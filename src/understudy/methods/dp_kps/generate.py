@@ -101,10 +101,7 @@ _COUNTED = 300
 
 
 def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, ...], Lifts] | None:
-    """The places of the typed columns that phrases depend on, and the lifts of terms under their values.
-
-    None where the Release holds none.
-    """
+    """The places of the typed columns that phrases depend on, and the lifts of terms under their values, if any."""
     multiplier = release.statement.noise_multiplier(COLUMN_DENSITY)
     if multiplier is None:
         return None
@@ -141,12 +138,10 @@ def sample_sequences(
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
     Args:
-        scores: ``Float64[labels, N]``: of each term under each label.
+        scores: ``Float64[labels, N]``: of each term under each label, with this ``noise``.
         seed: the Release's; ``sampling_seed`` is that of these sequences.
-        noise: on a term's score.
         log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
-            logarithmic weights; None: by none.
-        flatness: the power that terms' weights are raised to.
+            logarithmic weights, which have been raised to the power of ``flatness``.
     """
     if parameters.length > scores.shape[1]:
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")

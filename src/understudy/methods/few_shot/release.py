@@ -53,19 +53,16 @@ from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sam
 
 
 def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> LabelPrompts:
-    """The prompts of all labels."""
-    asked = label_prompts(parameters, found)
-    return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
-
-
-def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt:
-    if not label.tokens.prefix and not label.tokens.suffix:
-        raise ConfigError("The prompt around the private texts is empty.", "Write something around them.")
-    ending = Ending.of(label.prompt, most_tokens=parameters.exemplar_tokens)
-    fitting = label.tokens.most_fitting(
-        label.model.window, new_tokens=parameters.exemplar_tokens + 1, texts=parameters.examples_per_subset
-    )
-    return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
+    """The prompts of all labels, with room for the texts of a subset and an exemplar."""
+    asked, labels, longest = label_prompts(parameters, found), [], parameters.exemplar_tokens
+    for label in asked.labels:
+        tokens, window = label.tokens, label.model.window
+        if not tokens.prefix and not tokens.suffix:
+            raise ConfigError("The prompt around the private texts is empty.", "Write something around them.")
+        fitting = tokens.most_fitting(window, new_tokens=longest + 1, texts=parameters.examples_per_subset)
+        ending = Ending.of(label.prompt, most_tokens=longest)
+        labels.append(replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting)))
+    return replace(asked, labels=tuple(labels))
 
 
 def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
@@ -178,12 +175,8 @@ class TokenSampler:
     def exemplar(
         self, records: Sequence[Sequence[int]], paid: LabelTokens, check: Callable[[], None] = lambda: None
     ) -> Decoded:
-        """Decode tokens until the exemplar ends, or no paid one is left.
-
-        Args:
-            records: the label's private texts in tokens, at most ``label.most`` each.
-            check: called before each token; it raises where the run is being stopped.
-        """
+        """Decode tokens until the exemplar ends, or no paid one is left, from the label's private texts in tokens, at
+        most ``label.most`` each. ``check`` raises where the run is being stopped."""
         decoded = Decoded(self.label.ending.open(self.label.model))
         while decoded.text.ended is None:
             if certain := self.label.model.encode(decoded.text.next):

@@ -210,14 +210,10 @@ class PromptTemplate(Parameters):
         examples: Sequence[PredictionExample] | None = None,
         most_examples: int | None = None,
     ) -> PredictionPrompt:
-        """The prompt from which a model predicts a text, in its pieces. All arguments are public.
+        """The prompt from which a chat or a base model predicts a text, in its pieces. All arguments are public.
 
-        Args:
-            chat: for a chat model, else for a base model.
-            columns: of a record, in the order of its keys.
-            schema: the JSON schema of a record.
-            examples: shown first; None: the template's own.
-            most_examples: how many of them, those of the label before others; None: all.
+        ``columns`` are those of a record, in the order of its keys. ``most_examples`` of the ``examples`` (by default
+        the template's own, all of them) are shown first, those of the label before others.
         """
         if examples is None:
             examples = self.prediction_examples(shape, columns)

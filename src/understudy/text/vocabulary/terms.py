@@ -103,17 +103,15 @@ def load_stop_words(source: str | Path | None) -> frozenset[str]:
 
     With ``all-languages``, those of the 33 languages of the package stop-words beside it (BSD licence).
     """
-    if source in (None, BUILT_IN):
+    lines: list[str] = []
+    if source in (None, BUILT_IN, ALL_LANGUAGES):
         lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
-    elif str(source) == "none":
-        return frozenset()
-    elif str(source) == ALL_LANGUAGES:
+    elif str(source) != "none":
+        lines = _read_lines(Path(source))
+    if source == ALL_LANGUAGES:
         from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 
-        lines = [word for language in AVAILABLE_LANGUAGES for word in get_stop_words(language)]
-        return load_stop_words(None) | {word for line in lines for word in split_words(line)}
-    else:
-        lines = _read_lines(Path(source))
+        lines += [word for language in AVAILABLE_LANGUAGES for word in get_stop_words(language)]
     return frozenset(word for line in lines for word in split_words(line))
 
 

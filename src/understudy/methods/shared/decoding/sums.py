@@ -168,8 +168,7 @@ def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors
     Args:
         divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
             scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
-
-    Raises PrivacyError: not one divisor of at least 0 per row.
+            PrivacyError where there is not one per row.
     """
     if not 1 <= term.grid <= _FINEST:
         raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
@@ -226,13 +225,9 @@ class TokenSums:
             raise ValueError(f"expected clip > 0, got {self.clip}")
 
     def over(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int] | None = None) -> Sums:
-        """The sums over the private rows 1, 2, ... of ``contexts`` after their last token.
+        """The sums over the private rows 1, 2, ... of ``contexts`` after their last token; row 0 is public.
 
-        Args:
-            contexts: rows in the model; row 0 is public and not summed.
-            divisors: one a private row: k where its owner has k rows; default 1 for all.
-
-        Raises PrivacyError: not one divisor of at least 1 a private row.
+        ``divisors``: one per private row, k where its owner has k rows; default 1 for all. Else a PrivacyError.
         """
         divisors = [1] * (len(contexts) - 1) if divisors is None else divisors
         if any(divisor < 1 for divisor in divisors):

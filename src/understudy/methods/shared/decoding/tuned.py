@@ -88,12 +88,7 @@ class Instructions:
 
 
 def build_instructions(
-    parameters: TextParameters,
-    prompts: Prompts,
-    model: CausalModel,
-    *,
-    label_names: Sequence[str],
-    record_columns: Sequence[str],
+    parameters: TextParameters, prompts: Prompts, model: CausalModel, *, label_names: Sequence[str], **others: Any
 ) -> LabelPrompts:
     """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
     strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines. The
@@ -101,7 +96,7 @@ def build_instructions(
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
-    asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
+    asked = build_prompts(parameters, plain, model, label_names=label_names, **others)
     pieces = [replace(each.prompt, stop=()) for each in asked.labels]
     if model.is_writer:
         asks = (Asked(asked.document_type, label=subject(each)).messages for each in label_names or [""])
@@ -180,11 +175,8 @@ class TunedModel:
     def sample(
         self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
     ) -> Iterator[Completion]:
-        """One text per key, in order: a label, and a string that, with the seed, decides the text's randomness.
-
-        Args:
-            beginnings: what each text begins with, with any line break at its end; what is sampled continues it.
-        """
+        """One text per key, in order: a label, and a string that, with the seed, decides the text's randomness. Each
+        continues its beginning, which has any line break at its end."""
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()
 
@@ -247,10 +239,8 @@ def generate(
     """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
 
     A text that cannot be used (not a record where one is wanted, empty, or not ended within its tokens) is sampled
-    again, four times in all; then it is left out, and its record says why.
-
-    Args:
-        knows_rows: the model has learnt texts that begin with the cells of their row.
+    again, four times in all; then it is left out, and its record says why. A model that ``knows_rows`` has learnt texts
+    that begin with the cells of their row.
     """
     writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
     sampling = Sampling(tools.seed, writing.llm_temperature, top_p, writing.max_tokens)

@@ -46,11 +46,8 @@ class Distribution:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
     def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
-        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed.
-
-        Args:
-            allowed: per variable ``Float64[size]``, the share of each cell's values that are allowed (or ``Bool``).
-        """
+        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed: per
+        variable ``Float64[size]``, the share of each cell's values (or ``Bool``)."""
         buckets, others = self._eliminated(allowed)
         found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
         return found
