@@ -9,31 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.methods.shared import labelling
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM
 from understudy.methods.shared.guide.plan import GUIDE
-from understudy.methods.shared.labelling import (
-    CHARGED_BESIDE,
-    TERMS_OF_TOPIC,
-    TOPIC_CENTRES,
-    TOPIC_SIZES,
-    TOPIC_TERMS,
-)
+from understudy.methods.shared.tables import variables as tables
 from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.variables import (
-    CHOSEN,
-    COLUMNS,
-    LARGEST_LOGARITHM,
-    LOGARITHMS,
-    PAIRS,
-    SCORES,
-    has_columns,
-    parameters_of,
-    variables_of,
-)
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.release import Release
 
-BESIDE = frozenset({TOPIC_CENTRES, TOPIC_SIZES, GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
+_COLUMNS = {tables.COLUMNS, tables.SCORES, tables.PAIRS, tables.LOGARITHMS, tables.CHOSEN}
+BESIDE = frozenset({labelling.TOPIC_CENTRES, labelling.TOPIC_SIZES, GUIDE, *_COLUMNS})
 """Arrays that the Release of any method may hold besides its own."""
 LARGEST = 1e30
 """No released number is larger; sums and products of those that are smaller do not overflow."""
@@ -72,7 +57,7 @@ class Contents:
         """With all that the Release of any method may hold besides: a guide, topics as labels, typed columns."""
         found = self.with_guide(release) if release.parameters.get("guide") else self
         found = found.with_topics(release) if release.schema.topics else found
-        return found.with_columns(release) if has_columns(release) else found
+        return found.with_columns(release) if tables.has_columns(release) else found
 
     def with_guide(self, release: Release) -> Contents:
         """Of a Release that has a guide besides, of all records or of a sample."""
@@ -90,31 +75,31 @@ class Contents:
         """Of a Release whose labels are topics."""
         topics = release.schema.label_set.size
         arrays = {
-            TOPIC_CENTRES: Held("int16", (topics, "dimension of topics"), -LARGEST_NORM, LARGEST_NORM),
-            TOPIC_SIZES: Held("float64", (topics,), -1e15, 1e15),
+            labelling.TOPIC_CENTRES: Held("int16", (topics, "dimension of topics"), -LARGEST_NORM, LARGEST_NORM),
+            labelling.TOPIC_SIZES: Held("float64", (topics,), -1e15, 1e15),
         }
         return replace(
             self,
-            charges={**self.charges, **CHARGED_BESIDE},
+            charges={**self.charges, **labelling.CHARGED_BESIDE},
             arrays={**self.arrays, **arrays},
-            strings={**self.strings, TOPIC_TERMS: topics * TERMS_OF_TOPIC},
+            strings={**self.strings, labelling.TOPIC_TERMS: topics * labelling.TERMS_OF_TOPIC},
             public_inputs=tuple({*self.public_inputs, "embedder"}),
         )
 
     def with_columns(self, release: Release) -> Contents:
         """Of a Release that has typed columns besides. Raises ConfigError if its pairs are not of its columns."""
-        variables, parameters = variables_of(release), parameters_of(release)
+        variables, parameters = tables.variables_of(release), tables.parameters_of(release)
         declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
         shapes: dict[str, int | str] = {
-            COLUMNS: sum(variables.sizes),
-            SCORES: "sets that were scored",
-            PAIRS: "cells of sets",
+            tables.COLUMNS: sum(variables.sizes),
+            tables.SCORES: "sets that were scored",
+            tables.PAIRS: "cells of sets",
         }
         sets = "sets" if declared is None else len(declared)
         arrays = {
             **{name: Held("float64", (size,)) for name, size in shapes.items() if name in charged},
-            LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
-            CHOSEN: Held("int64", (sets, "of a set"), 0, len(variables.sizes) - 1),
+            tables.LOGARITHMS: Held("float64", ("numbers of the model",), -tables.LARGEST_LOGARITHM, 0.0),
+            tables.CHOSEN: Held("int64", (sets, "of a set"), 0, len(variables.sizes) - 1),
         }
         charges = {**self.charges, **dict.fromkeys(charged, GaussianEvent.kind)}
         return replace(self, charges=charges, arrays={**self.arrays, **arrays})

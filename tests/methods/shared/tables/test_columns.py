@@ -301,12 +301,6 @@ def test_a_number_that_is_sampled_lies_in_its_bin_when_it_is_read_again(text: st
             assert value == round(value, column.decimals)
 
 
-@EACH
-def test_columns_that_are_not_required_do_not_say_so(column: Column) -> None:
-    """Releases of versions that knew no such field keep their digest."""
-    assert "required" not in column.to_json()
-
-
 def test_bins_near_each_other_have_titles_of_their_own() -> None:
     column = Column("a", "number", least=1_000_000.0, most=1_000_001.0)
     assert len({column.title(cell) for cell in range(column.size)}) == column.size
