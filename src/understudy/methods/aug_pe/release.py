@@ -169,7 +169,6 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
 
 
 def _writers(models: Sequence[str]) -> str:
-    """Who wrote the candidates of each round."""
     rounds = {each: [str(at + 1) for at, model in enumerate(models) if model == each] for each in models}
     named = [f"{each} (rounds {', '.join(numbers)})" for each, numbers in rounds.items()]
     return models[0] if len(named) == 1 else "; ".join(named)

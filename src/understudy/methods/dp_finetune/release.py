@@ -181,7 +181,6 @@ class Training:
         return {**optimizer.state(), "squares": np.concatenate([before, squares])}
 
     def _gradient(self, steps: Steps, query: ClippedGradients, units: list[list[TokenRow]]) -> NDArray[np.float64]:
-        """The noisy sum of one step."""
         sampled = np.flatnonzero(steps.sample(len(units))).tolist()
         rows = shown([units[number] for number in sampled], steps)
         if not self.private:

@@ -165,7 +165,6 @@ class _BatchDecoder:
 
     @cached_property
     def _contexts(self) -> Contexts:
-        """The batch's rows in the model, the public one first."""
         return self.prompt.contexts(
             self.batch.rows,
             rows_at_once=self.prompt.model.rows_at_once(self.sampler.mechanism.batch_size),
@@ -355,7 +354,6 @@ def _noise_check(
 
 
 def _warning(left_out: Counter[str]) -> str:
-    """What to do where no text is usable."""
     (why, _), *_ = left_out.most_common(1) or [("", 0)]
     if why == _TOO_LONG:
         return "No text ended by itself. Allow more tokens per text (--max-tokens), or look at the prompt."

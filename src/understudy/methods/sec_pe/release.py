@@ -173,7 +173,6 @@ def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
 
 
 def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
-    """The public files, for the statement."""
     hashes = parameters.file_hashes  # read once: the public corpus may be large
     found = {
         _PUBLIC_FILES[field]: {"source": Path(getattr(parameters, field)).name, "sha256": sha256}

@@ -238,7 +238,6 @@ class _Kept:
 
 
 def _train(faculty: Faculty, group: tuple[Path, Sequence[Sequence[TokenRow]]]) -> None:
-    """Train a group from its shards into its file."""
     path, shards = group
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         np.save(file, faculty.train(shards))
