@@ -175,9 +175,9 @@ def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
 def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
     hashes = parameters.file_hashes  # read once: the public corpus may be large
     found = {
-        _PUBLIC_FILES[field]: {"source": Path(getattr(parameters, field)).name, "sha256": sha256}
-        for field, sha256 in hashes.items()
-        if field in _PUBLIC_FILES
+        name: {"source": Path(getattr(parameters, field)).name, "sha256": hashes[field]}
+        for field, name in _PUBLIC_FILES.items()
+        if field in hashes
     }
     if parameters.records_without_secrets_are_public:
         found["public corpus"] = {"source": "the private table's records without secrets, declared public"}
