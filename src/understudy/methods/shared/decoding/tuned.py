@@ -88,7 +88,12 @@ class Instructions:
 
 
 def build_instructions(
-    parameters: TextParameters, prompts: Prompts, model: CausalModel, *, label_names: Sequence[str], **others: Any
+    parameters: TextParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
 ) -> LabelPrompts:
     """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
     strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines. The
@@ -96,7 +101,7 @@ def build_instructions(
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
-    asked = build_prompts(parameters, plain, model, label_names=label_names, **others)
+    asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
     pieces = [replace(each.prompt, stop=()) for each in asked.labels]
     if model.is_writer:
         asks = (Asked(asked.document_type, label=subject(each)).messages for each in label_names or [""])
