@@ -280,7 +280,7 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
     clock.seconds, clock.calls = 0.0, 0
     rounds: list[Round] = []
     before = (0.0, 0)
-    for each in evolve(api, [[arguments.population]] * arguments.rounds, embed=embedder().embed, vote=vote):
+    for each in evolve(api, [arguments.population], embed=embedder().embed, vote=vote):
         if not rounds:
             show(name, 0, embed(list(each.population.texts)), private, texts=len(each.population))
         rounds.append(each)
