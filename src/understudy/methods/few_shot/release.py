@@ -56,10 +56,11 @@ def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> Label
     """The prompts of all labels, with room for the texts of a subset and an exemplar."""
     asked, labels, longest = label_prompts(parameters, found), [], parameters.exemplar_tokens
     for label in asked.labels:
-        tokens, window = label.tokens, label.model.window
+        tokens = label.tokens
         if not tokens.prefix and not tokens.suffix:
             raise ConfigError("The prompt around the private texts is empty.", "Write something around them.")
-        fitting = tokens.most_fitting(window, new_tokens=longest + 1, texts=parameters.examples_per_subset)
+        window, texts = label.model.window, parameters.examples_per_subset
+        fitting = tokens.most_fitting(window, new_tokens=longest + 1, texts=texts)
         ending = Ending.of(label.prompt, most_tokens=longest)
         labels.append(replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting)))
     return replace(asked, labels=tuple(labels))
