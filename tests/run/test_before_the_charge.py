@@ -343,7 +343,7 @@ def test_tables_in_memory_and_open_ones_are_refused_as_well(tmp_path: Path, form
     read |= {} if form == "notes" else {"roles": "clinician,patient"}
     table: Any = [{"note": text} for text in texts]
     (tmp_path / "terms.txt").write_text("fever\nheart", "utf-8")
-    method = us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, length=1, bandwidth=0)
+    method = us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, length=1)
     options: dict[str, Any] = {"dataset": "d", "ledger": str(tmp_path / "ledger.sqlite")}
 
     def release(share: float) -> None:
