@@ -186,7 +186,7 @@ def _of_part(
     return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part))
 
 
-def _rows_of(embedder: Embedder, dimension: int, batch: Records) -> NDArray[np.void]:
+def _rows_of(embedder: Embedder, dimension: int, batch: Any) -> NDArray[np.void]:
     rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
     rows["vector"] = private_vectors(embed_texts(embedder, batch.texts, dimension))
     rows["label"], rows["unit"] = batch.labels, batch.units
