@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said, run
+from run_fixtures import Said
 
 import understudy as us
 from understudy.base.labels import LabelSet
