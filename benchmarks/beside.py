@@ -170,7 +170,7 @@ deviations; a *spread* is the root mean square of the two, and a difference of l
 
 {tables}
 **What we lose.** On reviews, six measures of quality by more than a spread: pe's texts lie among real reviews more
-often (precision; 60 real reviews have less than either), cover more of them, and are nearer by the Fréchet distance.
+often (precision; other real reviews have no more than ours), cover more of them, and are nearer by Fréchet distance.
 Ours lead by the kernel distance and recall. On abstracts we lose words, and 0.08 GB: pe's answers run to the limit of
 100 tokens, and 44 % of them break off there, where ours end with their last whole sentence.
 
@@ -192,7 +192,7 @@ SURVIVORS = """\
   60 of the 240 first texts of the reviews, three seeds, four samples of the noise each: Fréchet distance .632 by rank,
   .641, .634 and .632 with votes truncated at 0, 1 and 2 standard deviations; precision .805, and .765, .792 and .801;
   recall .586, and .599, .596 and .588. Herding towards the votes' mean: .624, but recall .481; in proportion to the
-  votes: .728. So none was built. (A script that only chose among kept texts.)
+  votes: .728. None was built. (Choices among kept texts, by a script that is not here.)
 """
 COSTS = """
 ## What it costs
@@ -328,7 +328,7 @@ ROWS = (
         "SeqPATE, Tian et al. 2022: Europarl, epsilon 3, perplexity, BLEU-3, BLEU-4",
         "33.9, 1.60, 0.61 (GPT-2 before: perplexity 57.4)",
         "34.3, 3.86, 2.04 (before: 35.9)",
-        "they tune 2,000 copies of GPT-2, we adapters, and average 160 teachers; other tokens",
+        "they tune 2,000 copies of GPT-2, we adapters, in a simulation that averages 160 teachers; other tokens",
     ),
     (
         "DP-SGD, the same paper and set",
