@@ -100,7 +100,6 @@ def costs(rows: list[Mapping[str, Any]]) -> str:
     return COSTS.format(
         rows="\n".join(told),
         releases="\n".join(releases),
-        phrases=1000 * each["sequences"],
         embedded=1000 * each["embedding"],
         token=1000 * each["prediction"],
         gradient=1000 * each["gradients"],
@@ -212,7 +211,7 @@ them, and memory is what the process itself holds. [Performance](../docs/perform
 |---|---|---|
 {releases}
 
-For 1,000 texts (`results/ratios.json`): {phrases:.0f} s for their phrases by dp-kps, {embedded:.0f} s to embed them.
+Embedding 1,000 texts takes {embedded:.0f} s (`results/ratios.json`).
 In private prediction a thousand tokens take {token:.0f} s for each private text of a batch; a thousand clipped
 gradients of dp-finetune take {gradient:.0f} s. Texts were timed beside another tool
 [above](#texts-private-evolution) only.
