@@ -256,7 +256,8 @@ GPU = """
 ## On a GPU
 
 One H100 with 16 cores, from a checkout and not in the container. `results/beside/gpu.json` is from one session, in
-which more than a dozen processes shared the GPU, but for the row "little beside".
+which more than a dozen processes shared the GPU, but for the row "little beside". The embedder's weights had been
+rounded to 16 bits for the way to that machine, so all that it judged there may differ in the third place.
 
 - **The tests** of models, gradients and votes: 226 pass and one is skipped. One failed, as it does anywhere with PEFT,
   which was only there; it has been fixed since.
