@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
@@ -126,6 +126,7 @@ def test_a_damaged_field_is_one_error(whole: Path, tmp_path: Path, where: tuple[
 
 @settings(max_examples=60, deadline=None)
 @given(where=st.sampled_from(FIELDS), value=_VALUES)
+@example(where=("understudy_entry", "delta", "1"), value="1/2")  # more than the cap
 def test_whatever_a_field_holds_is_read_or_is_that_one_error(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, where: tuple[str, str, str], value: object
 ) -> None:

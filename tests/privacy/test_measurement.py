@@ -43,7 +43,7 @@ class Corpus:
         units = np.arange(len(labels)) if self.units is None else np.asarray(self.units)
         for first in range(0, len(labels), self.batch):
             here = slice(first, first + self.batch)
-            texts = [""] * len(labels[here])
+            texts = [f"record {label}" for label in labels[here]]
             yield BoundedBatch(texts, labels[here], shares[here], units[here])
 
 

@@ -4,7 +4,7 @@ are on that sample. What is taken or charged otherwise is caught."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from test_measurement import COINS, ONE, Corpus, Counts, MoreOften
 
-from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError, ResumeError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.privacy import measurement
 from understudy.privacy.accountant import Composition
@@ -41,8 +41,13 @@ def taken(corpus: Any, *, rate: float = 0.2, source: Any = None, places: int) ->
     """What each of three sums counts, of records that each have a place of their own."""
     mechanism = sums(1.0, 1.0, 1.0, rate=rate, places=places)
     paid = mechanism.open(source or InsecureNoNoise())
-    sample = SampleOf(corpus, paid.units(corpus))
+    sample = paid.sample(corpus, made)
     return [paid.measure(name, Counts(places), sample) for name in "abc"]
+
+
+def made(make: Callable[[], Any]) -> Any:
+    """Keeps nothing."""
+    return make()
 
 
 def of_owners(each: int, units: int = 40) -> Corpus:
@@ -72,12 +77,12 @@ def test_all_sums_are_over_one_sample_of_whole_units(monkeypatch: pytest.MonkeyP
         return 0 < first.sum() < 40 and all(np.array_equal(first, other) for other in others)
 
     assert whole()
-    real = measurement.SampleOf.batches  # the broken twin: a coin per record
 
     def of_records(sample: SampleOf) -> Any:
         corpus = replace(sample.data, units=None)
         chosen = InsecureNoNoise().include(np.full(120, 0.5))
-        return real(SampleOf(corpus, np.flatnonzero(chosen)))
+        units = np.flatnonzero(chosen)
+        return iter([batch.only(np.isin(batch.units, units)) for batch in corpus.batches()])
 
     drawn: dict[int, Any] = {}
     monkeypatch.setattr(
@@ -88,36 +93,63 @@ def test_all_sums_are_over_one_sample_of_whole_units(monkeypatch: pytest.MonkeyP
 
 def test_a_sample_that_was_stored_is_found_again_record_by_record_in_batches_of_any_size() -> None:
     corpus = of_owners(3)
-    units = sums(1.0, rate=0.5).open(SystemNoise()).units(corpus)
+    kept = sums(1.0, rate=0.5).open(SystemNoise()).sample(corpus, made).kept
+    units = kept["units"]
     assert units.tolist() == sorted(set(units.tolist()))
     for batch in (1, 7, 1000):
-        again = [label for each in SampleOf(replace(corpus, batch=batch), units).batches() for label in each.labels]
+        again = [label for each in SampleOf(replace(corpus, batch=batch), kept).batches() for label in each.labels]
         assert again == [place for place in range(120) if place % 40 in units]
-    assert "units" not in repr(SampleOf(corpus, units))
+    assert "units" not in repr(SampleOf(corpus, kept))
 
 
 def test_a_run_takes_one_sample_and_each_sum_once() -> None:
     corpus = Corpus([0, 1, 2])
     paid = sums(1.0, 1.0, places=3).open(SystemNoise())
-    sample = SampleOf(corpus, paid.units(corpus))
+    with pytest.raises(PrivacyError, match="over all units"):
+        paid.measure("a", Counts(), corpus)
+    sample = paid.sample(corpus, made)
     paid.measure("a", Counts(), sample)
     with pytest.raises(PrivacyError, match="twice"):
-        paid.units(corpus)
+        paid.sample(corpus, made)
     with pytest.raises(PrivacyError, match="twice"):
         paid.measure("a", Counts(), sample)
     with pytest.raises(PrivacyError, match="not the one that was planned"):
         paid.measure("b", Counts(sensitivity=ONE.times(2)), sample)
-    assert len({sums(1.0, rate=0.5).open(SystemNoise()).units(of_owners(1, 60)).tobytes() for _ in range(3)}) == 3
+    assert (
+        len(
+            {
+                sums(1.0, rate=0.5).open(SystemNoise()).sample(of_owners(1, 60), made).kept["units"].tobytes()
+                for _ in "abc"
+            }
+        )
+        == 3
+    )
 
 
 def test_units_that_might_share_a_coin_are_refused_and_no_unit_at_all_is_fine() -> None:
     with pytest.raises(PrivacyError, match="share a coin"):
-        sums(1.0).open(SystemNoise()).units(Corpus([0, 1, 2], units=[0, 2, 1], batch=2))
+        sums(1.0).open(SystemNoise()).sample(Corpus([0, 1, 2], units=[0, 2, 1], batch=2), made)
     nobody = sums(1.0, places=COINS).open(SystemNoise())
-    assert nobody.units(Corpus([])).tolist() == []
-    noise = nobody.measure("a", Counts(COINS), SampleOf(Corpus([]), np.zeros(0, dtype=np.int64))) * COUNT_GRID
+    sample = nobody.sample(Corpus([]), made)
+    assert sample.kept["units"].tolist() == []
+    noise = nobody.measure("a", Counts(COINS), sample) * COUNT_GRID
     assert scale_p_value("gaussian", noise, scale=COUNT_GRID) > ALPHA
     assert scale_p_value("gaussian", noise, scale=COUNT_GRID * 0.2) < ALPHA, "the noise is that of a sampled unit"
+
+
+def test_rows_in_another_order_are_not_taken_for_the_sample() -> None:
+    """Units are numbered in the order of their rows: of others the same numbers would be a second sample."""
+    corpus = of_owners(1, 60)
+    kept = sums(1.0, rate=0.5).open(SystemNoise()).sample(corpus, made).kept
+    backwards = Corpus(list(reversed(range(60))))
+    with pytest.raises(ResumeError, match="another order"):
+        list(SampleOf(backwards, kept).batches())
+
+
+def test_noise_that_no_number_says_is_refused() -> None:
+    for multiplier in (1e-200, 1e200):
+        with pytest.raises(ConfigError):
+            sums(multiplier, 1.0)
 
 
 # -- the charge --------------------------------------------------------------------------------------------------------
@@ -169,7 +201,7 @@ def test_a_sum_that_is_chosen_by_those_before_tells_no_more() -> None:
     source, along = InsecureSeededNoise(0), np.zeros(runs)
     for run in range(runs):
         paid, corpus = mechanism.open(source), Corpus([0])
-        sample = SampleOf(corpus, paid.units(corpus))
+        sample = paid.sample(corpus, made)
         (first,) = paid.measure("a", Counts(1), sample)
         sign = 1 if first > 0 else -1
         (second,) = paid.measure("b", Signed(1, sign=sign), sample)

@@ -3,11 +3,14 @@ same sample."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from clinic import flags
 from subjects import Places, table, texts
 
 import understudy as us
-from understudy.base.errors import ReleaseError
+from understudy.base.errors import LedgerError, ReleaseError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.shared.labelling import CHARGES, SIZES
 from understudy.methods.topics import changes as comparing
@@ -27,6 +30,7 @@ from understudy.methods.topics.release import TopicSums
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums
+from understudy.release.statement import require_consistent
 from understudy.run import measuring
 from understudy.run.topics import FoundTopics
 
@@ -237,14 +241,34 @@ def test_a_run_that_forgets_its_sample_is_caught(
     tmp_path: Path, places: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken twin: the rounds before the crash are of one sample, those after it of another."""
-    real = measuring.Measurements.keep
+    real = measuring.Measurements.seal
     monkeypatch.setattr(
         measuring.Measurements,
-        "keep",
-        lambda door, name, make: make() if name == "sample" else real(door, name, make),
+        "seal",
+        lambda door, name, make: SimpleNamespace(arrays=make()) if name == "topics/sample" else real(door, name, make),
     )
     first, again = read_in_two_sessions(tmp_path / "run", places, monkeypatch)
     assert len(again - first) > 20
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["rows in another order", "a sample that is gone"])
+def test_a_resumed_run_takes_no_second_sample(damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(query: TopicSums, batch: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicSums, "of_batch", dies)
+        with pytest.raises(KeyboardInterrupt):
+            found_in(tmp_path, texts(400))
+    shutil.rmtree(tmp_path / "out" / "private" / "scratch")
+    if not damaged:
+        with pytest.raises(ResumeError, match="another order"):
+            found_in(tmp_path, texts(400)[::-1])
+        return
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / "private" / "run.sqlite")) as store, store:
+        assert store.execute("DELETE FROM value WHERE name = 'topics/sample'").rowcount == 1
+    with pytest.raises(LedgerError):
+        found_in(tmp_path, texts(400))
 
 
 def test_a_run_of_all_records_stays_one_though_many_are_declared_later(
@@ -264,6 +288,13 @@ def test_a_run_of_all_records_stays_one_though_many_are_declared_later(
     monkeypatch.setattr(TopicSums, "of_batch", real)
     found = found_in(tmp_path, texts(200))
     assert tuple(charge.name for charge in found.release.statement.charges) == CHARGES
+
+
+def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
+    statement = finished[0].release.statement
+    require_consistent(statement)
+    with pytest.raises(ValueError, match="better test"):
+        require_consistent(replace(statement, power=0.011))
 
 
 # -- from anybody -----------------------------------------------------------------------------------------------------

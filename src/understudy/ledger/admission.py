@@ -92,7 +92,7 @@ def account(connection: sa.Connection, dataset: Dataset) -> list[Balance]:
 
 
 def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget | SecretBudget | None:
-    """The cap less what is spent; None if no epsilon is left, or where secrets' posteriors cannot be subtracted."""
+    """The cap less what is spent; None if nothing is left, or where secrets' posteriors cannot be subtracted."""
     cap = dataset.cap
     if spent is None:
         return cap
@@ -100,7 +100,7 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
         return None
     epsilon = cap.epsilon - spent.epsilon
     delta = cap.delta - spent.delta if dataset.rule == "basic" else cap.delta
-    return Budget.of(epsilon, delta) if epsilon > 0 else None
+    return Budget.of(epsilon, delta) if epsilon > 0 and delta >= 0 else None
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:

@@ -6,7 +6,8 @@ once for all queries; so is the check that what is summed is what was paid for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import lt
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import PrivacyError, bug
+from understudy.base.errors import PrivacyError, ResumeError, bug
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.sealed import encode_names
@@ -302,22 +303,29 @@ class _SampledUnits(_Sampled):
             yield batch, coins[batch.units]
 
 
-def sampled_units(data: Batches[Any], rate: float, source: NoiseSource) -> NDArray[np.int64]:
-    """The numbers of the units of a Poisson sample, in order. Private. Only what has paid for its use may call it."""
-    found = [np.unique(batch.units[included]) for batch, included in _SampledUnits(data, rate, source).tossed()]
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+def take_sample(data: Batches[Any], rate: float, source: NoiseSource) -> dict[str, NDArray[Any]]:
+    """A Poisson sample of the units, to be stored: their numbers in order, and a hash of their records, by which they
+    are known again. Private. Only what has paid for its use may call it."""
+    units, records = [np.zeros(0, dtype=np.int64)], 0
+    for batch, included in _SampledUnits(data, rate, source).tossed():
+        units.append(batch.units[included])
+        records += _sum_of_hashes(batch.only(included)) if included.any() else 0
+    return {"units": np.unique(np.concatenate(units)), "records": _as_bytes(records)}
 
 
 @dataclass(frozen=True, repr=False)
 class SampleOf:
     """The records of a sample that was taken before. Private; its ``repr`` shows nothing.
 
+    Units have their numbers from the order of the rows: every pass sees at its end that it read the records of that
+    sample, so that rows in another order are not another sample. Raises ResumeError there: they are others.
+
     Args:
-        units: ``Int64[n]``, of :func:`sampled_units`.
+        kept: what :func:`take_sample` gave.
     """
 
     data: Batches[Any]
-    units: NDArray[np.int64]
+    kept: Mapping[str, NDArray[Any]]
 
     @property
     def workers(self) -> Engine | None:
@@ -325,8 +333,31 @@ class SampleOf:
         return self.data.engine if is_divided(self.data) else None
 
     def batches(self) -> Iterator[Any]:
-        sampled = ((batch, np.isin(batch.units, self.units)) for batch in self.data.batches())
-        return _together(batch.only(included) for batch, included in sampled if included.any())
+        return _together(self._sampled())
+
+    def _sampled(self) -> Iterator[Any]:
+        records = 0
+        for batch in self.data.batches():
+            included = np.isin(batch.units, self.kept["units"])
+            if included.any():
+                only = batch.only(included)
+                records += _sum_of_hashes(only)
+                yield only
+        if not np.array_equal(_as_bytes(records), self.kept["records"]):
+            raise ResumeError(
+                "The rows are in another order than when this run took its sample of them.",
+                "Give the files as they were then, or use --fresh to start over (which charges the budget again).",
+            )
+
+
+def _sum_of_hashes(batch: Any) -> int:
+    """Of unit and text of each record: the same in batches of any size."""
+    pairs = (f"{unit} {text}" for unit, text in zip(batch.units.tolist(), batch.texts, strict=True))
+    return sum(int.from_bytes(hashlib.sha256(pair.encode("utf-8", "surrogatepass")).digest()) for pair in pairs)
+
+
+def _as_bytes(total: int) -> NDArray[np.uint8]:
+    return np.frombuffer((total % 2**256).to_bytes(32), dtype=np.uint8)
 
 
 def _together(batches: Iterable[Any]) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -10,11 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, bug
 from understudy.privacy.events import SubsampledGaussianEvent
-from understudy.privacy.measurement import Batches, Query, measure, sampled_units
+from understudy.privacy.measurement import Batches, Query, SampleOf, measure, take_sample
 from understudy.privacy.mechanisms import LEAST_NOISE, SMALLEST_SIGMA, NoisySum, Shape, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
+from understudy.privacy.sealed import Arrays
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,10 @@ class SubsampledSums:
 
     @cached_property
     def event(self) -> SubsampledGaussianEvent:
-        joint = (1 - 1e-15) / math.sqrt(math.fsum(each.noise_multiplier**-2 for _, each in self.sums))
+        try:
+            joint = (1 - 1e-15) / math.sqrt(math.fsum(each.noise_multiplier**-2 for _, each in self.sums))
+        except (OverflowError, ZeroDivisionError):
+            raise out_of_range("no number says how much noise there is") from None
         return SubsampledGaussianEvent(joint, self.rate, 1)
 
     @property
@@ -78,20 +83,32 @@ class SubsampledSums:
 class PaidSubsampledSums(PaidInParts["SubsampledSums"]):
     """A charge that was paid: a sample, and each sum over it, once."""
 
-    def units(self, data: Batches[Any]) -> NDArray[np.int64]:
-        """The numbers of the units that are in the sample, ``Int64[n]``. Private: to be stored before a sum is made,
-        since all sums are over this one sample, also those of a run that is resumed."""
+    _taken = False
+
+    def sample(self, data: Batches[Any], keep: Callable[[Callable[[], Arrays]], Arrays]) -> SampleOf:
+        """The one sample that all sums are over, also those of a run that is resumed. Private.
+
+        Args:
+            keep: returns what is stored, or calls what it is given and stores what that returns, before a sum is made.
+        """
+        kept = keep(lambda: self._drawn(data))
+        self._taken = True
+        return SampleOf(data, kept)
+
+    def _drawn(self, data: Batches[Any]) -> Arrays:
         self._once("the sample")
-        return sampled_units(data, self._mechanism.rate, self._source)
+        return take_sample(data, self._mechanism.rate, self._source)
 
     def measure(self, name: str, query: Query[Any], sample: Batches[Any]) -> NDArray[np.float64]:
         """The noisy sum of this name: ``Float64[query.shape]``.
 
         Args:
-            sample: the records of the sampled units (:class:`~understudy.privacy.measurement.SampleOf`), or what is
-                made of each of them alone.
+            sample: the records of :meth:`sample`, or what is made of each of them alone.
 
-        Raises PrivacyError as :func:`~understudy.privacy.measurement.measure`, or if the sum was made before.
+        Raises PrivacyError as :func:`~understudy.privacy.measurement.measure`, if no sample was taken, or if the sum
+        was made before.
         """
+        if not self._taken:
+            raise bug(f"The sum {name!r} would be over all units.", "the sample is taken before a sum is made")
         self._once(name)
         return measure(dict(self._mechanism.sums)[name], query, sample, source=self._source)

@@ -502,7 +502,8 @@ def require_consistent(statement: Statement) -> None:
         sampled = max((sampled_at(event, epsilon) for event in samples), default=0.0)
         if _pure_at(least, delta) > epsilon * (1 + _ROUNDING) or sampled > delta * (1 + _ROUNDING):
             raise ValueError("one charge alone costs more than the statement says")
-    if gaussians.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
+    power = max((sampled_power(event) for event in samples), default=0.0)
+    if max(gaussians.power(FALSE_ALARMS), power) > statement.power * (1 + _ROUNDING):
         raise ValueError("the charges allow a better test than the statement says")
 
 
@@ -513,6 +514,12 @@ def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
     if epsilon > _LARGEST_EXPONENT:
         return 0.0
     return event.rate * GDP(1 / event.noise_multiplier).delta(math.log1p(math.expm1(epsilon) / event.rate))
+
+
+def sampled_power(event: SubsampledGaussianEvent) -> float:
+    """Of a test with FALSE_ALARMS of one of the event's releases: of those with the unit sampled, and of the others."""
+    sampled = phi_bar(-normal_quantile(FALSE_ALARMS) - 1 / event.noise_multiplier)
+    return (1 - event.rate) * FALSE_ALARMS + event.rate * sampled
 
 
 def _pure_at(epsilon: float, delta: float) -> float:

@@ -46,7 +46,7 @@ from understudy.methods.topics import plan as topics_plan
 from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.measurement import Batches, OpenQuery, Query, SampleOf, exact_sum, measure, select
+from understudy.privacy.measurement import Batches, OpenQuery, Query, exact_sum, measure, select
 from understudy.privacy.mechanisms import NoisySum, SampledSum, SubsampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.sample import SubsampledSums
@@ -312,7 +312,7 @@ class SampleAttack:
         along, data = np.zeros(runs), InMemory(list(self.data.batches()) if present else [])
         for run in range(runs):
             paid = self.mechanism.open(self.source)
-            sample = _alike(SampleOf(data, paid.units(data)))
+            sample = _alike(paid.sample(data, lambda make: make()))
             for name, query in remembered.items():
                 noisy = paid.measure(name, query, sample) * planned[name].sensitivity.grid
                 along[run] += float((noisy * moves[name]).sum()) / planned[name].scale

@@ -259,7 +259,7 @@ class _Voters:
 
     @cached_property
     def sample(self) -> SubsampledSums | None:
-        return sample_of(self.plan.charges)
+        return None if self.beside else sample_of(self.plan.charges)
 
     @property
     def rate(self) -> float:
@@ -285,12 +285,12 @@ class _Voters:
 
     @cached_property
     def _vectors(self) -> PrivateEmbeddings:
-        """Of the records that are read: all, or those of the sample, which the run's store keeps."""
+        """Of the records that are read: all, or those of the sample, which is sealed as what is made of it."""
         tools, key = self.tools, self.tools.scratch.name
         read: BoundedCorpus | SampleOf = self.corpus
         if self.sample is not None:
-            units = tools.keep("sample", lambda: {"units": self._paid.units(self.corpus)})["units"]
-            read, key = SampleOf(self.corpus, units), f"{key} {hashlib.sha256(units.tobytes()).hexdigest()}"
+            read = self._paid.sample(self.corpus, lambda make: tools.seal(f"{NAME}/sample", make).arrays)
+            key += f" {hashlib.sha256(read.kept['units'].tobytes()).hexdigest()}"
         folder = tools.scratch / "topics" if self.beside else tools.scratch  # labels are in the file, and others later
         return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say)
 
