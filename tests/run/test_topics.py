@@ -17,6 +17,7 @@ from subjects import SUBJECTS, Places, table, texts
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
+from understudy.methods.topics.found import Topic
 from understudy.methods.topics.release import TopicSums
 from understudy.models.types import Completion
 from understudy.run import topics as finding
@@ -341,6 +342,29 @@ def test_a_language_model_gives_titles_from_released_terms_alone(
     assert '<th scope="row">Travel<small>' in page
     assert "<b>Other" not in page
     assert "Titles are a language model" in page
+
+
+@pytest.mark.parametrize(
+    ("said", "finish", "title"),
+    [
+        ('The subject is "The Other Side of the Same Coin', "length", ""),
+        ('The subject is "vat" in the context of the collection of texts.', "stop", ""),
+        ('The subject is "Eye examinations".', "stop", "Eye examinations"),
+        ("**Title:** Eye examinations\n\nThese words are all ab", "length", "Eye examinations"),
+        ("Title deeds", "stop", "Title deeds"),
+        ('"Eyes" and "ears"', "stop", ""),
+        ("The subject is:", "stop", ""),
+    ],
+)
+def test_an_answer_that_is_no_title_is_none(said: str, finish: Any, title: str) -> None:
+    topic = Topic(0, (), 9.0, 8.0, 10.0, clear=True)
+    assert finding.titles_of([topic], FakeChat(lambda _request: Completion(said, finish))) == (title,)
+
+
+def test_a_term_of_a_stranger_fills_no_prompt() -> None:
+    chat = FakeChat(lambda _request: Completion("Eyes", "stop"))
+    finding.titles_of([Topic(0, ("x" * 5000, "eye"), 9.0, 8.0, 10.0, clear=True)], chat)
+    assert chat.asked[0].messages[0].content == finding._ASKED.format("x" * 80 + ", eye")
 
 
 def test_without_an_answer_a_topic_keeps_its_name_and_without_a_model_nothing_is_asked(

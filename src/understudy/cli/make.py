@@ -17,6 +17,7 @@ import click
 from understudy.base.columns import WRITTEN
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.parameters import Free
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
     METHOD,
@@ -275,7 +276,14 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 def _topics_groups(_args: Sequence[str]) -> Groups:
     *shared, own = release_groups(method_class(TOPICS))
     groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
-    return (*groups, ModelParameters, own)
+    return (*groups, _TitleParameters, own)
+
+
+class _TitleParameters(ModelParameters):
+    """The language model that gives topics titles; it sees their released terms only."""
+
+    llm: Free[str] = "none"
+    """``none`` (the names alone), ``builtin``, ``hf:ORG/NAME``, or an endpoint's model (docs/endpoints.md)."""
 
 
 @click.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from understudy.methods.topics.found import Topic, topics_of
 from understudy.methods.topics.plan import NAME
 from understudy.models import catalog
 from understudy.models.collect import collect
-from understudy.models.types import ChatModel, ChatRequest, Embedder, Message
+from understudy.models.types import ChatModel, ChatRequest, Completion, Embedder, Message
 from understudy.models.vectors import ContentsEmbedder
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE
@@ -146,18 +147,28 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
 
 
 def titles_of(topics: Sequence[Topic], chat: ChatModel) -> tuple[str, ...]:
-    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it says nothing."""
-    said = [Message("user", _ASKED.format(", ".join(each.terms))) for each in topics if each.clear]
+    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it gives no title."""
+    terms = [", ".join(term[:_LONGEST_TERM] for term in each.terms) for each in topics if each.clear]
+    said = [Message("user", _ASKED.format(each)) for each in terms]
     answers = iter(collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said]))
-    texts = [tidy(next(answers)) if each.clear else "" for each in topics]
-    return tuple(" ".join(text.split()).strip("\"'.*#")[:_MOST] for text in texts)
+    return tuple(_title(next(answers)) if each.clear else "" for each in topics)
+
+
+def _title(answer: Completion) -> str:
+    """Without quotes and lead-in; "" where it was cut or is no title."""
+    lines = tidy(answer).splitlines()
+    text = _LEAD.sub("", " ".join(lines[:1]).strip(_AROUND)).strip(_AROUND)
+    cut = answer.finish_reason == "length" and len(answer.text.strip().splitlines()) == 1
+    return "" if cut or '"' in text or len(text.split()) > _MOST_WORDS or len(text) > _MOST else text
 
 
 _ASKED = (
     "These words tell one subject of a collection of texts from its other subjects: {}. What is the subject? Answer "
     "with two to five words and nothing else."
 )
-_LONGEST, _MOST = 24, 60  # tokens, characters
+_LEAD = re.compile(r"(the )?(subject|topic|title|answer)( is\b|\W*:)", re.IGNORECASE)
+_AROUND = " \t\"'\u201c\u201d\u2018\u2019`.*#:"
+_LONGEST, _MOST, _MOST_WORDS, _LONGEST_TERM = 24, 60, 6, 80  # tokens, characters, words, characters
 
 
 def changes_json(found: Sequence[Change]) -> list[dict[str, Any]]:
