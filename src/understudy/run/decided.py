@@ -19,7 +19,7 @@ from understudy.methods.shared.guide.plan import (
     sample_words,
     why_no_guide,
 )
-from understudy.methods.topics.plan import LABELS_SHARE, SPARE, topics_that_pay
+from understudy.methods.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
 from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.models.catalog import embedder_here
 from understudy.models.machine import missing_packages
@@ -129,6 +129,11 @@ def taken_for_foreign(config: RunConfig, table: Table) -> bool:
 
 def _known_topics(path: Path) -> str:
     """The file of a Release of topics."""
+    if path.name == str(path) and not path.suffix.strip(".0123456789") and not path.exists():
+        raise ConfigError(
+            f"Parameter 'topics': expected {A_COUNT}, got {path.name!r:.80}.",
+            "To count known topics, name the folder of their run, or the Release file in it.",
+        )
     file = OutputFolder(path).release_file(TOPICS) if path.is_dir() else path
     known = load_release(file)
     if known.method != TOPICS or not known.statement.private:

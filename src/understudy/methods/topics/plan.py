@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Parameters, public_file
@@ -30,7 +30,7 @@ from understudy.methods.shared.guide.plan import (
     guide_sensitivity,
     sample_words,
 )
-from understudy.methods.shared.labelling import BESIDE, ROUNDS, SIZES, VOTES, TopicCount, sums_name
+from understudy.methods.shared.labelling import BESIDE, MOST_TOPICS, ROUNDS, SIZES, VOTES, TopicCount, sums_name
 from understudy.methods.topics.centres import require_short
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -50,6 +50,7 @@ SHARES = {VOTES: 0.3, **dict.fromkeys((sums_name(number + 1) for number in range
 """Of mu^2."""
 LABELS_SHARE = 0.2
 """Of the budget (of mu^2): what topics get that are another method's labels."""
+A_COUNT = f"a number from 1 to {MOST_TOPICS}, or auto"
 
 
 class TopicsParameters(Parameters):
@@ -59,6 +60,13 @@ class TopicsParameters(Parameters):
     """Topics to look for (K): a public number, or ``auto``, as many as the records carry, by public facts. Near twins
     are merged, so that there may be fewer in the end. Or a Release of topics, to count the same ones in another table:
     the whole budget is then for their sizes."""
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _in_range(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and value not in range(1, MOST_TOPICS + 1):
+            raise ValueError(f"expected {A_COUNT}")
+        return value
 
 
 def known_topics(file: str) -> tuple[Release, str]:

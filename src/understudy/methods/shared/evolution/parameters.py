@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import in_proportion
@@ -50,6 +50,13 @@ class EvolutionParameters(Parameters):
         "words_spread": Gone(20.0, "a variation is asked for its parent's number of words, give or take 20"),
         "temperatures": Gone(None, "--llm-temperature holds in all rounds"),
     }
+
+    @field_validator("population", "blank_probability", mode="before")
+    @classmethod
+    def _no_schedule(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError("there are no schedules any more: expected one number, for all rounds")
+        return value
 
     @model_validator(mode="after")
     def _something_new(self) -> Self:
