@@ -66,6 +66,7 @@ BAD: dict[str, Bad] = {
     "budget exceeded": Bad({}, 4, "asks for (epsilon=3, delta=1e-06)", "--raise", spent_budget),
     "no output": Bad({"output": None, "data": "*.csv"}, 2, "have no one name", "--output FOLDER"),
     "output is a file": Bad({"output": "notes.csv"}, 10, "cannot be written", "Use another --output"),
+    "bad rows that are no share": Bad({"max_bad_rows": 600}, 2, "a share of the rows, 0 to 1", "--help"),
     "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),
     "a ledger that is none": Bad({"ledger": "notes.csv"}, 5, "cannot be used", "backup"),
     "unknown method": Bad({"method": "alchemy"}, 2, "There is no method 'alchemy'", "dp-kps"),

@@ -73,6 +73,7 @@ def test_it_is_one_plain_sentence() -> None:
     assert "only what nearly every text says" in told("thin", share=0.8)
     noise = "Noise: do not spend this budget; about 20,000 records would do."
     assert told("noise", share=1.0, records=20_000) == noise
+    assert "20,000 owners would do" in Verdict("noise", "topics", 1.0, 20_000).sentence(unit="owner")
     assert told("noise", share=1.0, spent=True) == "Noise: what shows is mostly chance."
     assert "a lower --sampling-rate" in told("noise", "tokens", share=1.0)
     assert told("good", "training") == "Good: the private texts stand well above the noise."

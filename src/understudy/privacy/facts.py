@@ -51,11 +51,6 @@ class Facts:
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
 
-    @property
-    def usefulness(self) -> str:
-        """The verdict of a plan in a sentence; empty where there is none."""
-        return self.verdict.sentence() if self.verdict else ""
-
     def lines(self, labels: Sequence[str] = ()) -> list[str]:
         return [*(entry.line(labels) for entry in self.entries), *(f"Warning: {each}" for each in self.warnings)]
 

@@ -96,6 +96,11 @@ class Plan:
                 "its calibration and its events disagree",
             )
 
+    @property
+    def usefulness(self) -> str:
+        """The verdict in a sentence; empty where there is none."""
+        return self.forecast.verdict.sentence(unit=self.unit.kind) if self.forecast.verdict else ""
+
     def mechanism(self, name: str) -> Any:
         return next(charge.mechanism for charge in self.charges if charge.name == name)
 

@@ -20,6 +20,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from understudy.privacy.unit import UnitKind
+
 Level = Literal["good", "thin", "noise"]
 Basis = Literal["topics", "labels", "tokens", "predictions", "answers", "training"]
 
@@ -109,12 +111,14 @@ class Verdict:
         """The level without numbers from which a declared number of records could be told; None without one."""
         return Verdict(self.level, self.basis) if self.level else None
 
-    def sentence(self, *, spent: bool = False) -> str:
-        """For people; empty where there is nothing to say. ``spent``: of a Release, and not of a plan."""
+    def sentence(self, *, spent: bool = False, unit: UnitKind = "record") -> str:
+        """For people; empty where there is nothing to say. ``spent``: of a Release, and not of a plan. ``unit``: what
+        is protected; where these are owners, owners are counted."""
+        counted = "owners" if unit == "owner" else "records"
         if self.level is None and (spent or not self.records):
             return ""
         if self.level is None:
-            return f"Good from about {self.records:,} records; declare --expected-records for a verdict."
+            return f"Good from about {self.records:,} {counted}; declare --expected-records for a verdict."
         show = "show" if spent else "will show"
         if self.level == "noise":
             told = "what shows is mostly chance" if spent else "do not spend this budget"
@@ -126,7 +130,7 @@ class Verdict:
             one = round(1 / max(self.share, 1e-6))
             often = "nearly every text" if one < 2 else f"one text in {_NUMBERS.get(one, f'{one:,}')}"
             told = f"only what {often} says {'shows' if spent else show}"
-        cure = f"about {self.records:,} records would do" if self.records else _CURES.get(self.basis, "")
+        cure = f"about {self.records:,} {counted} would do" if self.records else _CURES.get(self.basis, "")
         if self.times is not None:
-            cure = f"about {self.times:g} times as many records of this kind would do"
+            cure = f"about {self.times:g} times as many {counted} of this kind would do"
         return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")

@@ -64,7 +64,7 @@ class Forecast:
         warned = [line for line in bought if line.startswith("Warning: ")]
         lines = [
             f"Method {plan.method}, budget {plan.budget}, protecting {plan.unit.describe()}.",
-            *filter(None, [plan.forecast.usefulness, *warned]),
+            *filter(None, [plan.usefulness, *warned]),
             "",
             "Charges, in order:",
             *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in plan.charges),
@@ -82,7 +82,7 @@ class Forecast:
         return card(
             f"Plan of {self.plan.method}",
             paragraph(protected),
-            paragraph(in_keywords(self.plan.forecast.usefulness)),
+            paragraph(in_keywords(self.plan.usefulness)),
             table(("charge", "for", "event"), charges),
             paragraph("What the budget buys:"),
             bullets([in_keywords(line) for line in buys]),

@@ -47,6 +47,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
+from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
@@ -136,7 +137,7 @@ def make_release(
         if job.guide_decision.why:
             listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
         noisy, expected = session.noise.origin != "none", plan.forecast.verdict
-        _tell(expected if noisy else None, listener)
+        _tell(expected if noisy else None, listener, plan.unit)
         for warning in job.warnings:
             listener.say(f"Warning: {warning}")
             if listener.nobody:
@@ -226,7 +227,7 @@ def make_release(
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
         listener.say(line)
-    _tell(verdict, listener, spent=True)
+    _tell(verdict, listener, made.statement.unit, spent=True)
     if made.noise_check.warnings or (verdict and verdict.level == "noise"):
         if skips:
             listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
@@ -236,8 +237,8 @@ def make_release(
     return made
 
 
-def _tell(verdict: Verdict | None, listener: Listener, *, spent: bool = False) -> None:
-    if verdict is None or not (sentence := verdict.sentence(spent=spent)):
+def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: bool = False) -> None:
+    if verdict is None or not (sentence := verdict.sentence(spent=spent, unit=unit.kind)):
         return
     listener.say(sentence)
     if verdict.level == "noise" and listener.nobody:

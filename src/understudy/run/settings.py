@@ -125,6 +125,13 @@ class TableParameters(Parameters):
         "on_bad_row": Gone("error", "max_bad_rows above 0 skips rows that cannot be used", free=True),
     }
 
+    @field_validator("max_bad_rows", mode="before")
+    @classmethod
+    def _share(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and value > 1:
+            raise ValueError("expected a share of the rows, 0 to 1 (0.05 is 5 %)")
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _read_columns(cls, values: Any) -> Any:

@@ -207,7 +207,7 @@ def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> d
         "asks": method_class(method).needs.generation_llm != "never",
         "costs": {fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
         "lines": tuple(fact.line() for fact in facts if fact.name not in _COSTS),
-        "verdict": "" if plan is None else plan.plan.forecast.usefulness,
+        "verdict": "" if plan is None else plan.plan.usefulness,
         "warnings": () if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
         "charts": tuple(_charts(method, varying, points, form.epsilon)),
         "heads": ("epsilon", *(fact.title for fact in varying)),

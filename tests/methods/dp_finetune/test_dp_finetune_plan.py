@@ -95,7 +95,7 @@ def test_noise_that_outweighs_the_largest_signal_is_warned_of() -> None:
             workers=2,
             rows=8,
         )
-        return float(found["noise_to_signal"]), found.usefulness.split(":")[0]  # type: ignore[arg-type]
+        return float(found["noise_to_signal"]), found.verdict.sentence().split(":")[0]  # type: ignore[arg-type]
 
     assert facts(10_000) == (pytest.approx(0.1), "Good")
     assert facts(4_000_000) == (pytest.approx(2.0), "Noise")

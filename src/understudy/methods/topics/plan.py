@@ -125,7 +125,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         while rate < 1 and verdict(multiplier, topics, rate * (expected or 0)).level != "good":
             rate *= 2
         found = verdict(multiplier, topics, expected and rate * expected)
-    charges = _charges(topics, sums)
+    charges = _charges(topics, sums, unit)
     if rate < 1:
         why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
         charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why),)
@@ -159,7 +159,7 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
 
     def plan_topics(multipliers: Sequence[float]) -> Addition:
         sums = _noisy_sums(topics, multipliers, unit)
-        return Addition(_charges(topics, sums, BESIDE), _forecast(topics, sums, unit))
+        return Addition(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
 
     shares = [LABELS_SHARE * each for each in SHARES.values()]
     plan = plan_beside(plan_method, budget, plan_topics, shares=shares, what="topics")
@@ -180,10 +180,10 @@ _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
 """So that a Release hardly tells the number of records that was declared, should it have been counted."""
 
 
-def _charges(topics: int, sums: Mapping[str, NoisySum], beside: str = "") -> tuple[Charge, ...]:
+def _charges(topics: int, sums: Mapping[str, NoisySum], unit: Unit, beside: str = "") -> tuple[Charge, ...]:
     why = {
-        VOTES: f"noisy histogram of the records' votes for the nearest of {CANDIDATES} public terms",
-        SIZES: f"noisy numbers of records of {topics} topic(s)",
+        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {CANDIDATES} public terms",
+        SIZES: f"noisy numbers of {unit.kind}s of {topics} topic(s)",
     }
     around = f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
     return tuple(Charge(beside + name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
