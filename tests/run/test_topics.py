@@ -20,6 +20,7 @@ from understudy.ledger import Ledger
 from understudy.methods.topics.found import Topic
 from understudy.methods.topics.release import TopicSums
 from understudy.models.types import Completion
+from understudy.report.topics import write_topics
 from understudy.run import topics as finding
 from understudy.run.topics import FoundTopics
 from understudy.text.vocabulary.terms import load_vocabulary
@@ -303,6 +304,13 @@ def test_a_release_whose_topics_have_no_centre_is_refused(found: FoundTopics) ->
         _ = FoundTopics(replace(made, arrays=arrays)).topics
 
 
+def test_a_page_of_topics_that_are_all_too_small_says_how_many_were_found(found: FoundTopics, tmp_path: Path) -> None:
+    made = found.release
+    few = replace(made, arrays={**made.arrays, "sizes": np.zeros_like(made.arrays["sizes"])})
+    page = write_topics(FoundTopics(few), tmp_path / "topics.html").read_text("utf-8")
+    assert f"about: {len(found.topics)} topics, none of them clear." in page
+
+
 def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
     with pytest.raises(ConfigError):
         found_in(tmp_path, texts(30), topics=2, method="dp-kps")
@@ -311,6 +319,7 @@ def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
 def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, finished: Path) -> None:
     (paths,) = us.report(shutil.copytree(finished, tmp_path / "out"))
     assert "topics" in paths.shareable.read_text("utf-8")
+    assert "label set" not in paths.shareable.read_text("utf-8")
 
 
 # -- titles -----------------------------------------------------------------------------------------------------------
