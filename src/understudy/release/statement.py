@@ -362,7 +362,7 @@ class Statement:
     @property
     def usefulness(self) -> str:
         """The verdict in a sentence; empty where there is none."""
-        return self.verdict.sentence(spent=True) if self.verdict else ""
+        return self.verdict.sentence(spent=True, unit=self.unit.kind) if self.verdict else ""
 
     @property
     def _label_set(self) -> str:
