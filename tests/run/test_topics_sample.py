@@ -293,6 +293,7 @@ def test_a_run_of_all_records_stays_one_though_many_are_declared_later(
 def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
     statement = finished[0].release.statement
     require_consistent(statement)
+    assert "nobody knows who is in the sample" in statement.to_markdown()
     with pytest.raises(ValueError, match="better test"):
         require_consistent(replace(statement, power=0.011))
 

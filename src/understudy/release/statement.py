@@ -360,6 +360,14 @@ class Statement:
         return 1 / event.epsilon if isinstance(event, PureEvent) else None
 
     @property
+    def _sampled(self) -> bool:
+        """Whether a sample of the units leaves a smaller epsilon than the budget's."""
+        if isinstance(self.budget, SecretBudget):
+            return False
+        sampled = any(isinstance(charge.event, SubsampledGaussianEvent) for charge in self.charges)
+        return sampled and self.epsilon_at.get(float(self.budget.delta), math.inf) < 0.9 * float(self.budget.epsilon)
+
+    @property
     def usefulness(self) -> str:
         """The verdict in a sentence; empty where there is none."""
         return self.verdict.sentence(spent=True, unit=self.unit.kind) if self.verdict else ""
@@ -419,6 +427,8 @@ class Statement:
     def to_markdown(self) -> str:
         protected = "Protected" if self.private else "Not protected"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
+        if booked and self._sampled:
+            booked += "What was released costs less, as the table says: nobody knows who is in the sample. "
         labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
         lines = [
             "# Privacy statement",
