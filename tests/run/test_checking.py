@@ -13,8 +13,9 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said, run
 
 import understudy as us
-from understudy.base.columns import declared_columns, formats_of
+from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.formats import formats_of
 from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger

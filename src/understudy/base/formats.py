@@ -1,0 +1,127 @@
+"""How a table writes its dates, numbers, truth and missing values, where that is declared: it is never guessed."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from understudy.base.errors import ConfigError, nearest
+
+_TIMES = "%d{0}%m{0}%Y|%d{0}%m{0}%Y %H:%M|%d{0}%m{0}%Y %H:%M:%S"
+LOCALES: dict[str, dict[str, str]] = {
+    "de": {"date": _TIMES.format("."), "number": "1.234,56", "boolean": "ja,j,wahr,1|nein,n,falsch,0"},
+    "fr": {"date": _TIMES.format("/"), "number": "1 234,56", "boolean": "oui,o,vrai,1|non,n,faux,0"},
+    "en-GB": {"date": _TIMES.format("/"), "number": "1,234.56", "boolean": "yes,y,true,1|no,n,false,0"},
+    "en-US": {
+        "date": "%m/%d/%Y|%m/%d/%Y %H:%M|%m/%d/%Y %H:%M:%S|%m/%d/%Y %I:%M %p|%m/%d/%Y %I:%M:%S %p",
+        "number": "1,234.56",
+        "boolean": "yes,y,true,1|no,n,false,0",
+    },
+}
+"""What spreadsheets set to a language write. Both English ones read ``TRUE`` and ``yes``."""
+HINT = "`formats: de` in YAML or Python declares 31.12.2024, 1.234,56 and ja/nein, and others likewise (docs/tables.md)"
+_KINDS = {"date": "date", "datetime": "date", "number": "number", "integer": "number", "boolean": "boolean"}
+_NUMBER = re.compile(r"(?P<before>\D*?)\s*1(?P<thousands>\D?)234(?:(?P<point>\D)56)?\s*(?P<after>\D*)")
+_SPACES = "[ \u00a0\u202f]"
+_DIRECTIVE = re.compile(r"%(.)")
+
+
+def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """By kind the fields of columns that say nothing else, of ``de``, or of a mapping with ``locale``, ``date``,
+    ``number``, ``boolean``, ``missing``. ConfigError if it is neither."""
+    if declared is None:
+        return {}
+    rest = {"locale": declared} if isinstance(declared, str) else dict(declared)
+    locale, missing = rest.pop("locale", None), rest.pop("missing", ())
+    try:
+        if locale is not None and locale not in LOCALES:
+            raise ValueError(f"there is no locale {locale!r:.40}, only {', '.join(LOCALES)}")
+        marks = {"missing": list(marks_of(missing))} if missing else {}
+        found: dict[str, dict[str, Any]] = {"category": dict(marks)}
+        formats = {**LOCALES.get(locale or "", {}), **rest}
+        for kind, of in _KINDS.items():
+            if of in formats:
+                require_format(kind, formats[of])
+            found[kind] = {"format": formats[of], **marks} if of in formats else dict(marks)
+        if unknown := sorted(set(map(str, formats)) - {*_KINDS.values()}):
+            like = nearest(unknown[0], sorted({*_KINDS.values(), "locale", "missing"}), between=" or ")
+            raise ValueError(f"there is no {unknown[0]!r:.40}" + (f", but there is {like}" if like else ""))
+    except ValueError as error:
+        raise ConfigError(
+            f"The formats are not declared as they should be: {error}.",
+            'Write `formats: de`, or `formats: {date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", '
+            'missing: ["k. A."]}`.',
+        ) from None
+    return found
+
+
+def marks_of(missing: object) -> tuple[str, ...]:
+    """Cells that hold nothing; ValueError if these are none."""
+    found = (missing,) if isinstance(missing, str) else missing
+    if not isinstance(found, list | tuple) or not all(isinstance(mark, str) and mark.strip() for mark in found):
+        raise ValueError('`missing` is no list of what such cells hold, such as ["k. A.", "-"]')
+    return tuple(mark.strip() for mark in found)
+
+
+def require_format(kind: str, format_: object) -> None:
+    """See that a column of this kind may be written so; ValueError otherwise."""
+    if not isinstance(format_, str) or kind not in _KINDS:
+        raise ValueError(f"a {kind} has no such format")
+    {"date": _times, "number": _number, "boolean": _booleans}[_KINDS[kind]](format_)
+
+
+def as_written(text: str, kind: str, format_: str) -> object:
+    """What a cell of this kind says: a time, a plain number as text, or a truth; None where it is not written so."""
+    if _KINDS[kind] == "boolean":
+        return _booleans(format_).get(text.strip().casefold())
+    if _KINDS[kind] == "number":
+        pattern, spaced = _number(format_)
+        found = pattern.fullmatch(re.sub(_SPACES, " ", text.strip()) if spaced else text.strip())
+        if found is None:
+            return None
+        whole = "".join(character for character in found["whole"] if character.isdecimal())
+        sign = "-" if found["sign"] in ("-", "\u2212") else ""
+        return f"{sign}{whole}{'.' if found['rest'] else ''}{found['rest'] or ''}"
+    for each in _times(format_):
+        try:
+            return datetime.datetime.strptime(text.strip(), each)
+        except ValueError:
+            continue
+    return None
+
+
+@cache
+def _times(format_: str) -> tuple[str, ...]:
+    formats = tuple(each.strip() for each in format_.split("|"))
+    for each in formats:
+        used = set(_DIRECTIVE.findall(each))
+        if not {"d", "m"} <= used or not used & {"Y", "y"} or used - set("dmYyHMSIp"):
+            raise ValueError("a date is written with %d, %m, %Y (or %y), and perhaps %H, %M, %S: such as %d.%m.%Y")
+    return formats
+
+
+@cache
+def _number(format_: str) -> tuple[re.Pattern[str], bool]:
+    """What numbers match, and whether spaces separate their thousands."""
+    found = _NUMBER.fullmatch(format_.strip())
+    thousands, point = (found["thousands"], found["point"] or "") if found else ("", "")
+    if found is None or (thousands and thousands == point):
+        raise ValueError("a number's format is the number 1234.56 as the table writes it: such as 1.234,56 or 1234,56")
+    spaced = thousands in (" ", "\u00a0", "\u202f")
+    before, after = (re.escape(found[side].strip()) for side in ("before", "after"))
+    groups = f"[0-9]{{1,3}}(?:{' ' if spaced else re.escape(thousands)}[0-9]{{3}})+|" if thousands else ""
+    rest = f"(?:{re.escape(point)}(?P<rest>[0-9]+))?" if point else "(?P<rest>(?!))?"
+    pattern = rf"(?P<sign>[-+\u2212]?)\s*(?:{before})?\s*(?P<whole>{groups}[0-9]+){rest}\s*(?:{after})?"
+    return re.compile(pattern), spaced
+
+
+@cache
+def _booleans(format_: str) -> Mapping[str, bool]:
+    sides = [[word.strip().casefold() for word in side.split(",")] for side in format_.split("|")]
+    found = {word: truth for side, truth in zip(sides, (True, False), strict=False) for word in side}
+    if len(sides) != 2 or len(found) < sum(map(len, sides)):
+        raise ValueError("a boolean's format is what is true and what is false: such as ja|nein, or x| for a mark")
+    return found
