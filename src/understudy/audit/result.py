@@ -247,6 +247,7 @@ class RunAudit:
 
 
 def load_audit(path: Path) -> RunAudit:
+    """Read what :meth:`RunAudit.save` wrote. Raises ConfigError if it cannot be read, or is of another version."""
     return read_result(path, RunAudit, made_by="audit run")
 
 

@@ -341,7 +341,10 @@ _PARTS = 64
 
 
 def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
-    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are."""
+    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are.
+
+    Raises ConfigError if one is unknown, or does not fit the method.
+    """
     possible = tuple(name for name in ATTACKS if name != RELEASE or method == DP_KPS)
     for name in chosen:
         if name not in possible:

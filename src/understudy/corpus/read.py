@@ -386,6 +386,8 @@ def read_header(
     """Each column's name and, where the file declares one, its kind.
 
     Of CSV and TSV the header row is read, of JSON lines the keys of the first line, of Parquet the schema.
+
+    Raises ConfigError or CorpusError if the table cannot be found or has no header.
     """
     reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
     file = find_files([source] if isinstance(source, str) else source, format=format)[0]

@@ -148,6 +148,8 @@ class Ledger:
             rule: ``basic`` (the default) adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their
                 events in one Renyi accountant at the cap's delta. Posteriors never add: for secrets it is ``rdp``.
             by_hand: False where a run opens it with its own budget, which a strict ledger refuses.
+
+        Raises ConfigError if the name or the rule is impossible, or the cap is of a kind that the unit does not have.
         """
         require_name(name)
         rule = admission.rule_for(cap, unit, rule)

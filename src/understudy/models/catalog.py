@@ -69,7 +69,8 @@ def load_chat(
 
 
 def load_embedder(spec: str) -> Embedder:
-    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's."""
+    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's. Raises
+    ModelError as :func:`load_chat` does."""
     if local := _on_this_machine(spec, EMBEDDER):
         from understudy.models.embedder import SentenceEmbedder
 

@@ -42,6 +42,8 @@ def collect(
 
     Inside a running event loop (a notebook) the work is done in another thread; Ctrl-C ends it in both cases.
     ``progress`` is called with the number of texts so far, after each completion, in that thread.
+
+    Raises ModelError as the model does, or if it left a request unanswered.
     """
 
     async def run() -> list[Completion]:

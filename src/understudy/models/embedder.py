@@ -55,6 +55,8 @@ class SentenceEmbedder:
         folder: holds ``modules.json`` and what it names; weights in safetensors.
         name: the model's name in ``model_id``.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
+
+    Raises ModelError if the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:

@@ -63,6 +63,9 @@ class EndpointChat:
             whose use is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: takes a line for the user.
+
+    Raises ConfigError if a parameter is out of its range, ModelError if the environment variable with the key is not
+    set.
     """
 
     name: str = field(kw_only=False)

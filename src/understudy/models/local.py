@@ -134,6 +134,8 @@ class LocalChat:
 
     Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling, and ``writer`` adds the
     shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
+
+    Raises ModelError if the extra ``local`` is missing, or the folder holds no such model.
     """
 
     def __init__(

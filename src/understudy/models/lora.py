@@ -62,6 +62,8 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
         targets: the last parts of their names (``q_proj``); ``attention`` for those that make queries and values, as
             Hu et al. recommend (all where none is known by name); or ``all``.
         layers: how many of the last blocks; None for all.
+
+    Raises ConfigError if a target is in none of these blocks.
     """
     prefix, blocks = transformer_blocks(network)
     first = 0 if layers is None else max(0, len(blocks) - layers)

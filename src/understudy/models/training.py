@@ -124,6 +124,8 @@ class LoRA:
 
     B alone learns, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on, the
     adapter is linear in them, and noise on A is not multiplied by noise on B.
+
+    Raises ConfigError if the model has no such layers.
     """
 
     def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:

@@ -528,7 +528,7 @@ def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
 
 def sampled_power(event: SubsampledGaussianEvent) -> float:
     """Of a test with FALSE_ALARMS of one of the event's releases: of those with the unit sampled, and of the others."""
-    sampled = phi_bar(-normal_quantile(FALSE_ALARMS) - 1 / event.noise_multiplier)
+    sampled = Composition((GaussianEvent(event.noise_multiplier),)).power(FALSE_ALARMS)
     return (1 - event.rate) * FALSE_ALARMS + event.rate * sampled
 
 

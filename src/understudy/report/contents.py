@@ -96,6 +96,7 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
 
 
 def read_statement(release: Path) -> Statement:
+    """The statement in a shareable folder. Raises ConfigError if there is none that can be read."""
     path = release / "statement.json"
     if not path.is_file():
         raise ConfigError(

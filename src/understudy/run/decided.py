@@ -40,7 +40,11 @@ class TopicsDecision:
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
-        """As it was said, as the run in the output folder began, or as the records carry."""
+        """As it was said, as the run in the output folder began, or as the records carry.
+
+        Raises ConfigError if there are labels too, or the topics are too few to tell anything apart, ReleaseError if
+        what is to be counted again is no Release of topics.
+        """
         own = config.method == TOPICS
         asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
         if asked is None:

@@ -137,6 +137,8 @@ class Result:
         Args:
             path: ends in ``.parquet``, ``.csv`` or ``.jsonl``; a file that was there is replaced.
             keep_formulas: in CSV, write cells as they are, also those that a spreadsheet would run.
+
+        Raises ConfigError if the name ends otherwise, or is an address, StorageError if it cannot be written.
         """
         require_local(path)
         try:

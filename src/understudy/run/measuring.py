@@ -88,7 +88,8 @@ class Measurements:
         return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
-        """What the charge's mechanism gives to those who take their values in parts."""
+        """What the charge's mechanism gives to those who take their values in parts. Raises PrivacyError if no unused
+        charge of this name is recorded."""
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
         return given
@@ -202,7 +203,7 @@ def pay(
     known_only: bool = False,
 ) -> Paid:
     """Identify the data, then check and charge in one transaction; without a ledger nothing is charged nor promised.
-    Where it raises, nothing is charged.
+    Where it raises, an UnderstudyError of the kind that says what is wrong, nothing is charged.
 
     Args:
         ledger: None where noise is off or seeded.

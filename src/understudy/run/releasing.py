@@ -379,7 +379,8 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
 
 
 def require_no_less(method: Method, made: Release) -> None:
-    """That a release that goes on stops no earlier than the one that is there, and so writes no smaller one over it."""
+    """That a release that goes on stops no earlier than the one that is there. Raises ConfigError if it would, and so
+    write a smaller Release over a larger one."""
     wanted = method.dump()
     for name in sorted(method.stopping_parameters):
         before, now = made.parameters.get(name), wanted[name]

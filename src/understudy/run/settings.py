@@ -554,7 +554,8 @@ def run_names(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def configured_method(values: Mapping[str, Any]) -> str:
-    """The name of the method in a configuration, which YAML may have made something too long to show."""
+    """The name of the method in a configuration. Raises ConfigError if it is not text: YAML may have made it something
+    too long to show."""
     method = values.get("method", DEFAULT_METHOD)
     if not isinstance(method, str):
         raise ConfigError("The method is not a name.", "Write `method: NAME`; `understudy run --help` lists the names.")

@@ -45,6 +45,8 @@ class FoundTopics:
         folder: where it stands, or None without an output folder.
         titles: of the topics, by their numbers, where a language model wrote some.
         trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
+
+    Raises ReleaseError if the Release is of another method.
     """
 
     release: Release
@@ -85,6 +87,9 @@ class FoundTopics:
         """``Int64[n]``: the number of the topic that each text is nearest to; -1 for one without a vector.
 
         Free: a function of the text and of released centres. The numbers of private texts are as private as these.
+
+        Raises ReleaseError if the embedder is another than the topics were found with, ModelError if it is not on this
+        machine, or sends texts away from it and is not trusted.
         """
         if isinstance(texts, str):
             raise ConfigError("One text given where several are expected.", "Give a list of texts.")
@@ -94,7 +99,8 @@ class FoundTopics:
 
     def changes_since(self, earlier: FoundTopics) -> tuple[Change, ...]:
         """What grew or shrank by more than noise and chance, and nothing else; free. The topics of ``earlier`` were
-        counted again for this one (``topics=`` its file or folder)."""
+        counted again for this one (``topics=`` its file or folder). Raises ReleaseError if these are other topics, or
+        another privacy unit is protected."""
         return changes(earlier.release, self.release)
 
     @cached_property

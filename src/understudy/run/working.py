@@ -54,7 +54,11 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
 
 def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
-    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones."""
+    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones.
+
+    Raises ModelError if they do on some worker, EngineError if the workers' vectors differ: a record's would depend on
+    who embedded it.
+    """
     engine.ask(partial(require_text_invariance, embedder))
     require_alike(engine, embedder)
 

@@ -255,6 +255,8 @@ class Incidence:
         n_secrets: number of secrets, numbered from 0.
         records: ``Int64[pairs]``, in ascending order.
         secrets: ``Int64[pairs]``: record ``records[i]`` holds secret ``secrets[i]``; ascending within a record.
+
+    Raises ValueError if a number is out of range, or the pairs are not in order, each once.
     """
 
     n_records: int

@@ -47,6 +47,7 @@ UNIQUE = metric_named("unique_ngram_containment")
 def measure_copying(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int, resamples: int
 ) -> list[MetricValue]:
+    """Copied spans and n-grams of ``others`` (by the name of the table), from ``real``: the words of each text."""
     values: list[MetricValue] = []
     sampling = {"seed": seed, "resamples": resamples}
     smallest = min(len(texts) for texts in others.values())

@@ -197,10 +197,12 @@ class ReleasedMetrics:
 
 
 def load_evaluation(path: Path) -> Evaluation:
+    """Read what :meth:`Evaluation.save` wrote. Raises ConfigError as :func:`read_result` does."""
     return read_result(path, Evaluation, made_by="evaluate", most=MOST_EVALUATION_BYTES, values=None)
 
 
 def load_released(path: Path) -> ReleasedMetrics:
+    """Read what :meth:`ReleasedMetrics.save` wrote. Raises ConfigError as :func:`read_result` does."""
     return read_result(path, ReleasedMetrics, made_by="evaluate --charge-metrics")
 
 

@@ -70,6 +70,10 @@ class Kind:
 
 
 def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "builtin") -> Kind:
+    """The kind of that name; ``recipient`` is for ``coral``, ``encoder`` for ``encoder``.
+
+    Raises ConfigError if the name is unknown, or ``coral`` has no recipient.
+    """
     if name not in KINDS:
         raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
     if name == "coral" and (recipient is None or not len(recipient)):
