@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,10 +225,15 @@ SAID = [
 ]
 
 
-def with_dialogues(folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]) -> us.Result:
-    """A result whose texts are the dialogue above."""
-    turns = [{"role": role, "content": content} for role, content in SAID]
-    transcript = "\n".join(f"{role}: {content}" for role, content in SAID)
+def with_dialogues(
+    folder: Path,
+    method: us.DPKPS,
+    use_chat: Callable[[FakeChat], FakeChat],
+    said: Sequence[tuple[str, str]] = SAID,
+) -> us.Result:
+    """A result whose texts are this dialogue."""
+    turns = [{"role": role, "content": content} for role, content in said]
+    transcript = "\n".join(f"{role}: {content}" for role, content in said)
     use_chat(FakeChat(lambda _request: Completion(transcript, "stop", 9, 9)))
     return us.run(
         [{"talk": turns} for _ in range(9)],
@@ -238,7 +243,7 @@ def with_dialogues(folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat]
         insecure_noise_seed=1,
         dataset="v",
         text="talk",
-        roles=("customer", "agent"),
+        roles=tuple(dict(said)),
         output=folder / "out",
     )
 
@@ -260,6 +265,20 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
     assert table.column("talk").to_pylist()[0][1] == {"role": "agent", "content": "Since when?"}
     assert "- `talk`: turns" in (folder / "README.md").read_text("utf-8")
     assert "Since Monday." in made._repr_html_()
+
+
+def test_a_chat_has_one_system_message_and_the_role_assistant_is_the_assistant(
+    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    said = [("system", "Be curt."), ("assistant", "Hello?"), ("caller", "No signal.")]
+    made = with_dialogues(tmp_path, method, use_chat, said)
+    opens = {}
+    for system in (None, "Help."):
+        path = us.export(made, to="chat", output=tmp_path / "not-private.jsonl", system=system)
+        first, *others = json.loads(path.read_text("utf-8").splitlines()[0])["messages"]
+        assert [turn["role"] for turn in others] == ["assistant", "user"]
+        opens[system] = (first["role"], first["content"])
+    assert opens == {None: ("system", "Be curt."), "Help.": ("system", "Help.")}
 
 
 @pytest.mark.parametrize(

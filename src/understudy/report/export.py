@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, StorageError
@@ -34,9 +34,9 @@ from understudy.run.outputs import (
     types_of,
 )
 
-To = Literal["chat", "huggingface", "csv", "jsonl"]
+_FORMATS = ("chat", "huggingface", "csv", "jsonl")
 DATA_FILE = "data/train-00000-of-00001.parquet"
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
 _MOST_LABELS = 100  # in the card's table
 
 
@@ -47,7 +47,7 @@ class _Run:
     statement: Statement
     schema: PublicSchema
     rows: Sequence[Mapping[str, Any]]
-    release: Path
+    folder: Path
     document_type: str
     """What the run's prompts called a text; empty where there were none."""
 
@@ -57,21 +57,17 @@ class _Run:
 
     def columns(self) -> dict[str, list[object]]:
         form, texts = self.schema.form, [text_of(row) for row in self.rows]
-        columns: dict[str, list[object]] = {} if form else {TEXT: list(texts)}
+        columns: dict[str, list[object]] = {}
         if form:
             cells = [form.cells(self.schema.text, text) for text in texts]
             columns = {name: [row[name] for row in cells] for name in form.columns(self.schema.text)}
-            columns[TRANSCRIPT] = list(texts)
-        for name in self._labels:
-            columns[name] = [row.get(LABEL) for row in self.rows]
+        columns[TRANSCRIPT if form else TEXT] = list(texts)
+        labels = [row.get(LABEL) for row in self.rows]
+        if any(label not in (None, "") for label in labels):
+            columns |= {self.label_name: labels, LABEL: labels}
         for name in (*(each.name for each in self.schema.columns), PROVENANCE):
             columns[name] = [row.get(name) for row in self.rows]
         return columns
-
-    @property
-    def _labels(self) -> list[str]:
-        labelled = any(row.get(LABEL) not in (None, "") for row in self.rows)
-        return list(dict.fromkeys([self.label_name, LABEL])) if labelled else []
 
 
 def export_run(
@@ -87,12 +83,12 @@ def export_run(
     Args:
         to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv`` or
             ``jsonl`` (a file).
-        document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
+        document_type: of chats: what their requests call a text; by default what the run's own prompts called it, or
             ``text`` where there were none.
-        system: of chats: their system message, if they are to have one.
+        system: of chats: the system message that each begins with, in place of one that a dialogue begins with.
     """
-    if to not in get_args(To):
-        raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(get_args(To))}.")
+    if to not in _FORMATS:
+        raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(_FORMATS)}.")
     if to != "chat" and (document_type is not None or system is not None):
         raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
     run = _read(folder)
@@ -111,18 +107,17 @@ def export_run(
 
 
 def _read(folder: OutputFolder) -> _Run:
-    release = folder.shareable
-    statement = read_statement(release)
-    table = find_table(release)
+    statement = read_statement(folder.shareable)
+    table = find_table(folder.shareable)
     if table is None:
         raise ConfigError(
             f"The folder {folder.root.name} holds no synthetic table.", "Make one with `understudy generate`."
         )
-    schema = schema_of_table(release) or PublicSchema()
+    schema = schema_of_table(folder.shareable) or PublicSchema()
     with readable(table, "is too large to export.", "Copy the file itself."):
         rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
         asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
-    return _Run(statement, schema, rows, release, asked_for)
+    return _Run(statement, schema, rows, folder.shareable, asked_for)
 
 
 def _write_chats(run: _Run, output: Path, document_type: str, system: str | None) -> None:
@@ -140,7 +135,7 @@ def _write_chats(run: _Run, output: Path, document_type: str, system: str | None
                 _message("assistant", text_of(row)),
             ]
             if system is not None:
-                messages.insert(0, _message("system", system))
+                messages[: messages[0][ROLE] == "system"] = [_message("system", system)]
             stream.write(json.dumps({"messages": messages}).encode() + b"\n")
 
 
@@ -149,9 +144,9 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A dialogue as a chat; none of a text that is no dialogue. The role ``assistant``, or else the one declared last,
-    is the assistant, who also calls the tools; ``system`` stays what it is, and others are the user. What one of them
-    says in turns that follow each other is one message. Acts are left out."""
+    """A dialogue as a chat; empty for any other text. The role ``assistant``, or else the one declared last,
+    is the assistant, who also makes the tool calls; ``system`` stays as it is, and all others are the user.
+    Consecutive turns of one role become one message. Acts are left out."""
     form, found = run.schema.form, list[dict[str, Any]]()
     assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
     for turn in form.messages(text_of(row)) if form.roles else ():
@@ -183,27 +178,28 @@ def _write_dataset(run: _Run, output: Path) -> None:
         raise ConfigError(f"{output.name!r} exists already and is not empty.", "Name a new folder.")
     data = output / DATA_FILE
     shared_folder(data.parent)
-    write_table(data, run.columns(), types=types_of(run.schema))
+    columns = run.columns()
+    write_table(data, columns, types=types_of(run.schema))
     for name, text in [
         ("statement.json", json.dumps(run.statement.to_json(), indent=1)),
-        ("README.md", card(run)),
+        ("README.md", _card(run, columns)),
     ]:
         with atomic_file(output / name) as stream:
             stream.write(text.encode())
 
 
-def card(run: _Run) -> str:
+def _card(run: _Run, columns: Iterable[str]) -> str:
     """The dataset's card: what it is, what is promised, and what was measured with a charge."""
     import yaml
 
     labels = Counter(canonical(row[LABEL]) for row in run.rows if row.get(LABEL) not in (None, ""))
-    released = read_released(run.release)
+    released = read_released(run.folder)
     promise = run.statement.private and (released is None or released.private)
     header = {
         "pretty_name": f"Synthetic stand-in for {run.statement.dataset}",
         "tags": ["synthetic", "differential-privacy" if promise else "not-private", "understudy"],
         "task_categories": ["text-generation", *(["text-classification"] if labels else [])],
-        "size_categories": [next((name for most, name in _SIZES if len(run.rows) < most), "1M<n<10M")],
+        "size_categories": [_size_category(len(run.rows))],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA_FILE}]}],
     }
     stand_in = "a private table" if promise else "a table"
@@ -216,7 +212,7 @@ def card(run: _Run) -> str:
         f"understudy with the method {run.statement.method}. No "
         "sentence is a fact about anyone.",
         "## Columns",
-        "\n".join(_columns(run)),
+        "\n".join(_columns(run, columns)),
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
         *_metrics(released),
         "\n".join(f"#{line}" if line.startswith("#") else line for line in stated),
@@ -225,14 +221,23 @@ def card(run: _Run) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _columns(run: _Run) -> list[str]:
+def _size_category(records: int) -> str:
+    """A dataset's size as Hugging Face names it.
+
+    >>> _size_category(999), _size_category(1000), _size_category(10_000_000)
+    ('n<1K', '1K<n<10K', '10M<n<100M')
+    """
+    return _SIZES[max(len(str(records)) - len("999"), 0)]
+
+
+def _columns(run: _Run, columns: Iterable[str]) -> list[str]:
     known = {TEXT: "the synthetic text", run.label_name: "its label", LABEL: "its label"}
     form = run.schema.form
     known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
     known |= {TRANSCRIPT: "all of it as one text"} if form else {}
     known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
     known[PROVENANCE] = "JSON: the Release that the text was made from, and what of it"
-    return [f"- `{_line(name)}`: {known.get(name, '')}" for name in run.columns()]
+    return [f"- `{_line(name)}`: {known.get(name, '')}" for name in columns]
 
 
 def _metrics(released: ReleasedMetrics | None) -> list[str]:
