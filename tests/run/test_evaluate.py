@@ -249,7 +249,7 @@ def tuned(tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch) -
     release = load_release(path)
     replace(release, statement=replace(release.statement, public_inputs=named)).save(path)
     found = Tuning()
-    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "make_method", lambda _name, _parameters: found)
+    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "method_of", lambda _made: found)
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from clinic import flags, settings
@@ -247,8 +248,32 @@ def test_a_release_of_an_older_version_is_read_where_its_values_hold_today(tmp_p
     assert not free.keys() & _parameters(load_release(tmp_path / "free.release")).keys()
     name = next(name for name, each in every if not each.free)
     replace(made, parameters={**made.parameters, name: 7}).save(tmp_path / "other.release")
+    other = load_release(tmp_path / "other.release")
+    assert (_parameters(other)[name], other.statement) == (7, made.statement)
     with pytest.raises(ReleaseError, match=f"older version. There is no parameter '{name}' any more"):
-        load_release(tmp_path / "other.release")
+        us.generate(other, llm="none", records=1, output=tmp_path / "texts")
+    assert not (tmp_path / "texts").exists()
+
+
+def test_a_release_with_smoothing_is_shown_and_reported_and_only_generating_is_refused(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    """As it was made before decision 082: its densities are sketches of random features."""
+    output = tmp_path / "out"
+    running.run(run_config(settings(tmp_path)))
+    made = load_release(output)
+    sketches = {"density": np.zeros((3, 40)), "frequencies-1": np.zeros(32, dtype=np.uint8)}
+    older = replace(
+        made,
+        parameters={**made.parameters, "mode": "independent", "bandwidth": 0.35, "features": 20},
+        arrays={name: array for name, array in made.arrays.items() if name != "density"} | sketches,
+    )
+    older.save(output / "release" / "dp-kps.release")
+    assert understudy("show", str(output)).out.count("noise multiplier") == len(made.statement.charges)
+    assert understudy("report", str(output)).code == 0
+    assert "bandwidth" in (output / "release" / "report.html").read_text("utf-8")
+    said = understudy("generate", str(output), "--llm=none", "--output", str(tmp_path / "texts"), code=7)
+    assert "older version. There is no parameter 'bandwidth' any more" in said.err
 
 
 def test_an_older_release_writes_the_texts_that_it_wrote(tmp_path: Path) -> None:

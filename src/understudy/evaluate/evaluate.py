@@ -40,7 +40,7 @@ from understudy.evaluate.tables import (
 )
 from understudy.ledger.locking import is_in_use
 from understudy.ledger.store import FILE, RunStore
-from understudy.methods.registry import make_method, own_parameters
+from understudy.methods.registry import method_of
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
@@ -419,8 +419,7 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     if made.release is None or "utility" not in config.metrics:
         return None
     named = made.release.statement.public_inputs.get("private model")
-    method = make_method(made.release.method, own_parameters(made.release))
-    if named is None or not method.needs.generation_model:
+    if named is None or not (method := method_of(made.release)).needs.generation_model:
         return None
     left_out = "The perplexity of the released language model is left out"
     try:

@@ -21,7 +21,6 @@ from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 
 GROUP = "understudy.methods"
-_OLDER = "Read it with the version that made it, which its statement names; or make another Release."
 
 
 def method_names() -> list[str]:
@@ -73,8 +72,27 @@ def own_parameters(release: Release) -> dict[str, Any]:
     return known.stored({name: value for name, value in release.parameters.items() if name not in others})
 
 
+def method_of(release: Release) -> Method:
+    """The method that made a Release, for whoever writes or computes something from what it holds.
+
+    Raises ReleaseError if an older version made it, with a parameter that is gone: it can be shown, and no more.
+    """
+    parameters = own_parameters(release)
+    try:
+        method_class(release.method).parameters.require_no_gone(parameters)
+    except ConfigError as error:
+        raise ReleaseError(
+            f"The Release comes from an older version. {error.problem}",
+            "Use the version that made it, which its statement names; or make another Release.",
+        ) from None
+    return make_method(release.method, parameters)
+
+
 def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
+
+    Of one that an older version made, with a parameter that is gone, the values are not checked: :func:`method_of`
+    refuses it.
 
     Args:
         path: of the file, or of the output folder of a run that made one.
@@ -88,29 +106,26 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
         require_inside(path, found[0])
         path = found[0]
     release = read_release(path, max_bytes=max_bytes)
-    method = _method_of(path, release)
-    if release.statement.private and not method.private:
-        raise corrupt(path, "its method protects nobody, and its statement says that it does")
-    if release.schema.topics != release.statement.labels_found:
-        raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
-    contents = method.contents(release)
-    if contents is not None and (problem := mismatch(release, contents.complete(release))):
-        raise corrupt(path, problem)
-    return release
-
-
-def _method_of(path: Path, release: Release) -> Method:
     if release.method not in method_names():
         raise ReleaseError(
             f"{path.name} is a Release of a method that is not installed here.",
             f"Install the package it comes from; `understudy plan --help` lists the methods (here: "
             f"{', '.join(method_names())}).",
         )
+    known = method_class(release.method)
+    if release.statement.private and not known.private:
+        raise corrupt(path, "its method protects nobody, and its statement says that it does")
+    if release.schema.topics != release.statement.labels_found:
+        raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
+    if not known.parameters.all_gone().keys() & own_parameters(release).keys():
+        contents = _method_of(path, release).contents(release)
+        if contents is not None and (problem := mismatch(release, contents.complete(release))):
+            raise corrupt(path, problem)
+    return release
+
+
+def _method_of(path: Path, release: Release) -> Method:
     parameters, seed = own_parameters(release), release.parameters.get("seed")
-    try:
-        method_class(release.method).parameters.require_no_gone(parameters)
-    except ConfigError as error:
-        raise ReleaseError(f"{path.name} comes from an older version. {error.problem}", _OLDER) from None
     guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise corrupt(path, "its seed is no number from 0")

@@ -21,7 +21,7 @@ from understudy.corpus import Corpus, TableSource, canonical
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
 from understudy.ledger.store import begun_settings, is_in_use
-from understudy.methods.registry import load_release, method_class
+from understudy.methods.registry import load_release, method_of
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.methods.shared.tables.variables import has_columns
@@ -88,7 +88,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
             parameters of the method that are free (``length``, ``contrast``, ...).
     """
     made = made if isinstance(made, Release) else load_release(Path(made))
-    method = method_class(made.method)
+    method = method_of(made)
     free = set(method.generation_parameters.model_fields)
     older = {"seed", *RunConfig.all_gone()}  # shares of the budget, which is spent
     fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name not in older}
