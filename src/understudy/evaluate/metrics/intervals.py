@@ -16,9 +16,9 @@ LEVEL = 0.95
 LEAST = 20
 """A table of fewer texts gets no interval from subsamples."""
 LEAST_TO_TELL = 100
-"""Of fewer embeddings a table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
+"""Of fewer embeddings per table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
 SUBSAMPLE = 0.9
-"""How many of a table's texts are in a subsample."""
+"""Share of a table's texts that are in a subsample."""
 NO_TEXTS = "There are no texts."
 _OVER = "the texts"
 
@@ -93,9 +93,7 @@ def ratio(
     return MetricValue(metric, float(parts.sum() / wholes.sum()), of, interval, settings)
 
 
-def quantile(
-    metric: Metric, values: NDArray[np.floating] | Rows, level: float, of: str, *, none: str, **sampling: int
-) -> MetricValue:
+def quantile(metric: Metric, values: NDArray[Any], level: float, of: str, *, none: str, **sampling: int) -> MetricValue:
     """A quantile of the texts' values, with a bootstrap interval; None, with the note ``none``, without values."""
     settings: dict[str, Setting] = {"quantile": level}
     if not len(values):
@@ -104,15 +102,15 @@ def quantile(
     return MetricValue(metric, float(np.quantile(values, level)), of, interval, settings)
 
 
-def chance_of_none(marked: Rows, texts: int, chosen: int) -> NDArray[np.float64]:
-    """The chance that of ``texts`` texts, ``marked`` of them marked, none marked is among ``chosen`` at random.
+def chance_of_none(marked: NDArray[np.int64], texts: int, chosen: int) -> NDArray[np.float64]:
+    """The probability that a random choice of ``chosen`` of ``texts`` texts contains none of the ``marked`` ones.
 
     It makes counts and maxima of tables of two sizes comparable: their expectation in as many texts as the other has.
     """
-    plain = np.maximum(texts - marked, chosen - 1)
+    plain = np.maximum(texts - marked, chosen - 1)  # with fewer than chosen, 1 / gamma(0) = 0 below
     gammaln = special.gammaln
     log = gammaln(plain + 1) - gammaln(plain - chosen + 1) - gammaln(texts + 1) + gammaln(texts - chosen + 1)
-    chance: NDArray[np.float64] = np.where(texts - marked >= chosen, np.exp(np.minimum(log, 0.0)), 0.0)
+    chance: NDArray[np.float64] = np.exp(np.minimum(log, 0.0))
     return chance
 
 
@@ -124,10 +122,10 @@ def mean_of_choices(size: int, texts: int) -> str:
 def whole_and_subsamples(
     sizes: Sequence[int], *, seed: int, resamples: int, share: float = SUBSAMPLE
 ) -> list[NDArray[np.bool_]]:
-    """For tables of ``sizes`` texts, first the choice of all, then subsamples of each: ``Bool[1 + resamples, n]``.
+    """For each table of ``sizes`` texts, all of them and then subsamples: ``Bool[1 + resamples, n]``.
 
-    A subsample has ``share`` of the texts, none twice: texts that stand there twice, as in a bootstrap, mislead most of
-    these metrics. There are none where a table is too small.
+    A subsample holds ``share`` of the texts, rounded, none twice: repeated texts, as in a bootstrap, mislead most of
+    these metrics. There are no subsamples if a table has fewer than :data:`LEAST` texts.
     """
     resamples = resamples if min(sizes) >= LEAST else 0
     found = []
@@ -141,30 +139,32 @@ def whole_and_subsamples(
 def value_of_subsamples(
     metric: Metric,
     values: Sequence[float] | NDArray[np.float64],
+    chosen: Sequence[NDArray[np.bool_]],
     of: str,
     *,
-    share: float = SUBSAMPLE,
     low: float = -math.inf,
     high: float = math.inf,
     settings: Mapping[str, Setting] | None = None,
 ) -> MetricValue:
     """A statistic, with the interval that its spread over subsamples gives.
 
-    A mean of m of n texts, sampled without replacement, varies ``(n - m) / m`` times as much (in variance) as a mean of
-    n fresh texts does, so deviations are scaled by ``sqrt(share / (1 - share))``. They are from the subsamples' own
-    mean: many statistics are larger for fewer texts.
+    A mean of m of n texts, sampled without replacement, has a variance in proportion to 1/m - 1/n, a mean of n fresh
+    texts one in proportion to 1/n. Deviations are scaled by the root of the ratio of the two, each summed over the
+    tables. They are from the subsamples' own mean: many statistics are larger for fewer texts.
 
     Args:
         values: of all texts, then of each subsample; with fewer than two of these there is no interval.
-        share: of the texts in a subsample, in (0, 1).
+        chosen: the subsamples of each table, from :func:`whole_and_subsamples`.
 
     Source: Shao and Wu 1989 (the delete-d jackknife); Politis, Romano and Wolf 1999, section 2.2.
     """
     value, others = float(values[0]), np.asarray(values[1:], dtype=np.float64)
     if len(others) < 2:
         return MetricValue(metric, value, of, settings=settings or {}, note="Too few texts for an interval.")
-    below, above = quantile_ends((others - others.mean()) * math.sqrt(share / (1 - share)))
-    method = f"{len(others)} subsamples of {share:.0%} of the texts"
+    sizes, sampled = (np.array([table[row].sum() for table in chosen]) for row in (0, 1))
+    scale = math.sqrt((1 / sizes).sum() / (1 / sampled - 1 / sizes).sum())
+    below, above = quantile_ends((others - others.mean()) * scale)
+    method = f"{len(others)} subsamples of {sampled.sum() / sizes.sum():.0%} of the texts"
     interval = Interval(max(low, value - above), min(high, value - below), method)
     return MetricValue(metric, value, of, interval, settings or {})
 
@@ -183,7 +183,7 @@ def over_subsamples(
     """The value of a ``statistic`` in [0, ``high``] that takes the chosen rows of each table, ``Bool[n]``."""
     chosen = whole_and_subsamples(sizes, seed=seed, resamples=resamples)
     values = [statistic(*rows) for rows in zip(*chosen, strict=True)]
-    return value_of_subsamples(metric, values, of, low=0.0, high=high, settings=settings)
+    return value_of_subsamples(metric, values, chosen, of, low=0.0, high=high, settings=settings)
 
 
 def between_subsamples(

@@ -240,23 +240,38 @@ def test_the_first_choice_is_all_texts_and_the_others_different_subsamples() -> 
 
 
 def test_a_small_table_has_no_subsamples_and_no_interval() -> None:
-    assert [len(each) for each in whole_and_subsamples((19, 500), seed=0, resamples=6)] == [1, 1]
-    measured = value_of_subsamples(METRIC, [0.25], "synthetic", settings={"label": "a"})
+    chosen = whole_and_subsamples((19, 500), seed=0, resamples=6)
+    assert [len(each) for each in chosen] == [1, 1]
+    measured = value_of_subsamples(METRIC, [0.25], chosen, "synthetic", settings={"label": "a"})
     assert measured.value == 0.25
     assert measured.interval is None
     assert measured.note
     assert measured.settings == {"label": "a"}
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9])
-def test_the_interval_of_a_difference_of_means_is_as_wide_as_by_the_normal_law(share: float) -> None:
-    a, b = np.random.default_rng(0).normal(size=(2, 1000))
-    ours, theirs = whole_and_subsamples((1000, 1000), seed=0, resamples=2000, share=share)
-    values = [a[one].mean() - b[two].mean() for one, two in zip(ours, theirs, strict=True)]
-    measured = value_of_subsamples(METRIC, values, "synthetic", share=share)
+@pytest.mark.parametrize(
+    ("share", "size", "other", "said"),
+    [
+        (0.5, 1000, 1000, "50%"),
+        (0.9, 1000, 1000, "90%"),
+        (0.9, 25, 25, "88%"),
+        (0.9, 24, 24, "92%"),
+        (0.9, 25, 1000, "90%"),
+    ],
+)
+def test_the_interval_of_a_difference_of_means_is_as_wide_as_by_the_normal_law(
+    share: float, size: int, other: int, said: str
+) -> None:
+    """Of 25 texts 22 are in a subsample, of 24 as well: with nine tenths for both, widths are off by a tenth."""
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=size), generator.normal(size=other)
+    chosen = whole_and_subsamples((size, other), seed=0, resamples=4000, share=share)
+    values = [a[one].mean() - b[two].mean() for one, two in zip(*chosen, strict=True)]
+    measured = value_of_subsamples(METRIC, values, chosen, "synthetic")
     assert measured.interval is not None
-    expected = 2 * 1.96 * np.sqrt((a.var() + b.var()) / 1000)
-    assert measured.interval.high - measured.interval.low == pytest.approx(expected, rel=0.1)
+    assert measured.interval.method == f"4000 subsamples of {said} of the texts"
+    expected = 2 * 1.96 * np.sqrt(a.var(ddof=1) / size + b.var(ddof=1) / other)
+    assert measured.interval.high - measured.interval.low == pytest.approx(expected, rel=0.05)
     assert (measured.interval.high + measured.interval.low) / 2 == pytest.approx(measured.value, abs=expected / 10)
 
 
@@ -270,9 +285,10 @@ def test_a_bias_of_small_samples_does_not_move_the_interval() -> None:
 
 
 def test_a_statistic_that_strays_upward_may_have_been_lower() -> None:
-    measured = value_of_subsamples(METRIC, [5.0, *[4.0] * 8, 9.0], "synthetic", share=0.5)
+    chosen = whole_and_subsamples([20], seed=0, resamples=9)
+    measured = value_of_subsamples(METRIC, [5.0, *[4.0] * 8, 9.0], chosen, "synthetic")
     assert measured.interval is not None
     assert 5 - measured.interval.low > measured.interval.high - 5
-    within = value_of_subsamples(METRIC, [0.95, 0.5, 0.7, 0.9, 0.99], "synthetic", low=0.0, high=1.0).interval
+    within = value_of_subsamples(METRIC, [0.95, 0.5, 0.7, 0.9, 0.99], chosen, "synthetic", low=0.0, high=1.0).interval
     assert within is not None
     assert within.high == 1.0, "an interval stays within the range"

@@ -243,10 +243,10 @@ def _belonging(
     vectors = TfidfVectorizer(analyzer=split_words).fit_transform(text for *_, a, b in pairs for text in (a, b))
     ours, theirs = vectors[0::2], vectors[1::2]
     more = np.asarray(ours[known].multiply(theirs[known] - theirs[others[known]]).sum(axis=1)).ravel()
-    chosen = whole_and_subsamples([size], seed=seed, resamples=resamples)[0]
+    chosen = whole_and_subsamples([size], seed=seed, resamples=resamples)
     whole = float(more.mean())
-    means = [float(more[kept].mean()) if kept.any() else whole for kept in chosen[:, records[known]]]
-    return value_of_subsamples(BELONGING, means, of, low=-1.0, high=1.0, settings=settings)
+    means = [float(more[kept].mean()) if kept.any() else whole for kept in chosen[0][:, records[known]]]
+    return value_of_subsamples(BELONGING, means, chosen, of, low=-1.0, high=1.0, settings=settings)
 
 
 def _of_others(records: Ints, kinds: NDArray[np.str_], seed: int) -> Ints:

@@ -58,7 +58,7 @@ _HALF = (
     0.5  # of texts in a subsample: a larger one keeps most neighbours, and its interval was found 1.3 to 1.7 too wide
 )
 
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
 
@@ -89,16 +89,16 @@ def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples
     return [over_subsamples(FRECHET, between, (len(a), len(b)), of, seed=seed, resamples=resamples)]
 
 
-def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Rows, Rows]:
+def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Floats, Floats]:
     """The mean, and R with ``R^T R`` the covariance; some rows at a time, each R over the rows and the R before it."""
     places = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
 
-    def parts() -> Iterator[Rows]:
+    def parts() -> Iterator[Floats]:
         for start in range(0, len(places), _ROWS):
             yield rows[places[start : start + _ROWS]].astype(np.float64)
 
-    mean: Rows = sum(part.sum(axis=0) for part in parts()) / len(places)
-    root: Rows = np.empty((0, rows.shape[1]))
+    mean: Floats = sum(part.sum(axis=0) for part in parts()) / len(places)
+    root: Floats = np.empty((0, rows.shape[1]))
     for part in parts():
         centred = (part - mean) / np.sqrt(len(places) - 1)
         root = np.asarray(np.linalg.qr(np.concatenate([root, centred]), mode="r"))
@@ -107,7 +107,7 @@ def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Rows, 
 
 def kernel_distance(
     a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
-) -> Rows:
+) -> Floats:
     """The distance of the chosen rows of ``a`` to the chosen rows of ``b``, for every choice: ``Float64[choices]``.
 
     Args:
@@ -118,7 +118,7 @@ def kernel_distance(
     """
     one, two = _chosen(chosen_a, a), _chosen(chosen_b, b)
     between = _sums(a, b, one, two) / (one.sum(1) * two.sum(1))
-    found: Rows = _within(a, one) + _within(b, two) - 2 * between
+    found: Floats = _within(a, one) + _within(b, two) - 2 * between
     return found
 
 
@@ -126,17 +126,17 @@ def kernel_values(real: Sample, other: Sample, *, of: str, seed: int, resamples:
     """The distance, with an interval from subsamples of both tables."""
     a, b = _both(real, other)
     chosen = whole_and_subsamples((len(a), len(b)), seed=seed, resamples=resamples)
-    return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), of)]
+    return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), chosen, of)]
 
 
-def _within(rows: NDArray[np.floating], chosen: Chosen) -> Rows:
+def _within(rows: NDArray[np.floating], chosen: Chosen) -> Floats:
     count = chosen.sum(1)
     of_itself = chosen.astype(np.float64) @ ((1 + _squared_lengths(rows)) / 2) ** 3
-    found: Rows = (_sums(rows, rows, chosen, chosen) - of_itself) / (count * (count - 1))
+    found: Floats = (_sums(rows, rows, chosen, chosen) - of_itself) / (count * (count - 1))
     return found
 
 
-def _sums(a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen, chosen_b: Chosen) -> Rows:
+def _sums(a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen, chosen_b: Chosen) -> Floats:
     total = np.zeros(len(chosen_a))
     for first in range(0, len(b), _COLUMNS):
         columns = b[first : first + _COLUMNS].astype(np.float64)
@@ -149,7 +149,7 @@ def _sums(a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen, ch
     return total
 
 
-def _squared_lengths(rows: NDArray[np.floating]) -> Rows:
+def _squared_lengths(rows: NDArray[np.floating]) -> Floats:
     parts = (rows[start : start + _ROWS].astype(np.float64) for start in range(0, len(rows), _ROWS))
     return np.concatenate([np.zeros(0), *((part**2).sum(1) for part in parts)])
 
@@ -167,16 +167,16 @@ class Neighbourhoods:
         chosen: the real texts, likewise.
     """
 
-    precision: Rows
-    recall: Rows
-    density: Rows
-    coverage: Rows
+    precision: Floats
+    recall: Floats
+    density: Floats
+    coverage: Floats
     covered: Chosen
     chosen: Chosen
 
-    def coverage_of(self, group: Chosen) -> Rows:
+    def coverage_of(self, group: Chosen) -> Floats:
         """The coverage of some real texts, ``Bool[n]``."""
-        found: Rows = (self.covered & group).sum(axis=1) / np.maximum((self.chosen & group).sum(axis=1), 1)
+        found: Floats = (self.covered & group).sum(axis=1) / np.maximum((self.chosen & group).sum(axis=1), 1)
         return found
 
 
@@ -227,12 +227,10 @@ def neighbour_values(real: Sample, other: Sample, *, of: str, seed: int, resampl
     found = neighbourhoods(*_both(real, other), *chosen)
     ends = ((PRECISION, found.precision, 1.0), (RECALL, found.recall, 1.0), (DENSITY, found.density, np.inf))
     return [
-        value_of_subsamples(metric, values, of, share=_HALF, low=0.0, high=high)
+        value_of_subsamples(metric, values, chosen, of, low=0.0, high=high)
         for metric, values, high in (*ends, (COVERAGE, found.coverage, 1.0))
     ] + [
-        value_of_subsamples(
-            GROUP_COVERAGE, found.coverage_of(group), of, share=_HALF, low=0.0, high=1.0, settings=settings
-        )
+        value_of_subsamples(GROUP_COVERAGE, found.coverage_of(group), chosen, of, low=0.0, high=1.0, settings=settings)
         for settings, group in _groups(real)
     ]
 
@@ -250,7 +248,7 @@ def _groups(real: Sample) -> Iterator[tuple[dict[str, Setting], Chosen]]:
     return (each for each in groups if _FEWEST_OF_GROUP <= each[1].sum() < len(real))
 
 
-def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Rows:
+def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Floats:
     """How far each chosen row's ball reaches, squared, ``Float64[choices, n]``; below 0 for rows not chosen."""
     kept = min(len(rows) - 1, _KEPT * k)
     found = np.empty(chosen.shape)
@@ -267,7 +265,7 @@ def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Rows:
     return np.where(chosen, found + _EQUAL, -1.0)
 
 
-def _squared_distances(a: NDArray[np.floating], b: NDArray[np.floating]) -> Iterator[tuple[int, Rows]]:
+def _squared_distances(a: NDArray[np.floating], b: NDArray[np.floating]) -> Iterator[tuple[int, Floats]]:
     """Squared distances of some rows of ``a`` at a time, and the first row's number, to all of ``b``."""
     columns, lengths = b.astype(np.float64), _squared_lengths(b)
     step = max(1, _BLOCK // len(b))

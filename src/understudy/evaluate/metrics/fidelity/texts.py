@@ -244,7 +244,7 @@ def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples:
     found = np.array([_distances(table, *chosen) for table in tables]).T
 
     def measured(metric: Metric, values: NDArray[np.float64], settings: dict[str, Setting]) -> MetricValue:
-        return value_of_subsamples(metric, values, of, low=0.0, high=1.0, settings=settings)
+        return value_of_subsamples(metric, values, chosen, of, low=0.0, high=1.0, settings=settings)
 
     single, joint = found[:, : len(numbers)], found[:, len(numbers) :]
     values = [measured(COLUMN_DISTANCE, single[:, place], {"column": name}) for place, name in enumerate(numbers)]
