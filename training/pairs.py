@@ -1,7 +1,7 @@
 """Pairs of what is asked and the text that answers it, from public texts: the writer's one task.
 
-Asked is a kind of text, sometimes with a label, a length, or details, and a few phrases of the text in any order, taken
-by the vocabulary that DP-KPS counts; now and then one that is not in it, as noise adds them.
+A pair asks for a kind of text, sometimes with a label, a length, or details, and for a few phrases of the text in any
+order, taken by the vocabulary that DP-KPS counts; now and then for one that is not in it, as noise adds them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from training.sources import SOURCES, Text
-from understudy.text.prompts.writer import Asked
+from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.terms import load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher, split_words
 
@@ -86,7 +86,7 @@ def pair(piece: Text, others: Sequence[Text], draw: random.Random) -> Pair:
     if draw.random() < 0.1 and words > 5:
         blanks = (0.3, 0.5, 0.7)[draw.randrange(3)]
         shown = " ".join("_" if draw.random() < blanks else word for word in piece.text.split())
-        return Pair(Asked(kind, label=label, words=length, blanks=shown).prompt, piece.text)
+        return Pair(Brief(kind, label=label, words=length, blanks=shown).prompt, piece.text)
     known = list(dict.fromkeys(matcher.find(piece.text)))
     count = min(draw.choices((0, 1, 2, 3, 4, 5, 6, 8), (4, 4, 10, 20, 34, 14, 9, 5))[0], max(1, words // 3))
     weighted = sorted(known, key=lambda index: draw.random() ** (1 / (1 + min(index, 8000) ** 0.5)), reverse=True)
@@ -99,7 +99,7 @@ def pair(piece: Text, others: Sequence[Text], draw: random.Random) -> Pair:
         found = matcher.find(draw.choice(others).text)
         phrases += [terms[draw.choice(found)]] if found else []
     draw.shuffle(phrases)
-    return Pair(Asked(kind, label=label, words=length, phrases=tuple(phrases)).prompt, piece.text)
+    return Pair(Brief(kind, label=label, words=length, phrases=tuple(phrases)).prompt, piece.text)
 
 
 def _runs(words: Sequence[str]) -> set[bytes]:

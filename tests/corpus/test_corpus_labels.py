@@ -11,8 +11,8 @@ import pytest
 from corpus_tables import rows_of
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import declared_labels, output_type, typed_labels
-from understudy.corpus import canonical, read_corpus
+from understudy.base.labels import canonical, declared_labels, output_type, typed_labels
+from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.privacy.unit import Unit
 

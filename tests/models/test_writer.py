@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from understudy.models import writer
 from understudy.models.local import BEGIN, CONTINUE, LocalChat, Steering, lengthening
 from understudy.models.types import ChatRequest
-from understudy.text.prompts.writer import Asked
+from understudy.text.prompts.writer import Brief
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def test_the_writer_has_a_name_of_its_own_so_that_answers_of_the_plain_model_are
     trained = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
     assert trained.model_id.startswith("tiny+writer@")
     assert plain.model_id.startswith("tiny@")
-    request = ChatRequest(Asked("note", phrases=("knee",)).messages, max_tokens=12)
+    request = ChatRequest(Brief("note", phrases=("knee",)).messages, max_tokens=12)
     assert answers(plain, [request]) != answers(trained, [request])
 
 
 def test_phrases_steer_the_writer_and_nobody_else(shipped: tuple[Path, dict[str, torch.Tensor]]) -> None:
     plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
-    asked = [ChatRequest(Asked("note").messages, max_tokens=12, phrases=each) for each in ((), ("knee",))]
+    asked = [ChatRequest(Brief("note").messages, max_tokens=12, phrases=each) for each in ((), ("knee",))]
     first, second = answers(plain, asked)
     assert first.text != second.text  # another request, with randomness of its own
     assert asked[0].key("m") != asked[1].key("m")
@@ -133,7 +133,7 @@ def test_behind_a_sentence_a_phrase_begins_with_a_capital_and_where_the_text_wou
 
 
 def test_what_is_asked_has_the_form_of_the_training() -> None:
-    asked = Asked("letter", label="rent", words=40, phrases=("key", "deposit"), details="city: Rome")
+    asked = Brief("letter", label="rent", words=40, phrases=("key", "deposit"), details="city: Rome")
     assert asked.prompt == "letter about rent, 40 words\ncity: Rome\nWords: key, deposit"
     (turn,) = asked.messages
     assert (turn.role, turn.content) == ("system", asked.prompt)

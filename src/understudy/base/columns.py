@@ -64,7 +64,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Condition:
     """What a condition asks of a column.
 
     Args:
@@ -275,7 +275,7 @@ class Column:
             found[title] = found[title] + value if title in found else value
         return found
 
-    def asked(self, text: str) -> Asked:
+    def asked(self, text: str) -> Condition:
         """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for."""
         weights = np.zeros(self.size)
         spans: list[Span] = []
@@ -293,7 +293,7 @@ class Column:
                 spans.append(self._span(first, last if dots else first, part))
         for cell in range(self.missing if spans else 0):
             weights[cell] = min(1.0, weights[cell] + self._overlap(cell, spans))
-        return Asked(weights, tuple(spans))
+        return Condition(weights, tuple(spans))
 
     def _span(self, first: str, last: str, part: str) -> Span:
         """The ends of a range, cut to the column's own."""

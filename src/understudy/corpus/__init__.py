@@ -7,8 +7,7 @@
 [['Chest pain on exertion.']]
 """
 
-from understudy.base.labels import Label, LabelType, canonical
-from understudy.corpus.arrow import is_frame, no_frame
+from understudy.corpus.arrow import is_frame
 from understudy.corpus.corpus import Batch, Corpus
 from understudy.corpus.read import TableSource, read_corpus
 from understudy.corpus.schema import Schema
@@ -18,14 +17,10 @@ from understudy.corpus.write import write_table
 __all__ = [
     "Batch",
     "Corpus",
-    "Label",
-    "LabelType",
     "OnBadRow",
     "Schema",
     "TableSource",
-    "canonical",
     "is_frame",
-    "no_frame",
     "read_corpus",
     "write_table",
 ]

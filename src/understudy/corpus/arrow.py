@@ -296,8 +296,8 @@ def class_names(source: object, column: str) -> Sequence[str] | None:
     return names if isinstance(names, Sequence) else None
 
 
-def no_frame(source: object) -> ConfigError:
-    """The error for what is no table that can be read."""
+def not_a_table_error(source: object) -> ConfigError:
+    """The error for an object that cannot be read as a table."""
     kind = type(source).__name__
     if isinstance(source, Mapping):
         cure = "Give one of the tables in it, such as dataset['train'] of a DatasetDict; or a list with a dict per row."

@@ -17,7 +17,7 @@ from understudy.base.labels import Label, LabelType, declared_labels, output_typ
 from understudy.base.lazy import arrow_types as t
 from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
-from understudy.corpus.arrow import ColumnTypes, Frame, class_names, is_frame, no_frame, read_frame
+from understudy.corpus.arrow import ColumnTypes, Frame, class_names, is_frame, not_a_table_error, read_frame
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
 from understudy.corpus.delimited import csv_header, csv_rows
@@ -346,7 +346,7 @@ def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus
     elif is_frame(source):
         table = _open_frame(source, schema)
     elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
-        raise no_frame(source)
+        raise not_a_table_error(source)
     elif not source or isinstance(source[0], Mapping):
         table = _open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
     elif all(isinstance(each, (str, os.PathLike)) for each in source):

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, LedgerError
-from understudy.base.labels import LabelSet
-from understudy.corpus import Corpus, canonical
+from understudy.base.labels import LabelSet, canonical
+from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.evaluate.metrics.fidelity.texts import LABEL_SHARE

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
+from understudy.base.labels import canonical
 from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
 from understudy.base.untrusted import parse_json, writable
-from understudy.corpus import canonical
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.run.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, find_table

@@ -12,9 +12,9 @@ import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import Label
+from understudy.base.labels import Label, canonical
 from understudy.base.transcript import PLAIN, TextForm, text_columns
-from understudy.corpus import Corpus, TableSource, canonical, read_corpus
+from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample

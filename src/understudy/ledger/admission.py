@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
-from understudy.ledger.values import Balance, Dataset, canonical, reading_fields, require_name
+from understudy.ledger.values import Balance, Dataset, canonical_json, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -158,7 +158,7 @@ def _spent(dataset: Dataset, history: list[Spending]) -> Budget | SecretBudget |
 
 def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
     """What two charges must share to be one: everything but the words that explain them."""
-    return canonical([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
+    return canonical_json([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
 
 
 def _filter(dataset: Dataset) -> BudgetFilter | SecretFilter:

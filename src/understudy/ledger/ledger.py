@@ -24,7 +24,7 @@ from understudy.ledger.location import (
     require_one_name,
 )
 from understudy.ledger.rows import datasets, draws, entries
-from understudy.ledger.values import Balance, Dataset, Entry, Sketch, canonical, now, require_name
+from understudy.ledger.values import Balance, Dataset, Entry, Sketch, canonical_json, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -171,7 +171,7 @@ class Ledger:
                     name=name,
                     cap_epsilon=epsilon,
                     cap_delta=delta,
-                    unit=canonical(unit.to_json()),
+                    unit=canonical_json(unit.to_json()),
                     rule=rule,
                     hash_key=secrets.token_hex(32),
                     opened_at=now(),
@@ -284,8 +284,8 @@ class Ledger:
                         delta=delta,
                         run_id=run_id,
                         method=plan.method,
-                        unit=canonical(plan.unit.to_json()),
-                        charges=canonical([charge.to_json() for charge in plan.charges]),
+                        unit=canonical_json(plan.unit.to_json()),
+                        charges=canonical_json([charge.to_json() for charge in plan.charges]),
                         note=note,
                     )
                 )

@@ -19,7 +19,7 @@ from typing import Any, get_args
 import sqlalchemy as sa
 
 from understudy.base.errors import LedgerError
-from understudy.ledger.values import Dataset, Entry, Sketch, canonical, damaged, now, reading_fields, require_name
+from understudy.ledger.values import Dataset, Entry, Sketch, canonical_json, damaged, now, reading_fields, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -142,7 +142,7 @@ def set_strict(connection: sa.Connection, *, strict: bool) -> None:
     found = read_meta(connection)
     changes = () if found is None else found.strict_changes
     noted = [[at.isoformat(), "on" if state else "off"] for at, state in changes]
-    value = canonical([*noted, [now(), "on" if strict else "off"]])
+    value = canonical_json([*noted, [now(), "on" if strict else "off"]])
     connection.execute(sa.update(meta).where(meta.c.key == "strict").values(value=value))
 
 
@@ -277,7 +277,7 @@ def _as_written(text: str) -> Fraction:
 
 def _unit(text: str) -> Unit:
     unit = Unit.from_json(json.loads(text))
-    if canonical(unit.to_json()) != text:
+    if canonical_json(unit.to_json()) != text:
         raise damaged()
     return unit
 

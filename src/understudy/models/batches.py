@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.base.errors import ModelError
 from understudy.models.connection import Dialect, Failure, read_answer, tried
-from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, Asked, EndpointChat
+from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, PendingRequest
 from understudy.models.limits import BREAKER, Usage, backoff, most_characters
 from understudy.models.presets import BATCH_HOURS
 from understudy.models.types import ChatRequest, Completion
@@ -184,7 +184,7 @@ class BatchChat:
 
 
 @dataclass
-class _Slot(Asked):
+class _Slot(PendingRequest):
     """A request, how often it was asked, and what of the caps is kept for it."""
 
     number: int = 0

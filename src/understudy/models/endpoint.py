@@ -154,7 +154,7 @@ _NOT_READY = frozenset((503, 529))
 
 
 @dataclass
-class Asked:
+class PendingRequest:
     """A request while it waits for its answer, and the tokens that all its tries used."""
 
     request: ChatRequest
@@ -273,7 +273,7 @@ class _Session:
 
     async def _answer(self, request: ChatRequest) -> Completion | None:
         """The completion of one request; None where the run ends before there is one."""
-        endpoint, asked, failures = self._endpoint, Asked(request), 0
+        endpoint, asked, failures = self._endpoint, PendingRequest(request), 0
         while self._error is None:
             outcome, adapted, sent_at = await self._send(asked)
             if isinstance(outcome, Answer):
@@ -309,7 +309,7 @@ class _Session:
         async with self._plainly:
             if self._error is not None or not self._breaker.suspects(fewest):
                 return
-            outcome, adapted, _ = await self._send(Asked(PLAIN))
+            outcome, adapted, _ = await self._send(PendingRequest(PLAIN))
             if isinstance(outcome, Answer):
                 self._breaker.cleared()
             elif not outcome.retry and not adapted and self._breaker.suspects(fewest):
@@ -318,7 +318,7 @@ class _Session:
                     "Check it with `understudy models check`; stored answers are kept, and the same command resumes.",
                 )
 
-    async def _send(self, asked: Asked) -> tuple[Answer | Failure, bool, float]:
+    async def _send(self, asked: PendingRequest) -> tuple[Answer | Failure, bool, float]:
         """What came of one try, whether the endpoint's dialect was learnt from its refusal, and when it was sent."""
         endpoint, budget, request = self._endpoint, self._endpoint.budget, asked.request
         worst = used = budget.worst(asked.prompt_bytes, asked.max_tokens)

@@ -198,8 +198,9 @@ class LabelTokens:
 def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: tuple[GaussianEvent, ...] = ()) -> float:
     """The smallest noise multiplier (to a thousandth) at which ``tokens`` releases are within ``budget``; never less.
 
-    ``others`` are further Gaussian events of the same plan. It is never less than a quarter: the few units that are
-    sampled could otherwise be given away. Raises ConfigError if delta is 0, or the others spend the whole budget.
+    A release is a token or, in DP-SGD, a step. ``others`` are further Gaussian events of the same plan. The multiplier
+    is at least a quarter: the few units that are sampled could otherwise be given away. Raises ConfigError if delta is
+    0, or the others spend the whole budget.
     """
     if budget.delta == 0:
         raise ConfigError(

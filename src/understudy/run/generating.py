@@ -14,10 +14,9 @@ from typing import Any
 from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
-from understudy.base.labels import in_proportion, like_counts
+from understudy.base.labels import Label, canonical, in_proportion, like_counts
 from understudy.base.lazy import library, pa
 from understudy.base.transcript import TURNS
-from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method

@@ -15,9 +15,9 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, CorpusError, in_keywords
 from understudy.base.files import PRIVATE_MODE, atomic_file
-from understudy.base.labels import declared_labels
+from understudy.base.labels import canonical, declared_labels
 from understudy.base.parameters import Parameters, public_file
-from understudy.corpus import Corpus, TableSource, canonical
+from understudy.corpus import Corpus, TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
 from understudy.ledger.store import begun_settings, is_in_use

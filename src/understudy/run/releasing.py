@@ -19,9 +19,9 @@ from understudy.base.errors import (
     UnderstudyError,
     UnderstudyWarning,
 )
-from understudy.base.labels import LabelSet
+from understudy.base.labels import LabelSet, canonical
 from understudy.base.lazy import quiet_libraries
-from understudy.corpus import Corpus, canonical
+from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
 from understudy.corpus.verified import VerifiedCorpus, contents

@@ -19,7 +19,7 @@ from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.prompts.writer import Asked, subject
+from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -172,8 +172,8 @@ class Writer:
         details = "" if row is None else row.details
         label = self.labels[seed.label] if self.labels else None
         if self.trained:
-            kind, about = self.template.document_type, subject(label or "")
-            return Asked(kind, label=about, phrases=tuple(phrases), details=details).messages
+            kind = self.template.document_type
+            return Brief(kind, label=label or "", phrases=tuple(phrases), details=details).messages
         shown = list(self.template.examples)
         count = min(self.template.settings.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]

@@ -80,7 +80,7 @@ def test_owners_show_one_record_in_a_step() -> None:
 
 
 def test_a_batch_too_small_for_its_noise_is_warned_of() -> None:
-    assert "declare a higher" in planned(declared_records=50, sampling_rate=0.02, steps=5).forecast.warnings[0]
+    assert "raise --sampling-rate" in planned(declared_records=50, sampling_rate=0.02, steps=5).forecast.warnings[0]
     assert not planned().forecast.warnings
 
 

@@ -126,7 +126,7 @@ def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts:
     vocabulary = public_vocabulary(parameters)
     vocabulary_size = None if vocabulary is None else len(vocabulary.terms)
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
-    declared_proportions(parameters.label_sizes, facts.labels.names)
+    _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     candidates = candidates_per_round(parameters, facts.labels.size)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")

@@ -31,7 +31,7 @@ NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
 TRAINING = "training"
 _BATCH, _STEPS = 256, 10
 _CHECKPOINTS = 5
-"""How many times the training is stored, so that a killed run goes on from there."""
+"""How many times the training is stored, so that a killed run resumes from there."""
 _CLIPPING_NORM = 1.0
 """L2 norm to which the gradient of each text is clipped (C)."""
 _WARMUP = 0.1
@@ -51,11 +51,11 @@ class TrainingParameters(DeclaredSize):
     gone: ClassVar[GoneOnes] = {
         "epochs": Gone(None, "--steps and --sampling-rate say it: epochs are their product"),
         "noise_multiplier": Gone(None, "the noise is the least that the budget allows"),
-        "clipping_norm": Gone(1.0, "gradients are clipped to norm 1, and --learning-rate says how far a step goes"),
-        "warmup": Gone(0.1, "the learning rate rises over a tenth of the steps"),
-        "decay": Gone("linear", "the learning rate falls to 0 in a line"),
+        "clipping_norm": Gone(_CLIPPING_NORM, "gradients are clipped to a fixed norm; --learning-rate sets the step"),
+        "warmup": Gone(_WARMUP, f"the learning rate rises over {_WARMUP:.0%} of the steps"),
+        "decay": Gone("linear", "the learning rate falls to 0 linearly"),
         "weight_decay": Gone(0.0, "weights do not decay"),
-        "checkpoints": Gone(5, "the training is stored 5 times"),
+        "checkpoints": Gone(_CHECKPOINTS, f"the training is stored {_CHECKPOINTS} times"),
         "rows_at_once": Gone(None, "as many gradients are computed at once as fit into memory", free=True),
     }
 
@@ -65,12 +65,12 @@ class DPFinetuneParameters(TunedParameters, TrainingParameters):
 
     from_writer: ClassVar[bool] = True
     private: ClassVar[bool] = True
-    """Whether gradients are clipped and get noise, as the method says."""
+    """Whether gradients are clipped and noise is added, as the method says."""
 
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
     """The plan of a release."""
-    declared_proportions(parameters.label_sizes, facts.labels.names)
+    _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     charges = []
     others: tuple[GaussianEvent, ...] = ()
     if parameters.label_sizes == NOISY:
@@ -106,7 +106,7 @@ def solved(parameters: TrainingParameters, budget: Budget, others: tuple[Gaussia
 
 
 def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:
-    """Of each of ``steps`` steps."""
+    """The learning rate of each of ``steps`` steps."""
     return LearningRate(parameters.learning_rate, steps, round(_WARMUP * steps))
 
 
@@ -130,8 +130,7 @@ def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicF
     warnings = []
     if batch < _LEAST_BATCH:
         warnings.append(
-            f"A step sees {batch:.3g} {units} on average, and the noise is made for one: declare a higher "
-            "--sampling-rate."
+            f"A step sees {batch:.3g} {units} on average, too few to average out the noise: raise --sampling-rate."
         )
     numbers = _NUMBERS * parameters.lora_rank
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
@@ -143,7 +142,7 @@ def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicF
 _LEAST_BATCH = 8
 _PER_EXAMPLE = "noise on each number of a step's mean gradient (std, clipping norms)"
 _NUMBERS = 23_040
-"""That learn in the built-in model for each rank of its adapter: what a plan takes any model for."""
+"""Numbers that learn in the built-in model per rank of its adapters; a plan takes every model for the built-in one."""
 
 
 def _noise_to_signal(noise_multiplier: float, steps: int, batch: float, numbers: int) -> float:
@@ -153,15 +152,19 @@ def _noise_to_signal(noise_multiplier: float, steps: int, batch: float, numbers:
 
 
 def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
-    """Bytes that training takes besides the model: what backward passes keep, rows' gradients, sums and optimizer."""
+    """Bytes that training takes besides the model.
+
+    Per number that learns: 12 for each row of a block (its gradient, and the float64 copy whose norm is taken), 24 for
+    each worker (its integer sum and two temporaries), and 64 in all (the noisy sum as it is made, and the optimizer).
+    """
     return workers * (rows * (cost.bytes_per_row + 12 * numbers) + 24 * numbers) + 64 * numbers
 
 
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
-    """What training costs on this machine, and how far its signal stands above the noise, once the model is known: so
-    many ``numbers`` that learn, a ``cost`` measured on public rows, and ``workers`` blocks of ``rows`` at once."""
+    """What training costs on this machine, and its noise beside the signal, once the model is known: ``numbers`` of it
+    learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at once."""
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     seconds = float(f"{mechanism.steps * batch * cost.seconds / workers:.1g}")
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)

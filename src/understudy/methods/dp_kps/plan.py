@@ -67,7 +67,7 @@ class ReleaseParameters(Parameters):
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
     vocabulary_is_public: bool = False
-    """Your word that your own vocabulary, stop words or embeddings were not made from private data."""
+    """Your word that your own vocabulary and stop words were not made from private data."""
     stop_words: str | None = public_file(None)
     """A file of words to leave out, ``built-in``, ``none``, or ``all-languages``: those of 33, which also says that the
     texts are not English. Default: a built-in English list; of all languages where few names of the columns and labels

@@ -227,7 +227,7 @@ def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts
 
 def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Plan:
     """The plan of a release."""
-    declared_proportions(parameters.label_sizes, facts.labels.names)
+    _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     if parameters.rounds > PSEUDO_TEXTS:
         raise ConfigError(
             f"{PSEUDO_TEXTS} pseudo-sentences cannot be written in {parameters.rounds} rounds.", "Give fewer --rounds."

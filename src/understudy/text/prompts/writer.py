@@ -1,4 +1,4 @@
-"""What the built-in writer is asked: one short turn, in the form that it was trained on (``training/``)."""
+"""The prompt of the built-in writer: one short turn, in the form that it was trained on (``training/``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from understudy.models.types import Message
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
 
-def subject(label: str) -> str:
-    """What a text with this label is about, in words; "" where the label's name says nothing of it.
+def _subject(label: str) -> str:
+    """What a text with this label is about, in words; "" if the label's name does not tell.
 
-    >>> subject("card_arrival"), subject("5"), subject("true")
+    >>> _subject("card_arrival"), _subject("5"), _subject("true")
     ('card arrival', '', '')
     """
     words = " ".join(label.replace("_", " ").split())
@@ -20,11 +20,11 @@ def subject(label: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Brief:
     """A kind of text, and what it is to hold."""
 
     kind: str
-    label: str = ""
+    label: str = ""  # as the table names it
     words: int | None = None  # about how many
     phrases: tuple[str, ...] = ()
     details: str = ""
@@ -32,12 +32,12 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        """In the words of the training.
+        """As in training.
 
-        >>> Asked("news item", label="sport", words=20, phrases=("cup", "final")).prompt
-        'news item about sport, 20 words\\nWords: cup, final'
+        >>> Brief("news item", label="motor_sport", words=20, phrases=("cup", "final")).prompt
+        'news item about motor sport, 20 words\\nWords: cup, final'
         """
-        about = f" about {self.label}" if self.label else ""
+        about = f" about {subject}" if (subject := _subject(self.label)) else ""
         length = f", {self.words} words" if self.words else ""
         lines = [f"{self.kind}{about}{length}", self.details]
         lines += [f"Words: {', '.join(self.phrases)}"] if self.phrases else []
@@ -46,5 +46,5 @@ class Asked:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """A chat of one system turn: as a user's, the model's own template would put a system turn before it."""
+        """Sent as a system turn, because the model's template puts one before a user turn."""
         return (Message("system", self.prompt),)

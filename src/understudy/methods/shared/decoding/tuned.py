@@ -24,7 +24,7 @@ from understudy.models.types import Completion
 from understudy.release import Release
 from understudy.text.prompts.predicting import Shape
 from understudy.text.prompts.template import Prompts
-from understudy.text.prompts.writer import Asked, subject
+from understudy.text.prompts.writer import Brief
 from understudy.text.writing import SyntheticRecord, public_name
 
 _AT_ONCE = 4096
@@ -104,7 +104,7 @@ def build_instructions(
     asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
     pieces = [replace(each.prompt, stop=()) for each in asked.labels]
     if model.is_writer:
-        asks = (Asked(asked.document_type, label=subject(each)).messages for each in label_names or [""])
+        asks = (Brief(asked.document_type, label=each).messages for each in label_names or [""])
         turns = zip(pieces, map(model.render, asks), strict=True)
         pieces = [replace(each, before=turn, block=("", ""), after="", cue="") for each, turn in turns]
     labels = tuple(

@@ -1,4 +1,4 @@
-"""In how many records each term or label is, and how much of what records say each term is."""
+"""In how many records each term or label occurs, and how much of what records say each term is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from understudy.text.vocabulary.words import TermMatcher
 
 @dataclass(frozen=True)
 class TermCounts(Query[BoundedBatch]):
-    """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones.
+    """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones: the private
+    keywords of aug-pe. The counts of dp-kps are of another bound: :class:`TermHistogram`.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged.
