@@ -1,6 +1,4 @@
-"""Metrics on private records that may be shared: plan, charge, sample, store, use, as for any release.
-
-The counts behind them, and what they say, stand first."""
+"""Metrics on private records that may be shared: plan, charge, measure, store, use, as for any release."""
 
 from __future__ import annotations
 
@@ -58,28 +56,28 @@ _RESAMPLES = 2000
 _MOST_RECORDS = 2**53  # of a total that is all noise, which may be more than any integer that is sampled
 
 Right = Callable[[BoundedBatch], NDArray[np.bool_]]
-"""Which records of a batch a classifier labels right, ``Bool[n]``: each told from that record alone."""
+"""Which records of a batch a classifier labels correctly, ``Bool[n]``, each judged from that record alone."""
 
 
 @dataclass(frozen=True, repr=False)
 class MetricCounts(Query[BoundedBatch]):
     """The counts behind the charged metrics, one block after another: labels, lengths, and for every classifier the
-    records of each label that it labels right.
+    records of each label that it labels correctly.
 
     Guarantee:
         Unit: one record, or one owner, whose records are averaged: each weighs 1/(number of the owner's records used).
         Sensitivity: a record adds at most 1 to each block, in one cell; so L1 at most the number of blocks and L2 at
         most its root, for a record and (the triangle inequality) for an average of an owner's records. Exactly so:
         weights are integers, in steps of 1/lcm(1..k).
-        Conditions: a classifier reads released texts only, and tells each record from that record alone.
+        Conditions: a classifier is trained on released texts only, and judges each record from that record alone.
 
     Args:
         labels: size of the label set, 1 without labels.
-        classifiers: by name, which records are labelled right.
+        classifiers: by name, which records are labelled correctly.
         unit: the privacy unit.
 
     Raises:
-        ConfigError: if an owner may have so many records that their averages are not counted exactly.
+        ConfigError: if an owner may have too many records for their averages to be counted exactly.
     """
 
     labels: int
@@ -144,8 +142,8 @@ def charged_values(
     as a random sample: counts are sampled again around the released ones.
 
     Args:
-        counts: ``Float64`` in the order of :class:`~understudy.evaluate.charged.MetricCounts`.
-        training_texts: how many synthetic texts they were trained on.
+        counts: ``Float64`` in the order of :class:`MetricCounts`.
+        training_texts: how many synthetic texts the classifiers were trained on.
         noise_scale: b of the Laplace noise on each count.
     """
     cells = max(1, len(labels))
@@ -188,14 +186,14 @@ class _Ratios:
     def _ratio(
         self, hits: float, total: float, noise: NDArray[np.float64], noise_of_total: NDArray[np.float64]
     ) -> tuple[float, Interval]:
-        """Hits over total, in [0, 1]; the interval is of what might as well have come out."""
+        """Hits over total, in [0, 1]; the interval is that of simulated repetitions."""
         value = min(max(hits / total, 0.0), 1.0) if total > 0 else 0.0
         again = self._generator.binomial(min(max(0, round(total)), _MOST_RECORDS), value, size=_RESAMPLES) + noise
         whole = total + noise_of_total
         return value, _interval(np.divide(again, whole, out=np.zeros_like(again), where=whole > 0).clip(0, 1))
 
     def _noise(self, terms: int) -> NDArray[np.float64]:
-        """That of a sum of so many counts, ``Float64[resamples]``: Laplace, the difference of two exponentials."""
+        """Laplace noise (the difference of two exponentials) of a sum of ``terms`` counts, ``Float64[resamples]``."""
         up, down = (self._generator.gamma(terms, self._scale, size=_RESAMPLES) for _ in range(2))
         noise: NDArray[np.float64] = up - down
         return noise
@@ -224,7 +222,7 @@ class ChargedMetrics:
     Args:
         unit: the privacy unit that the dataset was opened with.
         epsilon: what the metrics cost (pure, delta 0).
-        named: whether the user named the dataset, or the synthetic texts' statement did.
+        named: whether the user named the dataset; otherwise the statement of the synthetic texts did.
         ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if that is not known.
     """
 
@@ -268,18 +266,18 @@ def release_metrics(
     fresh: bool,
     listener: Listener,
 ) -> ReleasedMetrics:
-    """Charge, count, add noise, and write ``release/metrics.json``. The same call again samples nothing again.
+    """Charge, count, add noise, and write ``release/metrics.json``. A repeated call uses the stored counts.
 
     Args:
         synthetic: released texts, on which the classifiers are trained.
-        table_sha256: of the table that they are from, as :func:`understudy.evaluate.synthetic.table_sha256` has it.
-        folder: whose ``private/metrics`` keeps the noisy counts.
+        table_sha256: of the table that holds them, from :func:`understudy.evaluate.synthetic.table_sha256`.
+        folder: its ``private/metrics`` keeps the noisy counts.
         trusted: who could read the real texts, one sentence each.
 
     Raises:
         ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
-        LedgerError: if the ledger does not have the dataset, or not what the run has spent of it.
-        BudgetExceeded: if the dataset has not so much left.
+        LedgerError: if the ledger does not have the dataset, or the run was charged in another ledger.
+        BudgetExceeded: if less than epsilon is left of the dataset's cap.
     """
     if wanted.unit.kind == "secret":
         raise ConfigError(
@@ -292,14 +290,16 @@ def release_metrics(
             "Declare the label set with --labels, or leave --charge-metrics out.",
         )
     labels = [canonical(label) for label in corpus.labels]
-    if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
+    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
+    if not any(kind_named(name).embeddings for name in names):
+        embedder = None
+    if embedder is not None:
         require_embeds_all(embedder)
     embedding = embedding_on(engine, embedder)
-    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
     classifiers = {name: _right(name, synthetic, labels, embedding, wanted.seed) for name in names}
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
-    if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
+    if embedder is not None:
         require_text_invariance_here(embedder, say=listener.say)
         if engine is not None:
             require_same_vectors(engine, embedder)
@@ -367,7 +367,7 @@ def _counts(
 
 
 def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
-    """See that the charge is added to what the run of the synthetic texts has spent."""
+    """See that the ledger is the one in which the run of the synthetic texts was charged, as far as that is known."""
     if wanted.ledger not in (None, ledger.id):
         raise LedgerError(
             f"The run in this folder was charged in another ledger than {ledger.location}.",
@@ -401,9 +401,8 @@ def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedd
 def _lasting(
     wanted: ChargedMetrics, labels: Sequence[str], synthetic: Sample, embedder: Embedder | None
 ) -> dict[str, Any]:
-    """What a call again must have the same, or it is another release."""
+    """What a repeated call must have in common with the first; otherwise it is another release."""
     table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
-    reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
     return {
         "dataset": wanted.dataset,
         "charge_metrics": str(wanted.budget.epsilon),
@@ -411,6 +410,6 @@ def _lasting(
         "labels": list(labels),
         "unit": wanted.unit.to_json(),
         "seed": wanted.seed,
-        "embedder": embedder.fingerprint if embedder is not None and any(reads_vectors) else None,
+        "embedder": None if embedder is None else embedder.fingerprint,
         "synthetic_table": hashlib.sha256(table.encode()).hexdigest(),
     }

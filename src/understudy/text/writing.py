@@ -33,8 +33,8 @@ class Row:
     values: tuple[Value, ...]
     details: str  # the values in words, for a prompt
     cells: str = ""  # their cells in words, as a model that was tuned on rows knows them
-    told: Mapping[str, Value] = field(default_factory=dict)  # of columns computed from the text: how it should be
-    numbers: tuple[int, ...] = ()  # cells of the columns that are variables themselves
+    told: Mapping[str, Value] = field(default_factory=dict)  # columns computed from the text: the values it should have
+    numbers: tuple[int, ...] = ()  # cells of the columns that are variables of their own
 
 
 def shown(value: Value) -> str:
@@ -55,7 +55,7 @@ class Seed:
 
     phrases: tuple[str, ...]  # released
     label: int  # index into the label set
-    row: Row | None = None  # that the phrases were sampled for
+    row: Row | None = None  # the row that the phrases were sampled for
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class SyntheticRecord:
 
 _SEPARATOR = ", "
 _MANY = 10_000  # texts
-MOST_TRIES = 4  # for a text that does not have the form it must have
+MOST_TRIES = 4  # for a text that lacks its required form
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Writer:
     template: PromptTemplate
     parameters: WritingParameters
     labels: Sequence[str] = ()  # the label set as strings, for prompts that name the label
-    seed: int = 0  # another one asks for other answers
+    seed: int = 0  # a different seed gets different answers
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # what every text must be; None: anything
@@ -95,7 +95,7 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples or 1
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record per seed, in their order; without a text where the model gave none. NoText if it never did."""
+        """One record per seed, in their order; without a text if the model gave none. Raises NoText if it never did."""
         if self.chat is None:
             for place, seed in enumerate(seeds, 1):
                 row, phrases = self._row(seed), list(seed.phrases)
@@ -110,7 +110,7 @@ class Writer:
         asker.require_text()
 
     def _count_texts(self, done: int, asked: int) -> None:
-        """Of answers, of which several make a text."""
+        """Progress in texts, from that in answers: each text is the best of several."""
         each = self.calls_per_seed
         if done % each == 0:
             self.progress(done // each, asked // each)
@@ -185,7 +185,7 @@ class Writer:
         return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
     def request(self, messages: tuple[Message, ...], stop: tuple[str, ...], **others: Any) -> ChatRequest:
-        """For one answer, with the settings of writing."""
+        """A request for one answer, with the settings of writing."""
         settings = {
             "max_tokens": self.parameters.max_tokens,
             "temperature": self.parameters.llm_temperature,
@@ -215,7 +215,7 @@ class Writer:
             best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
 
     def _in_form(self, answer: Completion, row: Row | None) -> Completion:
-        """The answer in its form, cut to what its row says; blank where it does not have the form."""
+        """The answer in its form, cut to what its row says; blank if it lacks the form."""
         if self.form is None:
             return answer
         text = self.form.read(answer) or ""
@@ -224,7 +224,7 @@ class Writer:
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
     ) -> tuple[bool, bool, float, bool]:
-        """As :func:`rank`; answers that are as their row says before others."""
+        """As :func:`rank`, with answers that match their row before others."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and fits, score, whole
@@ -236,9 +236,9 @@ class Form:
 
     Args:
         example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
-        change: a text of this form with its words changed, and nothing else.
-        cut: a text to no more than its row says of it.
-        schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
+        change: changes the words of a text of this form, and nothing else.
+        cut: cuts a text to what its row says of it.
+        schema: JSON, shown in the prompt and passed to endpoints that know ``response_format``; None: the template asks
             for the form.
     """
 
@@ -247,7 +247,7 @@ class Form:
     example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
     change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
     cut: Callable[[str, Mapping[str, Value]], str] = lambda text, _told: text
-    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True  # whether a text is as its row says
+    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True  # whether a text matches its row
     schema: str | None = None
     tries: int = MOST_TRIES  # times to ask again for a text that does not fit
 
@@ -263,7 +263,7 @@ class NoText(ModelError):
 
 
 class Asker:
-    """Asks the chat model, each time for another sample, and reports how many texts are in."""
+    """Asks the chat model, each time for another sample, and reports how many answers have come."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat
@@ -274,7 +274,7 @@ class Asker:
         self._problems: Counter[str] = Counter()
 
     def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
-        """The answers to ``requests``; ``again`` marks those that were not expected."""
+        """The answers to ``requests``; those asked ``again`` are added to the expected number."""
         numbered = []
         for request in requests:
             numbered.append(replace(request, sample=request.sample + self._times[request.messages]))
@@ -289,22 +289,22 @@ class Asker:
         return answers
 
     def require_text(self) -> None:
-        """See that one answer at least had a text, where asking again later may give one; else a NoText."""
+        """Raises NoText if no answer had a text and asking again later may give one."""
         if self._problems and not self._done:
             problem = self._problems.most_common(1)[0][0]
             raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
 
 
-_REPETITIVE = 0.6  # share of distinct words below which an answer goes round in circles
+_REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
 _COPIED = 5  # words in a row that mark a copy of the prompt's examples
 
 
 def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:
-    """Answers with text first, then by phrases kept, less what tells a poor text, then complete before cut.
+    """The key by which the best answer is the largest: it has text, then its score, then whether it is complete.
 
-    Small models recite the words that they were given ("rain, harvest, prices"), go round in circles, or copy from
-    the examples of the prompt. A phrase directly behind its neighbour in the prompt counts for nothing; a
-    repetitive or copied text loses half.
+    The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
+    prices"), repeat themselves, or copy the examples of the prompt: a phrase directly behind its neighbour in the
+    prompt does not count, and a repetitive or copied text loses half.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -336,10 +336,10 @@ _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "'", "”", "’", ")",
 
 
 def tidy(answer: Completion) -> str:
-    """The text of an answer, up to where it begins to go round in circles or breaks off.
+    """The text of an answer, up to where it begins to repeat itself or breaks off.
 
     Small models repeat whole sentences without end: the text ends before the first repeated one (of three words
-    or more). An answer that was cut at its longest ends with its last whole sentence, if there is one. Halves of
+    or more). An answer that reached the token limit ends with its last whole sentence, if there is one. Halves of
     surrogate pairs, which UTF-8 cannot hold, become U+FFFD. Empty if nothing is left.
     """
     if answer.blank:

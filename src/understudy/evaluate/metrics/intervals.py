@@ -66,11 +66,20 @@ def wilson_interval(successes: int, trials: int) -> Interval | None:
     return Interval(float(found.low), float(found.high), f"Wilson, {trials} trials")
 
 
-def share_of_texts(metric: Metric, holds: NDArray[np.bool_], of: str, settings: Mapping[str, Setting]) -> MetricValue:
-    """The share of texts of which something holds, with Wilson's interval; None without texts."""
-    if not len(holds):
-        return MetricValue(metric, None, of, settings=settings, note=NO_TEXTS)
-    return MetricValue(metric, float(holds.mean()), of, wilson_interval(int(holds.sum()), len(holds)), settings)
+def share(
+    metric: Metric,
+    count: int,
+    total: int,
+    of: str,
+    settings: Mapping[str, Setting],
+    *,
+    none: str = NO_TEXTS,
+    private: bool = True,
+) -> MetricValue:
+    """``count`` of ``total``, with Wilson's interval; None, with the note ``none``, if the total is 0."""
+    if total == 0:
+        return MetricValue(metric, None, of, settings=settings, note=none)
+    return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
 
 
 def ratio(

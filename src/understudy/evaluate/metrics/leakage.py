@@ -24,8 +24,7 @@ from understudy.evaluate.metrics.intervals import (
     mean_of_choices,
     quantile,
     ratio,
-    share_of_texts,
-    wilson_interval,
+    share,
 )
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue, Setting, metric_named
@@ -87,8 +86,7 @@ def measure_rows(real: Sample, others: Mapping[str, Sample]) -> Iterator[MetricV
     known = set(_rows(real))
     for of, table in others.items():
         if table.cells is not None:
-            copied = np.array([row in known for row in _rows(table)], dtype=np.bool_)
-            yield share_of_texts(COPIED_ROWS, copied, of, {})
+            yield share(COPIED_ROWS, sum(row in known for row in _rows(table)), len(table), of, {})
 
 
 def _rows(table: Sample) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -125,15 +123,10 @@ def _of_detector(
             expected = float((1 - chance_of_none(holders, len(texts), size)).sum())
             settings = {**by_detector, "texts": size}
             yield MetricValue(COUNT, expected, of, settings=settings, note=mean_of_choices(size, len(texts)))
-        yield _share(len(holders), len(own), of, by_detector)
+        none = "The real texts hold no such string of their own."
+        yield share(SHARE, len(holders), len(own), of, by_detector, none=none)
         if known:
             yield MetricValue(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
-
-
-def _share(replayed: int, strings: int, of: str, settings: Mapping[str, Setting]) -> MetricValue:
-    if strings == 0:
-        return MetricValue(SHARE, None, of, settings=settings, note="The real texts hold no such string of their own.")
-    return MetricValue(SHARE, replayed / strings, of, wilson_interval(replayed, strings), settings)
 
 
 def _texts_with(finder: SecretFinder, texts: Sequence[str]) -> Counter[str]:
@@ -322,7 +315,7 @@ def measure_near_duplicates(
     values: list[MetricValue] = []
     for of, texts in others.items():
         most = index.most_similar(texts)
-        values += [share_of_texts(NEAR, most >= level, of, {"similarity": level}) for level in SIMILAR]
+        values += [share(NEAR, int((most >= level).sum()), len(most), of, {"similarity": level}) for level in SIMILAR]
     return values
 
 

@@ -60,8 +60,8 @@ class WritingParameters(Parameters):
     prompt: Free[str | None] = public_file(None)
     """A prompt template file of your own (YAML)."""
     samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)
-    """Answers to each prompt, of which the one with most phrases is kept. Default: 1, and 4 of
-    the built-in model where it is asked around phrases by a prompt of your own."""
+    """Answers to each prompt, of which the one with most phrases is kept. Default: 1; 4 where the
+    built-in model writes around phrases with a prompt or JSON schema of your own."""
     llm_temperature: Free[float] = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
     max_tokens: Free[int] = Field(160, ge=1, le=1_000_000)
@@ -148,7 +148,7 @@ class PromptTemplate(Parameters):
         details: str = "",
         schema: str = "",
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text with ``phrases``, that fits the ``details`` of its row, and a JSON
+        """The chat that asks for one text that holds ``phrases`` and fits the ``details`` of its row and a JSON
         ``schema``."""
         turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
         as_json = f"\n\n{self._fill(self.as_json, (), label, {'schema': schema})}" if schema else ""
@@ -159,9 +159,9 @@ class PromptTemplate(Parameters):
         return (*turns, Message("user", asked + as_json))
 
     def with_details(self, messages: tuple[Message, ...], details: str) -> tuple[Message, ...]:
-        """A chat whose last turn begins with the ``details`` of a row, which the text is to fit; as it is without such.
+        """A chat whose last turn begins with the ``details`` of a row, which the text is to fit; unchanged without any.
 
-        Behind the request, a small model takes them for words to repeat.
+        A small model takes details behind the request for words to repeat.
         """
         if not details:
             return messages
@@ -186,8 +186,8 @@ class PromptTemplate(Parameters):
     ) -> tuple[Message, ...]:
         """The chat that asks for one text of the evolution by ``pattern`` (one of :class:`EvolutionPrompts`).
 
-        ``values`` are those of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns``
-        earlier turns: the values of each, and the answer.
+        ``values`` fill the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns`` are
+        earlier turns, each with its own values and the answer.
         """
         system = self.system if self.evolution.system is None else self.evolution.system
 
@@ -228,7 +228,7 @@ class PromptTemplate(Parameters):
         )
 
     def prediction_examples(self, shape: Shape = "text", columns: Sequence[str] = ()) -> Sequence[PredictionExample]:
-        """The public texts or records that the template has to show where texts are predicted."""
+        """The template's public texts or records to show in prompts that predict texts."""
         if shape != "text":
             return self.prediction.record_examples(columns)
         others = tuple(PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples)
@@ -236,7 +236,7 @@ class PromptTemplate(Parameters):
 
     @property
     def sha256(self) -> str:
-        """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
+        """Of the fields, but not of later ones that have their default: older hashes stay valid."""
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
         general |= {
             name
@@ -263,8 +263,8 @@ class PromptTemplate(Parameters):
 def load_template(document_type: str, *, file: str | Path | None = None, general: bool = False) -> PromptTemplate:
     """The template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
 
-    A file that asks for nothing itself (no ``user``) changes the template that there would be without it. Case does not
-    count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be read or is no
+    A file without a prompt of its own (no ``user``) changes the template that would be used without it. Document types
+    are compared without case, hyphens and underscores as spaces. Raises ConfigError if the file cannot be read or is no
     template.
     """
     if file is not None:
@@ -336,9 +336,10 @@ class Prompts:
 
 
 def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
-    """The examples, those without phrases given up to ``count`` of the ``known`` ones; any that hold none left out.
+    """The examples; those without phrases get up to ``count`` of the ``known`` ones that they hold, and are left out if
+    they hold none.
 
-    ConfigError if there are examples, but none of use.
+    Raises ConfigError if there are examples, but none is left.
     """
     made = [
         Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
@@ -356,9 +357,9 @@ _SYSTEM = "system"  # the role of a chat's instructions, which takes no turn
 
 
 def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
-    """The template, with every pattern asking for texts of this form, and its examples in it; as it is for plain texts.
+    """The template with every pattern asking for texts of this form, and its examples in it; unchanged for plain texts.
 
-    Names are public, and a template is data: so all methods ask alike, and the hash of the prompts tells the form.
+    Names are public, and a template is data: so all methods ask alike, and the hash of the prompts covers the form.
     """
     if not form:
         return template
@@ -426,7 +427,7 @@ def _examples(template: PromptTemplate, form: TextForm) -> tuple[Example, ...]:
 
 
 def _dialogue(form: TextForm, speakers: Sequence[str], said: Sequence[str], *, asked: str, answer: str) -> list[Part]:
-    """What those who speak say in turn, with one act after another; before the last role first speaks, it calls a
+    """What the ``speakers`` say in turn, the acts one after another; before the last role first speaks, it calls a
     tool."""
     names, acts, caller = cycle(speakers), cycle(form.acts or ("",)), form.roles[-1]
     parts = [Part(next(names), content, next(acts)) for content in said]

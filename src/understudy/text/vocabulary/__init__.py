@@ -1,1 +1,1 @@
-"""Public vocabularies: what a word is, where the terms come from, how they are found in texts, and the noisy top N."""
+"""Public vocabularies: what a word is, where terms come from, how texts are searched, which noisy counts are real."""

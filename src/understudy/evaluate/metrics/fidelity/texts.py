@@ -7,7 +7,7 @@ Functions that compare take a table of real texts and another one; with ``sampli
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -19,9 +19,9 @@ from understudy.evaluate.metrics.intervals import (
     between_subsamples,
     bootstrap,
     over_subsamples,
+    share,
     value_of_subsamples,
     whole_and_subsamples,
-    wilson_interval,
 )
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting, metric_named
@@ -94,7 +94,7 @@ def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resample
 
 
 def total_variation(a: Ints, b: Ints, labels: int) -> float:
-    """Half the summed differences of the shares of ``labels`` labels, by number, in two tables that are not empty."""
+    """Half the summed absolute differences of the shares of ``labels`` labels in two tables that are not empty."""
     shares = [np.bincount(each, minlength=labels) / len(each) for each in (a, b)]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
@@ -108,14 +108,14 @@ def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str,
 
 
 def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) -> list[MetricValue]:
-    """The share of each of ``names`` in one table that is not empty.
+    """The share of each of ``names`` in one table.
 
-    Synthetic shares are private only where the synthetic table does not have the label: its name then comes from
-    another table.
+    Synthetic shares are private only if the synthetic table does not have the label: its name then comes from another
+    table.
     """
     counts = Counter(labels)
     return [
-        _share(LABEL_SHARE, counts[name], len(labels), of, {"label": name}, of != SYNTHETIC or name not in counts)
+        share(LABEL_SHARE, counts[name], len(labels), of, {"label": name}, private=of != SYNTHETIC or not counts[name])
         for name in names
     ]
 
@@ -137,7 +137,7 @@ def distinct(numbers: Ints) -> float:
 
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
-    """For every n-gram in order: a number, the same for equal ones, and the place of its text."""
+    """For every n-gram in order: a number, the same for equal ones, and the index of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
     single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
@@ -157,7 +157,7 @@ def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: 
     """The shares for n = 1, 2, 3 of ``total`` words of a table."""
     kept = first_words(words, total, seed=seed)
 
-    def share(n: int) -> MetricValue:
+    def of_order(n: int) -> MetricValue:
         (numbers, texts), settings = ngrams(kept, n), {"n": n}
         if not len(numbers):
             return MetricValue(DISTINCT, None, of, settings=settings, note=f"No {n} words stand together.")
@@ -170,7 +170,7 @@ def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: 
             DISTINCT, statistic, sizes, of, seed=seed, resamples=resamples, high=1.0, settings=settings
         )
 
-    return [share(n) for n in ORDERS]
+    return [of_order(n) for n in ORDERS]
 
 
 def self_bleu(texts: Sequence[str]) -> list[float]:
@@ -183,7 +183,7 @@ def self_bleu(texts: Sequence[str]) -> list[float]:
 
     bleu = BLEU(effective_order=True)
     counted = [extract_all_word_ngrams(bleu.tokenizer(text.rstrip()), 1, bleu.max_ngram_order) for text in texts]
-    highest: dict[tuple[str, ...], tuple[int, int]] = {}  # how often the two texts hold it that hold it most often
+    highest: dict[tuple[str, ...], tuple[int, int]] = {}  # its counts in the two texts that hold it most often
     for ngrams, _ in counted:
         for ngram, count in ngrams.items():
             first, second = highest.get(ngram, (0, 0))
@@ -219,11 +219,7 @@ def validity_values(texts: Sequence[str], of: str, *, schema: JSONSchema) -> lis
     """How many of a table's texts are JSON, and how many keep to the schema."""
     parsed = [value for value in map(read_json, texts) if not isinstance(value, Fault)]
     found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(schema.fits, parsed))))
-    return [_share(metric, count, len(texts), of, {}, of != SYNTHETIC) for metric, count in found]
-
-
-def _share(metric: Metric, count: int, total: int, of: str, settings: Mapping[str, str], private: bool) -> MetricValue:
-    return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
+    return [share(metric, count, len(texts), of, {}, private=of != SYNTHETIC) for metric, count in found]
 
 
 COLUMN_DISTANCE = metric_named("column_distance")
@@ -232,7 +228,7 @@ PAIRS_MEAN = metric_named("column_pairs_mean")
 PAIRS_LARGEST = metric_named("column_pairs_largest")
 COLUMN_METRICS = (COLUMN_DISTANCE, PAIRS_MEAN, PAIRS_LARGEST, PAIR_DISTANCE)
 LABEL = "label"
-"""What the label is called; no typed column is."""
+"""The label's name among the columns; no typed column has it."""
 
 
 def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
