@@ -1,6 +1,6 @@
-"""Options by environment variable: a parameter's by its own name, a single verb's by the verb's name and its own.
+"""Options by environment variable: a parameter's is named after it, one verb's option after the verb and the option.
 
-A flag wins over its variable, a variable over the configuration file. What gives a protection up, vouches for something
+A flag wins over its variable, a variable over the configuration file. What gives up a protection, vouches for something
 or spends again must be typed.
 """
 
@@ -76,7 +76,7 @@ def must_be_typed(name: str) -> bool:
 
 
 class TypedOption(click.Option):
-    """An option that no environment variable may set. ConfigError where one tries, and the command line is silent."""
+    """An option that no environment variable may set: a ConfigError if one does, and the command line does not."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         if isinstance(self.envvar, str) and os.environ.get(self.envvar) and not ctx.resilient_parsing:
@@ -96,7 +96,7 @@ class OneOption(click.Option):
 
 
 def variable(name: str) -> str:
-    """That of the parameter or option ``name``.
+    """The environment variable of the parameter or option ``name``.
 
     >>> variable("max-tokens")
     'UNDERSTUDY_MAX_TOKENS'
@@ -105,8 +105,8 @@ def variable(name: str) -> str:
 
 
 def name_variables(command: click.Command, path: str) -> None:
-    """Give each option of ``command``, and of what is below it, its variable, and its completion; and all of them what
-    they say."""
+    """Give each option of ``command`` and its subcommands its variable and its completion, and each command the options
+    of output."""
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             name_variables(below, f"{path} {name}")

@@ -40,7 +40,7 @@ def _in_order(key: bytes) -> hashlib.blake2b:
 
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
-    """All that each row holds, as bytes that are another row's only where all of it is the same."""
+    """All that each row holds, as bytes that are equal only for equal rows."""
     owners = batch.owners or [""] * len(batch.texts)
     secrets = batch.secrets or [[]] * len(batch.texts)
     cells = [""] * len(batch.texts) if batch.cells is None else map(str, batch.cells.tolist())
@@ -51,7 +51,7 @@ def _rows_of(batch: Batch) -> Iterator[bytes]:
 
 @dataclass(frozen=True, repr=False)
 class _Found:
-    """What one piece holds: sums, the hash of its order, and its bad rows, or that it failed for one."""
+    """What one piece holds: sums, the hash of its rows in order, and its bad rows; or that reading it failed."""
 
     total: int = 0
     texts: int | None = None
@@ -109,22 +109,22 @@ def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
 
 
 class VerifiedCorpus(Corpus):
-    """The corpus whose :func:`contents` under ``key`` were charged: every pass sees at its end (and at the end of each
-    piece) that it read the same rows in the same order (records are told by their places where the incidence of
-    secrets is public).
+    """The corpus whose :func:`contents` under ``key`` were charged: every pass checks at its end (and at that of each
+    piece) that it read the same rows in the same order. The order matters where the incidence of secrets is public: it
+    refers to records by their places.
 
-    Checks are made and noise is sampled after a pass, so nothing is released of rows that nobody checked.
+    Noise is sampled after a pass, so nothing is released of rows that were not checked.
     """
 
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
         self.__dict__.update(corpus.__dict__)  # the same open table
         self.noted = None  # bad rows are kept once
-        self._corpus = corpus  # whose end is that of a temporary copy
+        self._corpus = corpus  # its end removes a temporary copy
         self._key = key
         self._expected = expected
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """Those whose contents are known, whatever is wanted; verified ones."""
+        """The pieces whose contents are known, verified, however many are wanted."""
         del wanted
         if len(self._expected.pieces) == 1:
             return [self]
@@ -134,7 +134,7 @@ class VerifiedCorpus(Corpus):
         ]
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
-        """As :meth:`Corpus.batches`; a CorpusError at the end, too, if rows or order are not those that were
+        """As :meth:`Corpus.batches`; raises CorpusError at the end, too, if rows or order are not those that were
         charged.
         """
         pieces = self.pieces(1)

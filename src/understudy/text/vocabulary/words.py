@@ -1,9 +1,8 @@
 """What a word is: one rule for texts and for vocabulary terms, so that they always agree.
 
-A word is a maximal run of letters, digits and combining marks of any script
-(Unicode, lower case, NFC, one Greek sigma). Hyphens, apostrophes and all other characters part
-words: "X-ray" is the two words "x ray", in a text and in a vocabulary alike.
-Scripts that write no spaces (Chinese, Japanese, Thai) need word breaks in the text.
+A word is a maximal run of letters, digits and combining marks of any script (Unicode, lower case, NFC, one Greek
+sigma). Hyphens, apostrophes and all other characters separate words: "X-ray" is the two words "x ray", in a text and in
+a vocabulary alike. Scripts without spaces (Chinese, Japanese, Thai) need word breaks in the text.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ def split_words(text: str) -> list[str]:
     if text.isascii():
         # Three times the speed of a regular expression.
         return text.encode("ascii").translate(_ASCII).decode("ascii").split()
-    # Lower case may compose again (J and a caron), and a sigma is final by what stands around its word.
+    # Lower-casing may allow new compositions (J and a caron), and whether a sigma is final depends on its neighbours.
     return _unicode_word().findall(unicodedata.normalize("NFC", text.lower()).replace("ς", "σ"))
 
 
 def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
-    """The phrases whose words stand in a row in ``text``, in the sense of :func:`split_words`."""
+    """The phrases whose words occur one after another in ``text``, by :func:`split_words`."""
     words = f" {' '.join(split_words(text))} "
     return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
 
@@ -59,14 +58,14 @@ def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
 
 
 _Branch = tuple[int, dict[str, Any]]
-"""(index of the term that ends here or -1, next word -> index of a term that goes no further, or another branch)."""
+"""(index of the term that ends here or -1, next word -> index of a term that ends with it, or another branch)."""
 
 
 class TermMatcher:
     """Matches the terms of a vocabulary in texts; a match is the term's index.
 
-    A term matches where its words follow each other. Where several terms begin at one word the longest wins, and
-    matching continues behind it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and
+    A term matches where its words follow each other. If several terms begin at one word, the longest wins, and
+    matching continues after it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and
     runs of blanks do not matter. Of several terms with the same words the first wins.
     """
 
@@ -128,7 +127,7 @@ def _insert(tree: dict[str, Any], words: Sequence[str], index: int) -> None:
 
 
 def _longest(branch: _Branch, words: Sequence[str], position: int) -> tuple[int, int]:
-    """(index, position behind it) of the longest term at ``position``; index -1 if there is none."""
+    """(index, position after it) of the longest term at ``position``; index -1 if there is none."""
     best, rest = branch
     end = position + 1
     for following in range(position + 1, len(words)):
