@@ -213,7 +213,7 @@ def test_a_statement_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
-        result.folder.write_statement(replace(result.statement, sealed=None))
+        result.folder.write_statement(replace(result.statement, sealed=None), labelled=True)
     assert {path.name: path.read_bytes() for path in result.folder.shareable.iterdir()} == before
 
 

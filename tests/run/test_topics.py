@@ -319,7 +319,8 @@ def test_another_method_finds_no_topics(tmp_path: Path, places: Places) -> None:
 def test_a_report_of_a_table_without_labels_and_columns_is_made(tmp_path: Path, finished: Path) -> None:
     (paths,) = us.report(shutil.copytree(finished, tmp_path / "out"))
     assert "topics" in paths.shareable.read_text("utf-8")
-    assert "label set" not in paths.shareable.read_text("utf-8")
+    for page in (paths.shareable, finished / "release" / "statement.md"):
+        assert "label set" not in page.read_text("utf-8")
 
 
 # -- titles -----------------------------------------------------------------------------------------------------------

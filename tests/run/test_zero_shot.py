@@ -68,3 +68,15 @@ def test_what_cannot_be_asked_for_is_one_clear_error(options: dict[str, Any], to
     with pytest.raises(ConfigError, match=told):
         us.baseline(**options)
     assert not varied_chat.asked
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [("heart disease,skin disease", False), ("kardiologie,dermatologie,chirurgie,kinderheilkunde", True)],
+)
+def test_that_the_built_in_model_is_english_is_said_where_the_labels_are_not(
+    tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said], labels: str, said: bool
+) -> None:
+    words = ("--labels", labels, "--records", "4", "--output", str(tmp_path / "floor"))
+    assert ("built-in models are English" in understudy("baseline", *words).err) == said
+    assert varied_chat.asked

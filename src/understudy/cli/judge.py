@@ -335,9 +335,7 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
         parts: dict[str, Any] = {"statement": made.statement, "schema": made.schema, "noise_check": made.noise_check}
         show_json({name: part.to_json() for name, part in parts.items()} | {"parameters": dict(made.parameters)})
         return
-    if verdict := [each for each in (made.statement.usefulness, *made.noise_check.warnings) if each]:
-        click.echo(printable("\n".join([*verdict, ""])))
-    click.echo(printable(made.statement.to_markdown()))
+    click.echo(printable(made.statement.to_markdown(labelled=made.schema.label is not None)))
     click.echo("## What came of it\n")
     for line in made.noise_lines:
         click.echo(f"- {printable(line)}")

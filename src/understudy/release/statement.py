@@ -424,7 +424,8 @@ class Statement:
             raise ValueError("whether it is private is not what its seal says")
         return found
 
-    def to_markdown(self) -> str:
+    def to_markdown(self, *, labelled: bool = True) -> str:
+        """For people; ``labelled``: whether the table has labels."""
         protected = "Protected" if self.private else "Not protected"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
         if booked and self._sampled:
@@ -453,7 +454,11 @@ class Statement:
                 + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
                 for name, entry in self.public_inputs.items()
             ),
-            *([] if self.labels_found else [f"- label set: {'declared' if self.labels_declared else _UNPROTECTED}"]),
+            *(
+                [f"- label set: {'declared' if self.labels_declared else _UNPROTECTED}"]
+                if labelled and not self.labels_found
+                else []
+            ),
             "",
             *([f"The labels are {self._label_set}.", ""] if self.labels_found else []),
             *(["## Notes", "", *(f"- {_line(note)}" for note in self.notes), ""] if self.notes else []),

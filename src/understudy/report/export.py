@@ -203,7 +203,7 @@ def _card(run: _Run, columns: Iterable[str]) -> str:
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA_FILE}]}],
     }
     stand_in = "a private table" if promise else "a table"
-    stated = map(_plain, run.statement.to_markdown().strip().split("\n"))
+    stated = map(_plain, run.statement.to_markdown(labelled=run.schema.label is not None).strip().split("\n"))
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
         f"# Synthetic stand-in for {_line(run.statement.dataset)}",

@@ -237,7 +237,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
                 assert isinstance(asked, EndpointChat)
                 chat.dialect.limit_name = asked.dialect.limit_name
                 chat.dialect.left_out |= asked.dialect.left_out
-        if note := catalog.language_note(named.llm):
+        if texts.foreign and (note := catalog.language_note(named.llm)):
             listener.say(note)
         if named.llm_batch:
             assert isinstance(chat, EndpointChat)
@@ -349,7 +349,8 @@ def write_texts(
     if session.visible_folder is not None and (clear or condition):
         if clear and GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
-        session.visible_folder.write_statement(_with_condition(made.statement, condition))
+        stated = _with_condition(made.statement, condition)
+        session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
     tools = GenerationTools(writer, embedder, model, chooser, wanted.seed, say=listener.say, progress=listener.progress)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     if chat is not None or method.needs.private_model:

@@ -42,6 +42,7 @@ class FreeJob:
         guide, columns: whether the Release has, or is to have, a guide and typed columns.
         topics: whether its labels are topics.
         labels: how many it has; None: as the configuration declares.
+        foreign: whether the texts are taken not to be English.
         releases, generates: whether a Release is made, and texts of it.
     """
 
@@ -54,6 +55,7 @@ class FreeJob:
         columns: bool = False,
         topics: bool = False,
         labels: int | None = None,
+        foreign: bool = False,
         releases: bool = False,
         generates: bool = True,
     ) -> None:
@@ -70,7 +72,7 @@ class FreeJob:
             raise no_label_counts(self.method)
         if generates:
             self.wanted.require(self.method, labels=labels, guide=guide, columns=columns)
-        self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
+        self.texts = Texts(config.part(WritingParameters), form, config.record_columns, foreign)
         self.chat = Chat.of(config, self.method, self.texts, releases=releases, generates=generates)
         self.embedder = config.part(PublicEmbedder)
         self.private_model = config.part(PrivateModel)
@@ -104,6 +106,7 @@ class Job(FreeJob):
             guide=self.guide_decision.on,
             columns=config.columns is not None,
             topics=self.topics,
+            foreign=self.foreign,
             releases=True,
             generates=config.part(Wanted).said if generates is None else generates,
         )

@@ -190,13 +190,13 @@ class OutputFolder:
         self.clear()
         path = self.release_file(release.method)
         release.save(path)
-        self.write_statement(release.statement)
+        self.write_statement(release.statement, labelled=release.schema.label is not None)
         return path
 
-    def write_statement(self, statement: Statement) -> None:
+    def write_statement(self, statement: Statement, *, labelled: bool) -> None:
         for name, text in [
             ("statement.json", json.dumps(statement.to_json(), indent=1)),
-            ("statement.md", statement.to_markdown()),
+            ("statement.md", statement.to_markdown(labelled=labelled)),
         ]:
             with atomic_file(self.shareable / name) as file:
                 file.write(text.encode())

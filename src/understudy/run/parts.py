@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from understudy.base.columns import cross_labels, require_own_names
+from understudy.base.columns import Column, cross_labels, require_own_names
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet, undeclared
 from understudy.base.transcript import PLAIN, TextForm, text_columns
@@ -204,6 +205,8 @@ class Texts:
     parameters: WritingParameters
     form: TextForm
     record_columns: tuple[str, ...]
+    foreign: bool = False
+    """Whether they are taken not to be English (docs/decisions/081)."""
 
     @cached_property
     def template(self) -> PromptTemplate:
@@ -341,12 +344,8 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
     @property
     def looks_foreign(self) -> bool:
-        """Whether fewer than half of the words of what is declared, columns, labels and values, are common English."""
-        values = (value for each in self.all_columns if each.kind == "category" for value in each.values)
-        named = (*text_columns(self.text), self.label or "", *(each.name for each in self.all_columns))
-        told = (*named, *self.label_set.names, *map(str, values))
-        words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
-        return len(words) > 3 and 2 * len(words.intersection(built_in_terms()[:_COMMON])) < len(words)
+        """:func:`looks_foreign`, by what is declared."""
+        return looks_foreign((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
 
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""
@@ -386,3 +385,11 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 _COMMON = 20_000
 """Of the English list, by frequency: among all its 82,500 are "etat" and "rubrik". The labels of eight English tables
 had .57 of their words or more among these, those of ten in other languages .40 at most (docs/decisions/081)."""
+
+
+def looks_foreign(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
+    """Whether fewer than half of the words of what is declared, columns, labels and values, are common English."""
+    values = (value for each in columns if each.kind == "category" for value in each.values)
+    told = (*names, *(each.name for each in columns), *labels.names, *map(str, values))
+    words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
+    return len(words) > 3 and 2 * len(words.intersection(built_in_terms()[:_COMMON])) < len(words)

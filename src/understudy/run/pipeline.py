@@ -31,7 +31,7 @@ from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.guiding import has_guide
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table
+from understudy.run.parts import Table, looks_foreign
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
@@ -105,6 +105,9 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         columns=has_columns(made),
         topics=made.schema.topics,
         labels=made.schema.label_set.size,
+        foreign=looks_foreign(
+            (*made.schema.text_columns, made.schema.label or ""), made.schema.columns, made.schema.label_set
+        ),
     )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:
@@ -160,7 +163,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    job, size = FreeJob(config), config.label_set.size
+    job, size = FreeJob(config, foreign=looks_foreign((), (), config.label_set)), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
         raise ConfigError(

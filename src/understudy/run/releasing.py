@@ -103,7 +103,7 @@ def make_release(
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
         made = load_release(file, max_bytes=sys.maxsize)  # this run's own
         _require_own(session, made)
-        session.folder.write_statement(made.statement)
+        session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
         session.clear_scratch(own_scratch)
         return made
     early = session.as_booked(job.declared_plan)

@@ -173,11 +173,11 @@ def noise_check(
     discovered = len(arrays.get(DISCOVERED, ()))
     counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
-    title = f"vocabulary noise floor ({units} of which this is the only term)"
+    title = f"weight above which a term stands out from chance ({units} that say nothing else)"
     entries = [
         Fact("vocabulary_terms", len(counts), "vocabulary terms released"),
         Fact("vocabulary_noise_floor", round(floor, 2), title),
-        Fact("vocabulary_terms_above_floor", above, "vocabulary terms above the noise floor"),
+        Fact("vocabulary_terms_above_floor", above, "vocabulary terms that stand out from chance"),
     ]
     if DISCOVERED in arrays:
         entries.append(Fact("discovered_terms", discovered, "terms found that no list has"))
@@ -188,10 +188,15 @@ def noise_check(
     weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
     shares = tuple(round(float(number), 2) for number in share)
+    alone = f"noise on a term's weight under a label (standard deviation; {units} that say nothing else)"
     entries += [
-        Fact("density_score_noise", round(noise, 3), f"density score noise (std, {units})"),
-        Fact("scores_above_3_std", tuple(map(int, strong.sum(axis=1))), "density scores above 3 std"),
-        Fact("share_sampled_above_3_std", shares, "share of sampled terms whose score is above 3 std"),
+        Fact("density_score_noise", round(noise, 3), alone),
+        Fact(
+            "scores_above_3_std",
+            tuple(map(int, strong.sum(axis=1))),
+            "terms that stand clear of it, by 3 standard deviations",
+        ),
+        Fact("share_sampled_above_3_std", shares, "share of the terms in phrases that stand clear of it"),
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record

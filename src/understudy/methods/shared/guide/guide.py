@@ -105,7 +105,7 @@ def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
     records = Fact("guide_records", counts, "records of the guide (noisy)")
     if len(shares) == 1:
         return Facts((records,))
-    reliability = Fact("guide_reliability", shares, "share of signal in a label's distance from the others")
+    reliability = Fact("guide_reliability", shares, "share of what sets a label apart that is no noise")
     known = max(float(guide.reliability.mean()), _LEAST)
     return Facts((records, reliability), verdict=Verdict.of("labels", least=math.sqrt((1 - known) / known)))
 
