@@ -308,7 +308,7 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
 
 
 def _check_folder(folder: OutputFolder | None, made: Made) -> None:
-    """See that the metrics do not come to stand beside another table's statement."""
+    """See that the metrics would not be put beside another table's statement."""
     if folder is None or not (folder.shareable / "statement.json").exists():
         return
     if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
@@ -332,7 +332,7 @@ def _check_columns(real: Corpus, synthetic: Corpus) -> None:
 
 
 def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetrics:
-    """What is to be released, and on which terms; everything that forbids it is told before anything is read."""
+    """What is to be released, and on which terms. Raises ConfigError for all that forbids it, before a text is read."""
     if made.folder is None or made.statement is None:
         raise ConfigError(
             "Metrics that are charged stand beside the statement of the synthetic texts, and there is none.",
@@ -386,7 +386,7 @@ def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Uni
 
 @contextmanager
 def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Iterator[Engine | None]:
-    """Where texts are embedded: an engine with a scratch folder beside the results, which goes with it; None for this
+    """Where texts are embedded: an engine with a scratch folder beside the results, removed with it; None for this
     process."""
     if folder is not None and config.engine != "in-process":
         folder.make_private()
@@ -401,8 +401,8 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
 
 
 def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
-    """The embedder, if there is one; it may read the real texts, and all workers embed alike. What is private needs no
-    more of it. Its vectors are those of the folder's run, where that is here."""
+    """The embedder, if there is one: allowed to read the real texts, and alike on all workers. It reuses vectors that
+    the folder's run has stored."""
     if config.embedder == "none":
         return None
     embedder = catalog.load_embedder(config.embedder)
