@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from broken_twins import OwnersAsRecords, Unweighted, not_shared
 from numpy.typing import NDArray
 from word_embedder import WordEmbedder
 
@@ -49,7 +49,7 @@ from understudy.audit.mechanisms.sums import (
     sec_pe,
 )
 from understudy.base.errors import PrivacyError
-from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.charged import MetricCounts
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
@@ -61,7 +61,6 @@ from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCo
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
 from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.marginals import Marginals
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
@@ -164,35 +163,11 @@ def stating(kind: Any, sensitivity: Sensitivity) -> Any:
     return type(kind.__name__, (kind,), {"sensitivity": property(lambda _: sensitivity)})
 
 
-def not_shared(kind: Any) -> Any:
-    """A query to which each of an owner's records counts fully."""
-
-    def of_batch(query: Any, batch: BoundedBatch) -> NDArray[np.int64]:
-        return kind.of_batch(query, replace(batch, shares=np.ones_like(batch.shares)))
-
-    return type(kind.__name__, (kind,), {"of_batch": of_batch})
-
-
 def caught(attack: Any, *, runs: int = 1_500) -> bool:
     return audited(replace(attack, source=InsecureSeededNoise(0)), runs=runs).violated
 
 
 # -- terms that no list has --------------------------------------------------------------------------------------------
-
-
-class Unweighted(UnlistedTerms):
-    """Every term weighs 1."""
-
-    @property
-    def _weights(self) -> Any:  # type: ignore[override]
-        return np.full(self.most + 1, COUNT_GRID)
-
-
-class OwnersAsRecords(UnlistedTerms):
-    """Each record of an owner has a set of its own."""
-
-    def _files_of(self, part: BoundedCorpus) -> list[Path]:
-        return super()._files_of(replace(part, unit=Unit()))
 
 
 def test_terms_whose_weights_are_not_shared_out_are_caught() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from broken_twins import not_shared
 from numpy.typing import NDArray
 from tiny_corpora import OWNER, RECORD, WORDS, Row, bounded, movement, random_neighbours, with_cells
 
@@ -76,15 +76,10 @@ class FullWeights(ColumnTermHistogram):
         )
 
 
-class OwnersCountFully(ColumnTermHistogram):
-    """Broken: each of an owner's records counts as one."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
 @NOISES
-@pytest.mark.parametrize(("kind", "unit"), [(OneBlock, RECORD), (FullWeights, RECORD), (OwnersCountFully, OWNER)])
+@pytest.mark.parametrize(
+    ("kind", "unit"), [(OneBlock, RECORD), (FullWeights, RECORD), (not_shared(ColumnTermHistogram), OWNER)]
+)
 def test_broken_twins_move_by_more(kind: type[ColumnTermHistogram], unit: Unit, noise: str) -> None:
     assert largest(query(noise, kind), unit, noise) > 1.1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from broken_twins import not_shared
 from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, HashEmbedder, Row, bounded, movement, random_neighbours
 
@@ -250,13 +250,6 @@ class NearestUnchecked(GuideSums):
         return sums
 
 
-class NotShared(GuideSums):
-    """An owner's records are added up."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
 class WholeVectors(GuideSums):
     """The count stands beside a vector of length 1."""
 
@@ -271,7 +264,7 @@ class WholeVectors(GuideSums):
     [
         (NearestUnchecked, WildEmbedder(), RECORD),
         (NearestUnchecked, HashEmbedder(DIMENSION), RECORD),  # by rounding alone
-        (NotShared, HashEmbedder(DIMENSION), OWNER),
+        (not_shared(GuideSums), HashEmbedder(DIMENSION), OWNER),
         (WholeVectors, HashEmbedder(DIMENSION), RECORD),
     ],
 )

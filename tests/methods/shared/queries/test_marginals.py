@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
+from broken_twins import not_shared
 from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded, celled, movement, random_neighbours, with_cells
 
@@ -76,13 +77,6 @@ def test_a_score_moves_by_all_that_is_declared_where_a_pair_is_as_expected() -> 
     assert exact_sum(nothing, bounded([Row("a", cells=(1, 1, 1))])).tolist() == [COUNT_GRID] * len(SCORED)
 
 
-class OwnersCountFully(Marginals):
-    """Broken: each of an owner's records counts as one."""
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
-
-
 class Shares(Marginals):
     """Broken: shares of the records of a batch, so that all of them move with one more record."""
 
@@ -133,7 +127,7 @@ def test_full_counts_in_place_of_shared_ones_are_caught() -> None:
 
 @pytest.mark.parametrize(
     ("broken", "unit"),
-    [(OwnersCountFully, OWNER), (Shares, RECORD), (OneHistogram, RECORD)],
+    [(not_shared(Marginals), OWNER), (Shares, RECORD), (OneHistogram, RECORD)],
     ids=lambda each: str(each),
 )
 def test_broken_histograms_are_caught(broken: type[Marginals], unit: Unit) -> None:

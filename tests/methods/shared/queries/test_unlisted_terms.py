@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from broken_twins import OwnersAsRecords, Unweighted
 from tiny_corpora import OWNER, RECORD, Row, bounded
 
 from understudy.audit.mechanisms.sums import by_name
 from understudy.base.errors import PrivacyError
 from understudy.base.transcript import Part, TextForm
-from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.queries import unlisted as queries
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
@@ -84,17 +84,6 @@ class CapIgnored(UnlistedTerms):
     @property
     def _weights(self) -> Any:  # type: ignore[override]
         return np.append(super()._weights, np.full(10**3, weight_of(MOST)))
-
-
-class Unweighted(UnlistedTerms):
-    @property
-    def _weights(self) -> Any:  # type: ignore[override]
-        return np.full(self.most + 1, COUNT_GRID)
-
-
-class OwnersAsRecords(UnlistedTerms):
-    def _files_of(self, part: BoundedCorpus) -> list[Path]:
-        return super()._files_of(replace(part, unit=Unit()))
 
 
 def test_broken_twins_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
