@@ -106,8 +106,8 @@ def audit_run(
     """Audit the run that ``config`` describes. The same call resumes an audit that was killed.
 
     Args:
-        config: of the run, as for :func:`understudy.run.run`. All is written to ``private/audit/`` of its ``output``,
-            and the result to ``private/audit.json``; the folder may be that of the run itself.
+        config: of the run, as for :func:`understudy.run.pipeline.run`. All is written to ``private/audit/`` of its
+            ``output``, and the result to ``private/audit.json``; the folder may be that of the run itself.
         corpus: the open corpus, in place of ``config.data``.
     """
     parameters = parameters or AuditParameters()

@@ -263,7 +263,7 @@ class NoText(ModelError):
 
 
 class Asker:
-    """Asks the chat model, each time for another sample, and reports how many answers have come."""
+    """Asks the chat model, each time for another sample, and reports how many answers with text have come."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat

@@ -1,1 +1,1 @@
-"""What the methods whose Release is a tuned model share: what learns, what the Release holds of it, texts from it."""
+"""What methods share whose Release is a tuned model: what learns, what the Release holds of it, and its texts."""

@@ -72,7 +72,7 @@ class EvolutionPrompts(Parameters):
     """Shown as earlier turns."""
 
     def keywords_of(self, label: str) -> tuple[str, ...]:
-        """The keywords of the longest name that stands in ``label``, word for word; else those of every label."""
+        """The keywords of the longest name that occurs in ``label``, word for word; else those of every label."""
         named = [name for name in kept_phrases(label, list(self.keywords)) if name != ANY_LABEL]
         return self.keywords.get(max(named, key=len) if named else ANY_LABEL, ())
 

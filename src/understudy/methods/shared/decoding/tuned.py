@@ -152,7 +152,7 @@ class TunedModel:
         return self.trainable.network
 
     def active(self) -> Any:
-        """As :meth:`~understudy.models.training.Trainable.active`."""
+        """As :meth:`~understudy.models.training.LoRA.active`."""
         return self.trainable.active()
 
     def shapes(self, rows: int = _SCORED) -> Shapes:
