@@ -147,6 +147,15 @@ def test_losses_are_those_of_the_library_which_computes_them_one_by_one(
         assert made._probs == pytest.approx(known._probs, abs=1e-10)
 
 
+def test_losses_of_a_sample_are_of_a_unit_that_is_removed_and_of_one_that_is_added() -> None:
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+    reference = from_gaussian_mechanism(1.0, value_discretization_interval=5e-3, sampling_prob=0.2)
+    ours = gaussian_loss(1.0, rate=0.2, interval=5e-3)
+    assert ours._pmf_remove.to_dense_pmf()._probs == pytest.approx(reference._pmf_remove.to_dense_pmf()._probs)
+    assert ours._pmf_add.to_dense_pmf()._probs == pytest.approx(reference._pmf_add.to_dense_pmf()._probs)
+
+
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning:dp_accounting")
 @pytest.mark.parametrize("delta", [1e-12, 0.3])
 def test_epsilons_of_losses_of_every_kind_are_the_library_s(delta: float) -> None:

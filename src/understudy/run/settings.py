@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
-from understudy.base.errors import ConfigError, did_you_mean
+from understudy.base.errors import ConfigError, did_you_mean, nearest
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical, declared_labels
 from understudy.base.parameters import (
@@ -539,11 +539,10 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
         raise ConfigError(
             "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
         )
-    if unknown := sorted(map(str, rest.keys() - run_names({"method": method}))):
-        raise ConfigError(
-            f"There is no parameter {unknown[0]!r:.60}.",
-            did_you_mean(unknown[0], sorted({*RunConfig.model_fields, *own} - {"method_parameters"}), LISTED),
-        )
+    known, now = run_names({"method": method}), {*RunConfig.model_fields, *own} - {"method_parameters"}
+    if unknown := sorted(map(str, rest.keys() - known)):
+        near = now if nearest(unknown[0], now) else known  # one that is gone may have been meant
+        raise ConfigError(f"There is no parameter {unknown[0]!r:.60}.", did_you_mean(unknown[0], sorted(near), LISTED))
     return RunConfig(**rest, method_parameters=parameters)
 
 
