@@ -186,7 +186,7 @@ def audit_run(
 def promise(plan: Plan) -> tuple[float, float]:
     """The (epsilon, delta) that a run promises for adding or removing one unit.
 
-    Where secrets are protected a run promises a posterior. What the same noise means at delta = 1e-6 stands for it.
+    Where secrets are protected a run promises a posterior; this is then what the same noise means at delta = 1e-6.
     """
     if isinstance(plan.budget, Budget):
         return float(plan.budget.epsilon), float(plan.budget.delta)

@@ -20,7 +20,7 @@ SHARED_MODE = 0o644
 
 _PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file stands where the folder should
+_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file is where the folder should be
 
 AGAIN = "repeat the same command: it resumes, and nothing is charged twice."
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
@@ -29,7 +29,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a dri
 def require_local(path: str | os.PathLike[str]) -> None:
     """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
 
-    An address in which credentials may stand is not quoted.
+    An address that may hold credentials is not quoted.
     """
     shown = os.fspath(path)
     if _ADDRESS.match(shown):

@@ -44,7 +44,7 @@ TURNS, BEGINS, ENDS, CALLS = "turns", "begins", "ends", "calls"
 """Typed columns that are told from a dialogue; there are ``turns.ACT`` and ``calls.TOOL``, too."""
 MOST_NAMES = 64
 _LEADING = "#>*_\\"
-"""What no name begins with: models put some of it before names, and a backslash stands before what is no name."""
+"""What no name begins with: models put some of it before names, and a backslash precedes what is no name."""
 _MARKS = frozenset(":{}[]")
 """What no name holds: what ends it, and the marks of prompt templates."""
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -86,7 +86,7 @@ class TextForm:
         fields: columns whose texts are written together, in this order.
         roles: of those who speak in a dialogue. With neither a text is one string, which is its own transcript.
         acts: what a turn of a dialogue may do.
-        tools: what those who speak may call. Calls stand behind what their turn says, and are answered right behind
+        tools: what those who speak may call. Calls follow what their turn says, and are answered right after
             it, in their order; only those that a dialogue ends with may have no answers.
     """
 

@@ -98,8 +98,8 @@ def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
 
 def said(text: str, *, everything: bool = False) -> list[str]:
     """What a text says: of JSON (an object or a list) its strings and numbers, and those of JSON within its strings,
-    all without JSON's escapes, which would be parts of words; of another text the text itself. An escape may stand for
-    half a character, which no embedder and no encoding takes: U+FFFD stands for it.
+    all without JSON's escapes, which would be parts of words; of another text the text itself. An escape may be
+    half a character, which no embedder and no encoding takes: U+FFFD replaces it.
 
     ``everything`` adds keys, true, false and null, and all values of a repeated key.
     """

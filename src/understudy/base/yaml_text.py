@@ -1,4 +1,4 @@
-"""YAML as people mean it: ``yes`` and ``no`` are words, and no name stands twice."""
+"""YAML as people mean it: ``yes`` and ``no`` are words, and no name occurs twice."""
 
 from __future__ import annotations
 

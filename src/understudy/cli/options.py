@@ -132,7 +132,7 @@ class ParametersCommand(click.Command):
         self._ignored, self._unused = ignored, set[str]()
         self._titled: list[tuple[str, list[click.Option]]] = []
         self.taken: set[str] = set()
-        """Parameters of the command, whether they are flags or stand in files alone."""
+        """Parameters of the command, whether they are flags or may be in files alone."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._titled, seen = [], set(self._without)

@@ -59,7 +59,7 @@ def count_rows(file: DataFile) -> int:
 
 
 def _rows_at_once(file: DataFile, metadata: Any, columns: Sequence[str]) -> int:
-    """How many rows to decode together: a value that a dictionary holds once may stand in each of them."""
+    """How many rows to decode together: a value that a dictionary holds once may occur in each of them."""
     largest = 1
     within = tuple(f"{column}." for column in columns)
     with file.open_stored() as stream:

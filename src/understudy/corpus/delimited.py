@@ -142,7 +142,7 @@ def _cells(line: str, delimiter: str, quoted: bool) -> _Record:
 
 def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Record]:
     """The records of RFC 4180. One of more than ``limit`` characters is bad, and is read through without being kept.
-    csv.Error where a quoted cell is not closed, or text stands behind its closing quote."""
+    csv.Error where a quoted cell is not closed, or text follows its closing quote."""
     kept: list[str] = []
     length, too_long = 0, False
     state, in_cell = _State(False, False), False
@@ -194,7 +194,7 @@ class _State(NamedTuple):
 
 def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
     """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others;
-    csv.Error where other text stands behind a closing quote.
+    csv.Error where other text follows a closing quote.
 
     ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
     """

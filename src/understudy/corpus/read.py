@@ -195,7 +195,7 @@ class _Files:
 
 
 def _require_columns(rows: Iterable[Iterable[object]], schema: Schema, elsewhere: Collection[str] = ()) -> None:
-    """See that each column stands in some row of a table whose rows name their own; else CorpusError. Reads on only
+    """See that each column occurs in some row of a table whose rows name their own; else CorpusError. Reads on only
     until all are found: in most tables one row."""
     waiting = [column for column in schema.columns if column not in elsewhere]
     empty = True

@@ -1,7 +1,7 @@
 """JSON lines, row by row, and what all readers share.
 
-A reader yields ``(row number, cells)`` with the cells of the columns asked for, in their order. In the place of cells
-stands a :class:`BadRow` where this row alone is bad, or, once and last, a :class:`CorpusError` where the file cannot
+A reader yields ``(row number, cells)`` with the cells of the columns asked for, in their order. In place of cells
+there is a :class:`BadRow` where this row alone is bad, or, once and last, a :class:`CorpusError` where the file cannot
 be read on. No error is raised from here: decoders' exceptions hold private text, and would travel along with it.
 """
 
@@ -153,7 +153,7 @@ def object_cells(value: object, columns: Sequence[str]) -> Cells:
 
 
 def nests_within(line: str, most: int) -> bool:
-    """Whether brackets outside strings stand at most ``most`` deep in a line of JSON.
+    """Whether brackets outside strings nest at most ``most`` deep in a line of JSON.
 
     Python's own decoder gives up at a depth that depends on who calls it: a row would be good in one pass over a table
     and bad in the next, which is after the charge.

@@ -90,7 +90,7 @@ class DataFile:
         path: its path: on this machine or, within its file system, in a store.
         shown: what the user typed (the pattern, for a glob): errors quote this and not the file's own name.
         store: the address of the bucket or container that it lies in; None on this machine.
-        partitions: columns that stand in the names of its folders.
+        partitions: columns in the names of its folders.
     """
 
     path: str

@@ -27,7 +27,7 @@ _STORES = {
     "s3": (r"[\w.-]+", frozenset({"region", "scheme", "endpoint_override"})),
     **{"gs": _GS, "gcs": _GS, "abfs": _ABFS, "abfss": _ABFS},
 }
-"""By scheme: what stands between ``//`` and the path, and the options that may follow a question mark."""
+"""By scheme: what may be between ``//`` and the path, and the options that may follow a question mark."""
 _ADDRESS = re.compile(rf"({'|'.join(_STORES)})://([^/?]*)/*([^?]*)(?:\?(.*))?", re.DOTALL)
 _GS_RETRY_SECONDS = 60
 _NO_CREDENTIALS = (
@@ -118,7 +118,7 @@ _REASONS = (
 
 
 Partitions = tuple[tuple[str, str | None], ...]
-"""Columns that stand in the names of folders, outermost first; None is null."""
+"""Columns in the names of folders, outermost first; None is null."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LOGS = ("_delta_log", ".hoodie")
@@ -164,7 +164,7 @@ def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def partitions(folders: Iterable[str], shown: str) -> Partitions:
-    """The columns that stand in the names of the folders above a file; ConfigError where a name with an equals sign is
+    """The columns in the names of the folders above a file; ConfigError where a name with an equals sign is
     not ``COLUMN=VALUE``, or a column is there twice.
     """
     found: dict[str, str | None] = {}

@@ -110,13 +110,13 @@ def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator
         _check_size(path, plain.metadata)
         names, strings = _flat_columns(plain, typed)
     size = 0
-    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that stands there often is there once
+    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that occurs often is held once
         for batch in file.iter_batches(at_once, columns=names, use_threads=False):
             size += sum(map(_decoded_size, batch.columns))
             if size > MOST_BYTES:
                 raise TooLarge
             columns = {name: batch.column(name) for name in names}
-            for row in range(batch.num_rows):  # one by one: what stands there once for all would be there for each
+            for row in range(batch.num_rows):  # one by one: what is held once for all would be copied for each
                 yield {name: column[row].as_py() for name, column in columns.items()}
 
 
@@ -163,7 +163,7 @@ def _decoded_size(column: Any) -> int:
 
 
 MOST_CHARACTERS = 20_000
-"""Of one text; the rest of a longer one is in no chart, and an ellipsis stands for it."""
+"""Of one text; the rest of a longer one is in no chart, and an ellipsis replaces it."""
 _MOST_PROVENANCE = 1 << 20
 
 

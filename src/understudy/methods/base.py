@@ -55,8 +55,8 @@ class Needs:
             charge.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
         generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
-            texts, or the model that writes them; ``optional`` where phrases can stand for texts, ``always`` where
-            nothing can.
+            texts, or the model that writes them; ``optional`` where phrases can take the place of texts, ``always``
+            where nothing can.
     """
 
     embedder: bool = False

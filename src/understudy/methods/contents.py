@@ -29,7 +29,7 @@ class Held:
     """An array of a Release.
 
     Args:
-        shape: each dimension a number, or the name of one that is any number, the same wherever the name stands.
+        shape: each dimension a number, or the name of one that is any number, the same wherever the name occurs.
         least, most: no element is outside, and none is NaN.
     """
 

@@ -95,7 +95,7 @@ def _there(phrase: str) -> re.Pattern[str]:
 
 
 def _forms(tokenizer: Any, phrase: str) -> list[list[int]]:
-    """The phrase in tokens, as it stands inside a text: with a capital, and as it is where that differs."""
+    """The phrase in tokens, as it occurs inside a text: with a capital, and as it is where that differs."""
     written = dict.fromkeys((f" {phrase[:1].upper()}{phrase[1:]}", f" {phrase}"))
     return [list(tokenizer(each, add_special_tokens=False)["input_ids"]) for each in written]
 
@@ -109,7 +109,7 @@ def _begun(form: list[int], answer: list[int]) -> int:
 
 
 def _repeating(answer: list[int]) -> list[int]:
-    """The tokens with which the answer would end in a run that stands in it already."""
+    """The tokens with which the answer would end in a run that it already holds."""
     before = answer[1 - _REPEAT :]
     return [
         answer[start + _REPEAT - 1]

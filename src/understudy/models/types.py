@@ -28,7 +28,7 @@ class ChatRequest:
 
     ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own. ``schema`` is a JSON
     schema that the answer should fit: a wish, which an endpoint that knows ``response_format`` grants. ``phrases``
-    should stand in the answer: a wish that the built-in writer grants.
+    should occur in the answer: a wish that the built-in writer grants.
     """
 
     messages: tuple[Message, ...]

@@ -32,7 +32,7 @@ def moved_store(problem: str) -> PrivacyError:
 
 
 def charge_of(name: str) -> str:
-    """The charge that pays for the value ``name``: its own name, or what stands before a slash.
+    """The charge that pays for the value ``name``: its own name, or what precedes a slash.
 
     >>> charge_of("tokens/0/3/17")
     'tokens'

@@ -256,7 +256,7 @@ def _table_to_bytes(columns: Mapping[str, Any]) -> bytes:
 
 
 def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[str], *, most: int) -> Any:
-    """The table with its strings as indices into dictionaries: a string that stands there often is there once."""
+    """The table with its strings as indices into dictionaries: a string that occurs often is held once."""
     import pyarrow.parquet
 
     plain = pyarrow.parquet.ParquetFile(pa.BufferReader(data))

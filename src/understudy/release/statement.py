@@ -263,7 +263,7 @@ class Statement:
         public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
         labels_declared: False if the label set was read from the data.
         labels_found: whether the labels are topics that the run found, with noise.
-        sealed: what the values that this stands on have in common; None before there are any.
+        sealed: what the values that it rests on have in common; None before there are any.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.

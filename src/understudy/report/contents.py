@@ -39,7 +39,7 @@ class Contents:
 
     Args:
         internal: whether anything in it was computed on private texts without a charge.
-        release: the Release, where it stands beside the statement.
+        release: the Release, where it lies beside the statement.
         overview: what the tables look like; None where there are no texts.
         no_map: why there is no map; empty where there is one.
     """

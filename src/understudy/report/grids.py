@@ -62,7 +62,7 @@ class Grid:
     """A table of values, and the metrics in it.
 
     Args:
-        rows: those of one metric stand together.
+        rows: those of one metric are adjacent.
         metrics: by the titles of the rows, or the one that all rows are of.
         remarks: how intervals came about, and the notes of values, each once.
     """
@@ -170,7 +170,7 @@ def _distinct(values: Iterable[T], key: Callable[[T], U]) -> list[U]:
 
 @dataclass(frozen=True)
 class Shares:
-    """A row: its name, and the share of each table's texts that it stands for."""
+    """A row: its name, and the share of each table's texts that it represents."""
 
     name: str
     shares: Mapping[str, float]
@@ -255,7 +255,7 @@ def largest(rows: Sequence[Shares]) -> float:
 
 
 def without_shares(values: Sequence[MetricValue]) -> tuple[MetricValue, ...]:
-    """All but the shares of labels and lengths and the distances of columns, which stand in tables of their own."""
+    """All but the shares of labels and lengths and the distances of columns, which have tables of their own."""
     apart = {*_SHARES, *_COLUMNS}
     return tuple(measured for measured in values if measured.metric.name not in apart)
 

@@ -144,7 +144,7 @@ def environment(*packages: str) -> Environment:
 
 @dataclass(frozen=True)
 class ReportPaths:
-    """Where the reports stand; ``internal`` is None where nothing private was measured."""
+    """Where the reports are; ``internal`` is None where nothing private was measured."""
 
     shareable: Path
     internal: Path | None

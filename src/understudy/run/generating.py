@@ -56,7 +56,7 @@ class Result:
     Args:
         records: the synthetic records; none for a release alone.
         missing: records asked for that the language model did not write.
-        folder: where it stands, or None for a run without an output folder.
+        folder: where it is, or None for a run without an output folder.
         condition: that all rows meet (``where``); empty without one.
     """
 

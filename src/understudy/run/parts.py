@@ -37,7 +37,7 @@ from understudy.text.vocabulary.words import split_words
 
 
 def writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
-    """Whether texts without parts are written around phrases, which can stand for them."""
+    """Whether texts without parts are written around phrases, which can take their place."""
     return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
 
 

@@ -246,7 +246,7 @@ def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: boo
 
 
 def _require_own(session: Session, made: Release) -> None:
-    """That the Release which stands in the folder is of the run's stored values."""
+    """See that the Release in the folder was made of the run's stored values."""
     if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",

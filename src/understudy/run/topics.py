@@ -42,7 +42,7 @@ class FoundTopics:
     Args:
         release: the Release, with its privacy statement.
         embedder: that texts are assigned with, as ``--embedder`` has it.
-        folder: where it stands, or None without an output folder.
+        folder: where it is, or None without an output folder.
         titles: of the topics, by their numbers, where a language model wrote some.
         trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
 

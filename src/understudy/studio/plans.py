@@ -391,7 +391,7 @@ def curves(
     """A line for each, against epsilon.
 
     Args:
-        at: the epsilon in the form, where a mark stands.
+        at: the epsilon in the form, which is marked.
         even: a value worth a line of its own: where the signal is as large as the noise.
     """
     xs = sorted({x for line in lines for x, _ in line.points})

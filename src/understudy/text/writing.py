@@ -317,7 +317,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
 
 
 def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:
-    """How many phrases stand directly behind the phrase that they follow in the prompt."""
+    """How many phrases come directly after the phrase that they follow in the prompt."""
     text = f" {' '.join(words)} "
     return sum(f" {' '.join(split_words(f'{first} {second}'))} " in text for first, second in pairwise(phrases))
 

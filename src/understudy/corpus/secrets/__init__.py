@@ -59,7 +59,7 @@ _Forms = dict[str, list[tuple[frozenset[int], set[str]]]]
 class SecretFinder:
     """Finds secrets in texts. Private; its ``repr`` shows nothing.
 
-    A string is in a text where it stands there, however it is spelt (case, NFKC, white space: :func:`fold`), and
+    A string is in a text if it occurs there, however it is spelt (case, NFKC, white space: :func:`fold`), and
     neither of its ends lies inside a word: "Ann" is in "Ann's" and in "Ann Smith", not in "Annual". An invisible
     character, in a text or in a secret, may be nothing and may be a blank: what is found either way is found. All
     secrets are found, also those that overlap. A secret is known by its folded string, or where a detector knows all of

@@ -65,11 +65,11 @@ _PRESIDIO = "presidio:"
 class PatternDetector:
     """What regular expressions match and a check accepts in a text that is tidy (:mod:`understudy.corpus.spelling`).
 
-    A match never hides another one that begins inside it: what stands side by side is all found.
+    A match never hides another one that begins inside it: adjacent ones are all found.
 
     Args:
         name: as it is asked for.
-        bodies: the expressions, without what must stand around them; case does not matter. Where several match at one
+        bodies: the expressions, without what must surround them; case does not matter. Where several match at one
             place, each counts.
         canonical: from a match in lower case to its one spelling, or None where the check fails.
         before: a look behind; by default no letter or digit. The end of another match does as well.
@@ -152,10 +152,10 @@ _NO_PHONE = re.compile(
 class PhoneDetector:
     """The detector ``phone``. Of every group of digits a bounded number of runs is looked at.
 
-    A chain is all digits with no more between them than stands inside one number. A chain that can be one number is
-    one; but a count or an hour may stand beside a number, so runs of its groups are read as numbers too: of a chain
-    that is too long for one number all that can be one, of any other those that are long, or set off by what stands
-    beside them. What is read too much is a further secret; none takes another's place.
+    A chain is a run of digits with no more between them than one number may have inside. A chain that can be one
+    number is one; but a count or an hour may be next to a number, so runs of its groups are read as numbers too: all
+    that can be one if the chain is too long for one number, otherwise those that are long, or set off by what is beside
+    them. A run that is wrongly read as a number is one secret more; it takes no other's place.
 
     Each of ``without`` takes from a text what is surely no telephone number.
     """

@@ -1,4 +1,4 @@
-"""Does it leak: what of the real texts stands in the synthetic ones, each value beside that of texts never used.
+"""Does it leak: what of the real texts is in the synthetic ones, each value beside that of texts never used.
 
 A low value is no proof: it says that one way of looking found nothing.
 """
@@ -103,7 +103,7 @@ PUBLIC = metric_named("pii_replayed_public")
 def measure_replay(
     real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
 ) -> list[MetricValue]:
-    """What of the real texts' personal data stands in other texts, by detector."""
+    """What of the real texts' personal data is in other texts, by detector."""
     return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
 
 
@@ -182,7 +182,7 @@ def normal_words(text: str) -> list[str]:
 
 
 class Phrases:
-    """The phrases of ``others`` that stand in ``real``: exactly, for every length at once, in O(n log n) for n words. A
+    """The phrases of ``others`` that occur in ``real``: exactly, for every length at once, in O(n log n) for n words. A
     phrase never crosses the end of a text.
 
     Every word gets the rank, among all, of the 2^k words that start there, for k = 0, 1, 2 ... (prefix doubling: Karp,
@@ -223,7 +223,7 @@ class Phrases:
         return self._by_text(np.add, inside), self._by_text(np.add, self._left > 0)
 
     def ngrams(self, n: int) -> tuple[Ints, Ints, Ints]:
-        """Of each other text how many of its n-grams stand in a real text, in exactly one real text, and all."""
+        """Of each other text how many of its n-grams occur in a real text, in exactly one real text, and all."""
         level = n.bit_length() - 1
         ranks = self._ranks[min(level, len(self._ranks) - 1)]
         at = np.flatnonzero(self._end - np.arange(len(self._end)) >= n)

@@ -225,7 +225,7 @@ def find_topics(
 def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> dict[int, tuple[str, ...]]:
     """The terms of each topic by class-based TF-IDF, ``tf(t, c) * log(1 + A / tf(t))``.
 
-    tf(t, c) is how often term t stands in topic c, tf(t) in all, A the mean number of terms in a topic. English stop
+    tf(t, c) is how often term t occurs in topic c, tf(t) in all, A the mean number of terms in a topic. English stop
     words, lone letters and lone digits are no terms.
 
     Source: Grootendorst 2022, arXiv:2203.05794 (BERTopic), equation 2.

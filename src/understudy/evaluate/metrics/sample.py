@@ -35,9 +35,9 @@ class Sample:
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self.texts):
-            raise ValueError("expected one label a text")
+            raise ValueError("expected one label per text")
         if self.embeddings is not None and len(self.embeddings) != len(self.texts):
-            raise ValueError("expected one embedding a text")
+            raise ValueError("expected one embedding per text")
         if self.cells is not None and self.cells.shape != (len(self.texts), len(self.columns)):
             raise ValueError("expected one cell per text and column")
 

@@ -103,7 +103,7 @@ _TEXT_TOKENS = 50
 """Of a synthetic text, in the forecast."""
 TOKENS = "tokens"
 ROWS = "rows"
-"""Where a Release holds the cells of the rows that its texts stand behind."""
+"""Where a Release holds the cells of the rows that its texts follow."""
 
 
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:

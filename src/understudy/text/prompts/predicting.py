@@ -234,7 +234,7 @@ def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
 def shown_examples(
     examples: Sequence[PredictionExample], label: str, *, most: int | None = None
 ) -> tuple[PredictionExample, ...]:
-    """The first ``most`` of ``examples``, those of ``label`` before others, in the order in which they stand."""
+    """The first ``most`` of ``examples``, those of ``label`` before others, in their order."""
     ranked = sorted(range(len(examples)), key=lambda place: examples[place].label.casefold() != label.casefold())
     return tuple(examples[place] for place in sorted(ranked[:most]))
 

@@ -112,7 +112,7 @@ def kernel_distance(
 
     Args:
         a, b: embeddings ``[n, d]`` and ``[m, d]`` of unit length.
-        chosen_a, chosen_b: ``Bool[choices, n]`` and ``Bool[choices, m]``, two or more a choice; None: all rows, once.
+        chosen_a, chosen_b: ``Bool[choices, n]`` and ``Bool[choices, m]``, two or more per choice; None: all rows, once.
 
     Source: Gretton et al. 2012, equation 3.
     """

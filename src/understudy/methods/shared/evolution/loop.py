@@ -37,7 +37,7 @@ from understudy.text.writing import SyntheticRecord, public_name
 
 NO_PARENT = -1
 KEPT = "kept"
-"""What stands in the place of a prompt for a text that was chosen before and is a candidate again."""
+"""What is kept in place of a prompt for a text that was chosen before and is a candidate again."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class TextAPI:
     def variations(
         self, texts: Sequence[str], labels: NDArray[np.int32], *, stage: int, details: Sequence[str] = ()
     ) -> Answers:
-        """One variation of each of ``texts``; a text that stands there twice gets two.
+        """One variation of each of ``texts``; a text that is there twice gets two.
 
         Args:
             stage: a number from 0 below a million; whatever is asked under another one is sampled afresh.

@@ -48,7 +48,7 @@ class UnlistedTerms:
         Unit: a record, or an owner: the set of an owner is of all kept records together, whatever batch they are in.
         Sensitivity: a unit's set is the terms of its text, each once; of more than ``most`` those with the smallest
         hash of unit and term. A unit is known by a keyed hash, of the record's text or of the owner. So a set depends
-        on its own unit, the dataset's key and public facts: not on other units, on where it stands, or on what is
+        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is
         frequent. With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes
         were alike would count as one.) Terms of several words that the list has take part, and are left out in the end.
         Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
@@ -367,7 +367,7 @@ class PhraseFinder(dict[str, int]):
         return number
 
     def find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-        """As often as they stand there: the places of the phrases' texts, their codes, and hashes of their words."""
+        """As often as they occur: the places of the phrases' texts, their codes, and hashes of their words."""
         words: list[str] = []
         lengths = []
         for text in texts:
