@@ -3,6 +3,7 @@
     python -m benchmarks.beside_texts yelp_augpe ours --seed 0 [--blanks 0]
     PYTHONPATH=src:.:DPSDA python -m benchmarks.beside_texts yelp_augpe pe --seed 0 --prompts DPSDA/example/text
     python -m benchmarks.beside_texts yelp_augpe real
+    python -m benchmarks.beside_texts yelp_augpe votes --seed 0    # 60 of its first texts, by 1 to 10 votes per record
 
 1,500 records, 60 texts, 3 rounds, 4 candidates per text (the L of pe's own examples), epsilon 4, delta 1e-6, answers of
 at most 100 tokens at temperature 0.7, half of the words blank. ``ours`` keeps its 240 first texts in ``--kept``; ``pe``
@@ -26,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -35,17 +37,22 @@ import pyarrow.parquet as pq
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.guided import KeptEmbedder
+from benchmarks.results import add_row
 from benchmarks.sets import CACHE, DATA
 from understudy.evaluate.metrics.fidelity.embeddings import frechet_distance, kernel_distance, neighbour_values
 from understudy.evaluate.metrics.fidelity.texts import self_bleu_values
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.language import measure_language_model
 from understudy.ledger import Ledger
+from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.evolution.variation import Answers, TextAPI
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.collect import collect
 from understudy.models.types import ChatRequest, Message
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.unit import Unit
 
-RESULT = Path(__file__).parent / "results" / "beside" / "texts.json"
 RECORDS, TEXTS, ROUNDS, VARIATIONS, TOKENS, TEMPERATURE = 1500, 60, 3, 4, 100, 0.7
 EPSILON, DELTA = 4, 1e-6
 ENDS = (".", "!", "?", '"', "'", ")", "…")
@@ -173,18 +180,39 @@ def sample(texts: list[str]) -> Sample:
     return Sample(tuple(texts), None, catalog.load_embedder("builtin").embed(texts))
 
 
+def distances(real: Sample, made: Sample) -> dict[str, float]:
+    """Of embeddings, from the private records."""
+    found = {
+        "fid": frechet_distance(real.embeddings, made.embeddings),
+        "kernel": 1000 * float(kernel_distance(real.embeddings, made.embeddings)[0]),
+    }
+    told = neighbour_values(real, made, of="made", seed=0, resamples=2)
+    return found | {each.metric.name: float(each.value) for each in told if not each.settings}
+
+
+def voted(real: Sample, texts: list[str], *, nearest: int) -> dict[str, float]:
+    """60 of the first texts by one vote of aug-pe, for its ``nearest``; means over four samples of the noise."""
+    made = sample(texts)
+    labels = [np.zeros(len(each), np.int32) for each in (real, made)]
+    records, candidates = (integer_vectors(each.embeddings) for each in (real, made))
+    query = VoteHistogram(candidates, labels[1], Unit("record"), nearest, "centred")
+    votes = query.of_batch(Block(records, labels[0], np.arange(len(real)))) / COUNT_GRID
+    noise = gaussian_split(us.Budget(EPSILON, str(DELTA)), [1] * ROUNDS)[0]
+    found = []
+    for place in range(4):
+        noisy = votes + np.random.default_rng(place).normal(0, noise, len(votes))
+        found.append(distances(real, made.take(np.argsort(-noisy, kind="stable")[:TEXTS])))
+    return {key: round(fmean(each[key] for each in found), 4) for key in found[0]}
+
+
 def scores(real: Sample, texts: list[str]) -> dict[str, float]:
     """Beside the private records; perplexity is theirs by a language model tuned on ``texts``."""
     made = sample([text or "." for text in texts])
     found = {
         "words": float(np.mean([len(text.split()) for text in texts])),
         "cut": float(np.mean([not text.rstrip().endswith(ENDS) for text in texts])),
-        "fid": frechet_distance(real.embeddings, made.embeddings),
-        "kernel": 1000 * float(kernel_distance(real.embeddings, made.embeddings)[0]),
+        **distances(real, made),
     }
-    for value in neighbour_values(real, made, of="made", seed=0, resamples=2):
-        if not value.settings:
-            found[value.metric.name] = float(value.value)
     found |= {each.metric.name: float(each.value) for each in self_bleu_values(made.texts, "made", seed=0, resamples=2)}
     for value in measure_language_model(None, real, {"made": made}):
         if value.metric.name == "language_model_perplexity" and value.of == "made":
@@ -195,7 +223,7 @@ def scores(real: Sample, texts: list[str]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=sorted(TYPES))
-    parser.add_argument("way", choices=["ours", "pe", "real"])
+    parser.add_argument("way", choices=["ours", "pe", "real", "votes"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--blanks", type=float, default=0.5)
     parser.add_argument("--kept", type=Path, default=CACHE / "beside-texts")
@@ -211,6 +239,13 @@ def main() -> None:
     known.save()
     given.kept.mkdir(parents=True, exist_ok=True)
     first = given.kept / f"{name}-{seed}.json"
+    if given.way == "votes":
+        for nearest in (1, 3, 5, 10):
+            row = {"table": name, "nearest": nearest, "seed": seed, "noise": 4}
+            row |= voted(real, json.loads(first.read_text()), nearest=nearest)
+            add_row("beside/votes", row, ("table", "nearest", "seed"))
+        known.save()
+        return
     if given.way == "real":
         began, made = time.process_time(), everything.take(order[RECORDS : RECORDS + TEXTS])["text"].to_pylist()
     elif given.way == "pe":
@@ -221,9 +256,7 @@ def main() -> None:
     row |= {"processor_seconds": round(time.process_time() - began, 1)}
     row |= {"gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)} | scores(real, made)
     print(json.dumps(row), flush=True)
-    key = ("table", "way", "blanks", "seed")
-    rows = [each for each in json.loads(RESULT.read_text()) if any(each[name] != row[name] for name in key)]
-    RESULT.write_text("[\n" + ",\n".join(f" {json.dumps(each)}" for each in [*rows, row]) + "\n]\n")
+    add_row("beside/texts", row, ("table", "way", "blanks", "seed"))
 
 
 if __name__ == "__main__":

@@ -54,3 +54,12 @@ class Result:
         if set(found) != {field.name for field in fields(cls)}:
             raise ValueError(f"{name}.json is not a result of this version: run the benchmark again.")
         return cls(**found)
+
+
+def add_row(name: str, row: Row, key: tuple[str, ...]) -> None:
+    """Add a row to the list in ``results/NAME.json``, in place of one that is the same in ``key``."""
+    path = FOLDER / f"{name}.json"
+    rows = json.loads(path.read_text("utf-8")) if path.exists() else []
+    rows = [each for each in rows if any(each.get(name) != row.get(name) for name in key)]
+    lines = ",\n".join(f" {json.dumps(each, ensure_ascii=False)}" for each in [*rows, row])
+    path.write_text(f"[\n{lines}\n]\n", "utf-8")
