@@ -182,7 +182,7 @@ def disk_faults(place: Path) -> Iterator[None]:
 
 
 def storage_error(place: Path, error: OSError) -> StorageError:
-    """That something in ``place`` cannot be written, and that nothing is lost."""
+    """The error for something in ``place`` that cannot be written; nothing is lost."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(f"The disk is full: {place} cannot be written.", f"Free some space, then {AGAIN}")
     if error.errno in _NO_FOLDER:

@@ -96,7 +96,7 @@ def _ignored(args: Sequence[str]) -> tuple[str, ...]:
 
 
 def _method_of_release(args: Sequence[str]) -> type[Any]:
-    """That of the first word that is a Release, of those that are no flag's value if there are such."""
+    """The method of the first word that is a Release; words that are no flag's value come first."""
     words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
     words.sort(key=lambda pair: pair[0].startswith("-") and "=" not in pair[0])
     file = next((word for _, word in words if is_zipfile(word)), None)

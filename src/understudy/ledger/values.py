@@ -184,7 +184,7 @@ class Sketch:
     Args:
         hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.
         texts: likewise of its texts as they were read, which stay the same where columns are reordered, dates are
-            written otherwise or the file is encoded anew; none in entries of earlier versions.
+            written otherwise or the file is encoded again; none in entries of earlier versions.
     """
 
     SIZE = 512

@@ -124,7 +124,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset_of(spec: str) -> Preset | None:
-    """That of a model's name such as ``ollama:NAME``; None of other models."""
+    """The preset of a model's name such as ``ollama:NAME``; None for other models."""
     prefix, _, name = spec.partition(":")
     return PRESETS.get(prefix) if name else None
 

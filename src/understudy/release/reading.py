@@ -164,7 +164,7 @@ def _directory(file: BinaryIO, size: int) -> tuple[int, int]:
 
 
 def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int) -> None:
-    """That the members lie one behind the other up to the directory, and that their own headers say what it says."""
+    """Check that the members follow each other up to the directory, and that their own headers agree with it."""
     there = 0
     for info in sorted(members, key=lambda info: info.header_offset):
         file.seek(info.header_offset)
@@ -214,7 +214,7 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
 
 
 def require_readable(planned: Release) -> None:
-    """That what a Release says of itself, known before anything is released, can be read again; else a ConfigError."""
+    """Raises ConfigError if what is known of a Release before anything is released could not be read again."""
     try:
         written = planned.manifest({})
         if len(written) > MOST_JSON_BYTES:

@@ -480,9 +480,9 @@ def _line(text: str) -> str:
 
 
 def require_readable_charges(charges: Sequence[Charge]) -> None:
-    """That a statement can name the charges of a plan.
+    """Check that a statement with the charges of a plan can be read again.
 
-    Raises ConfigError: a number is out of the range that is read again.
+    Raises ConfigError if a number is out of the range that is read.
     """
     try:
         for charge in charges:
@@ -495,9 +495,10 @@ def require_readable_charges(charges: Sequence[Charge]) -> None:
 
 
 def require_consistent(statement: Statement) -> None:
-    """That the figures are no better than the charges, or those of them that compose in closed form: all take long.
+    """Check that the figures are no better than the charges: than all that compose in closed form, and than each of the
+    others alone, as composing them takes long.
 
-    Raises ValueError: one is.
+    Raises ValueError if one is better.
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):

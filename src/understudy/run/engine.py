@@ -109,7 +109,7 @@ class Outcome:
 
 
 def worker_died() -> EngineError:
-    """That the same part failed again and again without an error of Python's."""
+    """The error for a part that failed repeatedly without a Python exception."""
     return EngineError(
         f"Workers died {TRIES} times at the same part of the work, as they do where memory runs out.",
         "Use fewer workers (--workers), or machines with more memory; the same command resumes.",

@@ -91,7 +91,7 @@ class Result:
 
     @property
     def statement(self) -> Statement:
-        """That of the Release, with a note where the table holds only rows that meet a condition."""
+        """The Release's statement, with a note if the table holds only rows that meet a condition."""
         return _with_condition(self.release.statement, self.condition)
 
     @cached_property

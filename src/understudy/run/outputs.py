@@ -137,7 +137,7 @@ class OutputFolder:
         return self.private / REPORT
 
     def require_no_other_release(self, made: Release) -> None:
-        """That generating from ``made`` here would remove no Release that was paid for; else a ResumeError."""
+        """Raises ResumeError if generating from ``made`` here would remove a Release that was paid for."""
         for path in filter(Path.exists, self._releases):
             found = _read(path)
             if found is None or (found.digest != made.digest and found.statement.private):

@@ -332,7 +332,7 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
 
 
 def _check_columns(table: Table, corpus: Corpus, *, topics: bool) -> None:
-    """That the corpus was read with the columns that say what is protected."""
+    """Check that the corpus was read with the columns that say what is protected."""
     schema = corpus.schema
     if topics and schema.label:
         raise ConfigError(
@@ -365,7 +365,7 @@ def _without_folders(method: Method) -> dict[str, Any]:
 
 
 def require_continuable(method: Method, *, fresh: bool) -> None:
-    """That a run of these settings can be continued, before its folder is touched."""
+    """Check that a run of these settings can be continued, before its folder is touched."""
     if not method.stopping_parameters:
         raise ConfigError(
             f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
@@ -379,8 +379,8 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
 
 
 def require_no_less(method: Method, made: Release) -> None:
-    """That a release that goes on stops no earlier than the one that is there. Raises ConfigError if it would, and so
-    write a smaller Release over a larger one."""
+    """Raises ConfigError if a continued release would stop earlier than the one that is there, and so write a smaller
+    Release over a larger one."""
     wanted = method.dump()
     for name in sorted(method.stopping_parameters):
         before, now = made.parameters.get(name), wanted[name]
@@ -393,7 +393,7 @@ def require_no_less(method: Method, made: Release) -> None:
 
 
 def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "private model") -> None:
-    """That a run which goes on reads with the model that it began with: the statement names one.
+    """Check that a resumed run reads with the model that it began with: the statement names one.
 
     Args:
         what: the model is in this run.
@@ -417,9 +417,9 @@ def label_by_topics(
         Unit: a record; or an owner, of whom the same records count as without labels. The centres are released
         (:mod:`understudy.methods.topics.release`) before a record gets its label, which is a function of its own text
         and of them: a record has one label, as of a column, and the sensitivity of what is released by label is what
-        it is there. Across sessions of a run a topic is computed anew, and may round otherwise: so each charge must be
-        one measurement of all labels together, and a method that counts labels one by one under one charge is refused
-        (``labels_in_parallel``). Labels of records never leave ``private/``; no text is read but to embed it.
+        it is there. Each session of a run computes a record's topic again, and may round otherwise: so each charge must
+        be one measurement of all labels together, and a method that counts labels one by one under one charge is
+        refused (``labels_in_parallel``). Labels of records never leave ``private/``; no text is read but to embed it.
 
     Args:
         tools: with as many labels as topics are looked for.

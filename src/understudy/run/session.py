@@ -32,7 +32,7 @@ class Listener:
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     nobody: bool = False
-    """That nobody may be looking: what must not be missed is then a Python warning, too."""
+    """Whether nobody may be looking: what must not be missed is then a Python warning, too."""
 
 
 SILENT = Listener(nobody=True)

@@ -329,7 +329,7 @@ def _file(noise: NoiseOrigin) -> str:
 
 
 def _require_no_promise(folder: Path) -> None:
-    """That results without a promise do not take the place of some with one."""
+    """Check that results without a promise would not replace results with one."""
     if not (folder / FILE).exists():
         return
     with closing(Database(folder / FILE)) as database:

@@ -12,7 +12,7 @@ Guarantee:
     at random. Sample, noise and cost are one :class:`~understudy.privacy.gradients.DPSGD`; what a text adds to a step
     is stated in :class:`~understudy.methods.shared.queries.gradients.ClippedGradients`. The text decides how many of
     its own tokens are learnt; everything else of a step (shapes, divisor, learning rate, number of steps) is public.
-    Checkpoints are sealed parts of the one charge: a run that was killed goes on from the last one, and the steps after
+    Checkpoints are sealed parts of the one charge: a run that was killed resumes from the last one, and the steps after
     it, which nobody saw, are sampled again under the same charge.
     Label counts are a sum of their own (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
 """

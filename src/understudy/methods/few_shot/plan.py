@@ -73,7 +73,7 @@ class FewShotParameters(TextParameters, StoppingParameters):
 NAME = "few-shot"
 TOKENS = "tokens"
 EXEMPLARS_PER_PROMPT = 4
-"""That a prompt of ``generate`` shows, at most."""
+"""Most exemplars that a prompt of ``generate`` shows."""
 
 
 def one_record_each(unit: Unit) -> Unit:

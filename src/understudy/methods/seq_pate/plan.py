@@ -178,7 +178,7 @@ class Noise:
 
 
 def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
-    """That of ``budget``, beside noisy label counts if these are asked for."""
+    """The noise that ``budget`` buys, beside noisy label counts if these are asked for."""
     share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     shares = (1 - share, *([share] if share else []))
     if parameters.noise == "gaussian":

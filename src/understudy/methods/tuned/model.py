@@ -21,7 +21,7 @@ from understudy.release import Release
 MODEL = "private model"
 """The public input that names the base model."""
 MOST_NUMBERS = 60_000_000
-"""That may learn: a checkpoint holds three arrays of so many, a Release one (240 MB)."""
+"""Most numbers that may learn: a checkpoint holds three arrays of them, a Release one (240 MB)."""
 LARGEST_WEIGHT = 1e4
 """Of a Release."""
 LABELS, LABEL_SHARE = "labels", 0.03

@@ -165,7 +165,7 @@ def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interva
 
 
 def macro_f1_interval(truth: Classes, predictions: Sequence[Classes], *, seed: int) -> Interval:
-    """That of the mean macro F1, as :func:`accuracy_interval`, with a bootstrap over the test texts."""
+    """The interval of the mean macro F1, as :func:`accuracy_interval`, with a bootstrap over the test texts."""
 
     def mean(rows: NDArray[np.int64]) -> float:
         return float(np.mean([macro_f1(truth[rows], predicted[rows]) for predicted in predictions]))

@@ -147,7 +147,7 @@ class IndependenceScores(Query[BoundedBatch]):
 
 
 _MOST_RECORDS = 2.0**40
-"""That are expected: a noisy total may be anything, and what it is made of must fit into 64-bit integers."""
+"""Cap on the number of records taken from a noisy total: what is made of it must fit into 64-bit integers."""
 
 
 def independent(sets: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
