@@ -25,7 +25,7 @@ def test_privacy_losses_are_computed_without_the_statistics_that_their_library_l
     code = (
         "import sys\nfrom understudy.privacy.subsampled import subsampled_multiplier\n"
         "from understudy.privacy.guarantee import Budget\n"
-        "subsampled_multiplier(Budget(6, '1e-6'), rate=0.1, tokens=3)\n"
+        "subsampled_multiplier(Budget(6, '1e-6'), rate=0.1, count=3)\n"
         "assert not {'scipy.stats', 'scipy.signal', 'dp_accounting'} & sys.modules.keys()\n"
         "import dp_accounting, scipy\n"  # whoever wants the whole of them has it
         "from dp_accounting.pld import privacy_loss_distribution as pld\n"

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
-"""Of a file, too."""
+"""The path of a folder, or of a file."""
 
 
 def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOptions]) -> Forecast:

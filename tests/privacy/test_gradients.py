@@ -400,5 +400,5 @@ def test_the_least_noise_meets_the_budget_and_a_little_less_breaks_it(
         event = DPSGD(noise_multiplier, rate, steps, 1.0).event
         return Composition((*others, event)).epsilon(float(BUDGET.delta))
 
-    found = subsampled_multiplier(BUDGET, rate=rate, tokens=steps, others=others)
+    found = subsampled_multiplier(BUDGET, rate=rate, count=steps, others=others)
     assert spent(found) <= BUDGET.epsilon < spent(found / 1.003)

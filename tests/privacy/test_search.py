@@ -110,14 +110,14 @@ def test_halving_ends_at_neighbouring_doubles(at: float) -> None:
 @given(st.floats(0.05, 8), st.floats(0.002, 1), st.integers(1, 300))
 def test_noise_is_never_less_than_the_budget_asks(epsilon: float, rate: float, tokens: int) -> None:
     budget = Budget(round(epsilon, 3), "1e-6")
-    found = subsampled_multiplier(budget, rate=rate, tokens=tokens)
+    found = subsampled_multiplier(budget, rate=rate, count=tokens)
     assert coarse_excess(budget, SubsampledGaussianEvent(found, rate, tokens), ()) <= 1e-12
     if found > 0.25:
         assert coarse_excess(budget, SubsampledGaussianEvent(found / 1.003, rate, tokens), ()) > 0
 
 
 def test_there_is_noise_for_losses_that_are_finer_than_their_grid() -> None:
-    found = subsampled_multiplier(Budget("0.1", "1e-6"), rate=1.0, tokens=20_000)
+    found = subsampled_multiplier(Budget("0.1", "1e-6"), rate=1.0, count=20_000)
     assert found == pytest.approx(gaussian_noise_multiplier(0.1, 1e-6) * math.sqrt(20_000), rel=0.03)
 
 

@@ -151,31 +151,31 @@ def test_an_impossible_rate_or_count_is_refused(
 )
 def test_the_noise_for_a_budget_never_overshoots_and_wastes_little(budget: Budget, rate: float, tokens: int) -> None:
     delta = float(budget.delta)
-    gaussian = SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, tokens=tokens), rate, tokens)
-    votes = SubsampledPureEvent(votes_epsilon(budget, rate=rate, tokens=tokens), rate, tokens)
+    gaussian = SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, count=tokens), rate, tokens)
+    votes = SubsampledPureEvent(votes_epsilon(budget, rate=rate, count=tokens), rate, tokens)
     for event in (gaussian, votes):
         Plan("method", Unit(), budget, (Charge("tokens", Declared(event), "to test"),))  # checks that it is within
         assert Composition((event,)).epsilon(delta) == pytest.approx(float(budget.epsilon), rel=0.01)
 
 
 def test_votes_need_no_delta_and_are_the_better_for_one() -> None:
-    pure = votes_epsilon(Budget(1, 0), rate=0.1, tokens=100)
+    pure = votes_epsilon(Budget(1, 0), rate=0.1, count=100)
     event = SubsampledPureEvent(pure, 0.1, 100)
     assert Composition((event,)).epsilon(0) <= 1
     assert event.pure_epsilon == pytest.approx(1, rel=1e-6)
-    assert votes_epsilon(Budget(1, "1e-6"), rate=0.1, tokens=100) > 1.2 * pure
+    assert votes_epsilon(Budget(1, "1e-6"), rate=0.1, count=100) > 1.2 * pure
 
 
 def test_who_is_hardly_ever_drawn_has_noise_all_the_same() -> None:
     budget, rate, tokens = Budget(3, "1e-6"), 1e-12, 10
-    assert subsampled_multiplier(budget, rate=rate, tokens=tokens) == 0.25
-    assert votes_epsilon(budget, rate=rate, tokens=tokens) == pytest.approx(20, rel=1e-3)
-    assert votes_epsilon(Budget(100_000, 0), rate=rate, tokens=tokens) == pytest.approx(20, rel=1e-3)
+    assert subsampled_multiplier(budget, rate=rate, count=tokens) == 0.25
+    assert votes_epsilon(budget, rate=rate, count=tokens) == pytest.approx(20, rel=1e-3)
+    assert votes_epsilon(Budget(100_000, 0), rate=rate, count=tokens) == pytest.approx(20, rel=1e-3)
 
 
 def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
     with pytest.raises(ConfigError, match="delta = 0"):
-        subsampled_multiplier(Budget(1, 0), rate=0.1, tokens=10)
+        subsampled_multiplier(Budget(1, 0), rate=0.1, count=10)
 
 
 # -- paying, counting, scales -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from understudy.base.lazy import pa
 
 T = TypeVar("T", int, float)
 MOST_CELLS = 1_000
-"""Of one column."""
+"""Most cells of one column."""
 _BINS = 16
 _SHOWN = 12
 _TRIES = 32
@@ -248,7 +248,7 @@ class Column:
         return from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
 
     def _number(self, low: float, high: float, cell: int, generator: np.random.Generator) -> float:
-        """With the column's decimals, and in the bin, unless there is no such number."""
+        """A number with the column's decimals that is in the bin; its lower end if none is found."""
         for _ in range(_TRIES):
             found = round(float(generator.uniform(low, high)), self.decimals)
             if low <= found <= high and self._bin(found) == cell:
@@ -343,7 +343,7 @@ class Column:
         return float(10**-self.decimals)
 
     def arrow_type(self) -> Any:
-        """Of the synthetic column."""
+        """The Arrow type of the synthetic column."""
         if self.values:
             kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
             return kinds.get(type(self.values[0]), pa.string())
@@ -351,7 +351,7 @@ class Column:
         return types.get(self.kind, pa.string())
 
     def to_json(self) -> dict[str, Any]:
-        """As a YAML file declares it, its name besides."""
+        """The declaration as in a YAML file, with the name."""
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.required:  # where it is not, nothing says so, as in Releases that know no such field
             fields["required"] = True

@@ -44,7 +44,7 @@ def _keyword(flag: re.Match[str]) -> str:
 
 
 def nearest(asked: str, names: Iterable[str], *, between: str = " and ") -> str:
-    """Those of the names that may have been meant, quoted; empty where none is much like the one that was asked for."""
+    """The names that may have been meant, quoted; empty if none is much like the one that was asked for."""
     folded = {name.strip().casefold(): name for name in reversed(list(names))}
     key = asked.strip().casefold()
     near = difflib.get_close_matches(key, folded, n=3, cutoff=0.7) or [each for each in folded if each and each in key]

@@ -16,7 +16,7 @@ from understudy.base.errors import ConfigError, StorageError
 
 PRIVATE_MODE = 0o600
 SHARED_MODE = 0o644
-"""Of what may be handed out: readable by all where the umask lets it be, writable by its owner alone."""
+"""The mode of what may be handed out: readable by all where the umask lets it be, writable by its owner alone."""
 
 _PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
@@ -89,9 +89,9 @@ def cannot_read(file: str, error: Exception, cure: str) -> ConfigError:
 
 
 MOST_BYTES = 1 << 28
-"""Of a public list, uncompressed."""
+"""Largest public list, uncompressed."""
 MOST_SETTINGS_BYTES = 1 << 24
-"""Of a file of settings: YAML, or a JSON schema."""
+"""Largest file of settings: YAML, or a JSON schema."""
 
 
 def is_pipe_or_device(path: Path) -> bool:

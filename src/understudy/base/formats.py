@@ -30,7 +30,7 @@ _DIRECTIVE = re.compile(r"%(.)")
 
 
 def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """By kind the fields of columns that say nothing else, of ``de``, or of a mapping with ``locale``, ``date``,
+    """By kind the fields of columns that say nothing else, for ``de``, or of a mapping with ``locale``, ``date``,
     ``number``, ``boolean``, ``missing``. ConfigError if it is neither."""
     if declared is None:
         return {}

@@ -236,7 +236,7 @@ class TextForm:
         return turns
 
     def arrow_type(self) -> Any:
-        """Of a column of :meth:`messages`."""
+        """The Arrow type of a column of :meth:`messages`."""
         keys = {ROLE: pa.string(), CONTENT: pa.string()}
         if self.acts:
             keys[ACT] = pa.string()
@@ -247,7 +247,7 @@ class TextForm:
         return pa.list_(pa.struct(list(keys.items())))
 
     def columns(self, column: str) -> tuple[str, ...]:
-        """Those that a text is made of, where ``column`` is that of the plain texts or of the dialogues."""
+        """The columns that a text is made of; ``column`` is that of plain texts or dialogues."""
         return self.fields or (column,)
 
     @property

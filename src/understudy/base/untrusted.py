@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024**2
-"""Of a JSON file: what a Release says of itself, a statement, charged metrics, an audit."""
+"""Largest JSON file that is read: what a Release says of itself, a statement, charged metrics, an audit."""
 MOST_VALUES = 200_000
 """In such a file, about: a few kilobytes can unpack to millions, each of which takes time."""
 _MOST_NESTED = 64

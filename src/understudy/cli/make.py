@@ -159,7 +159,7 @@ def init(
 
 
 def _with_output(settings: RunConfig) -> RunConfig:
-    """With a folder beside the working directory's other files, named after the table, where none is given."""
+    """The settings; if no folder is given, with one in the working directory that is named after the table."""
     named = settings.output is not None
     if not named and not settings.data:
         raise no_data()
@@ -435,7 +435,7 @@ def _named_kind(name: str) -> Kind | None:
 
 
 def _quoted(name: str) -> str:
-    """As YAML reads it back: plain where it is a plain word."""
+    """The name as YAML reads it back: unquoted if it is a plain word."""
     plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum() and name[0].isalpha()
     return name if plain and name.casefold() not in _WORDS else json.dumps(name, ensure_ascii=False)
 

@@ -42,7 +42,7 @@ EVERYTHING.setLevel(logging.INFO)
 
 
 def begin(*, as_json: bool) -> None:
-    """As a command is without ``-v`` and ``-q``."""
+    """Output as of a command without ``-v`` and ``-q``."""
     _HANDLER.as_json = as_json
     EVERYTHING.setLevel(logging.INFO)
 

@@ -18,7 +18,7 @@ from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1 << 28
-"""Of a column in a batch, about."""
+"""Bytes of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 256
 

@@ -138,7 +138,7 @@ class BoundedCorpus:
 
     @cached_property
     def _division(self) -> str:
-        """Of this process alone: what a killed run kept of its parts may be of other rows, or of another machine."""
+        """A prefix of this process alone: parts that a killed run kept may be of other rows, or of another machine."""
         return secrets.token_hex(8)
 
     @cached_property

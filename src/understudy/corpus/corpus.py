@@ -27,7 +27,7 @@ from understudy.corpus.spelling import one_spelling
 from understudy.corpus.transcripts import transcript
 
 BATCH_CHARACTERS = 1 << 26
-"""Of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
+"""Characters of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
 Pass = Iterator[tuple[str, Row]]
 """One pass over a table: ``(file name, row)`` of every file in turn."""
 

@@ -91,7 +91,7 @@ class TextsHash:
 
 
 LOWEST_TEXTS = 512
-"""Of the texts' hashes, by which a table is known that shares most of them."""
+"""How many of the texts' lowest hashes are kept, to know a table that shares most of them."""
 
 
 class Lowest:

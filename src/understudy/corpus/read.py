@@ -372,7 +372,7 @@ _MARKS = ";\t|"
 """What separates cells in many files that are called CSV."""
 _LONGEST_NAME = 60
 _IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
-"""Of addresses and dates."""
+"""Parts of addresses and dates."""
 Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
 
 

@@ -84,7 +84,7 @@ class Schema:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Those that the text is made of."""
+        """The columns that the text is made of."""
         return (self.text,) if self.text is not None else self.form.fields or self.record_columns
 
     @cached_property

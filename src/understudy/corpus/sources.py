@@ -51,7 +51,7 @@ Quotes = Literal["multiline", "line", "none"]
 """What quotes mean: RFC 4180, whose cells may hold line breaks; quoted cells within a line; or nothing."""
 OnBadRow = Literal["error", "skip"]
 MAX_BAD_ROWS = 0.05
-"""Of all rows, the share that a run may skip."""
+"""Share of all rows that a run may skip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noq
 
 
 SPOOLS_IN_USE: set[Path] = set()
-"""Of corpora of this process."""
+"""Temporary copies in use by corpora of this process."""
 
 
 def spool_stdin(private_dir: Path | None) -> Path:

@@ -73,7 +73,7 @@ def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any
 
 
 def _array(cells: Sequence[object]) -> Any:
-    """As a column of one type: strings where the cells have no common type."""
+    """The cells as a column of one type: strings where the cells have no common type."""
     try:
         array = pa.array(cells)
     except (pa.ArrowException, OverflowError):  # labels of several types, or an integer of more than 64 bits

@@ -64,7 +64,7 @@ class Dataset:
     opened_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON fields; the cap stays exact, the key stays here."""
+        """JSON fields; the cap stays exact, the key is left out."""
         return {
             "dataset": self.name,
             "unit": self.unit.to_json(),
@@ -121,7 +121,7 @@ class Entry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON fields; budgets stay exact."""
+        """JSON fields; budgets stay exact."""
         return {
             "at": self.at.isoformat(),
             "run_id": self.run_id,

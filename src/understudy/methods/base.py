@@ -176,7 +176,7 @@ class Released:
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __or__(self, beside: Released) -> Released:
-        """With arrays, strings, public inputs and a noise check that were released beside."""
+        """This with the arrays, strings, public inputs and noise check of what was released beside it."""
         return replace(
             self,
             arrays={**self.arrays, **beside.arrays},
@@ -194,14 +194,14 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
-    """As the command line has it."""
+    """Its name on the command line."""
     needs: ClassVar[Needs] = Needs()
     parameters: ClassVar[type[Parameters]]
     generation_parameters: ClassVar[type[Parameters]] = Parameters
-    """Those of the parameters that may change at every ``generate``."""
+    """The parameters that may change at every ``generate``."""
     stopping_parameters: ClassVar[frozenset[str]] = frozenset()
-    """Those that say where a release stops before its charges are used up: ``release --continue`` resumes there, and
-    they may then be others. A method without any cannot be continued."""
+    """The parameters that say where a release stops before its charges are used up: ``release --continue`` resumes
+    there, and they may then be others. A method without any cannot be continued."""
     private: ClassVar[bool] = True
     """False for a yardstick without privacy: it runs only where the user says that there is no noise."""
     protects_secrets: ClassVar[bool] = False

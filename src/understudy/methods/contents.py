@@ -54,13 +54,13 @@ class Contents:
     public_inputs: tuple[str, ...] = ()  # those of the statement that ``generate`` looks up
 
     def complete(self, release: Release) -> Contents:
-        """With all that the Release of any method may hold besides: a guide, topics as labels, typed columns."""
+        """The contents with all that any Release may hold besides: a guide, topics as labels, typed columns."""
         found = self.with_guide(release) if release.parameters.get("guide") else self
         found = found.with_topics(release) if release.schema.topics else found
         return found.with_columns(release) if tables.has_columns(release) else found
 
     def with_guide(self, release: Release) -> Contents:
-        """Of a Release that has a guide besides, of all records or of a sample."""
+        """The contents of a Release that also has a guide, of all records or of a sample."""
         events = [charge.event for charge in release.statement.charges if charge.name == GUIDE]
         sampled = any(isinstance(event, SubsampledGaussianEvent) for event in events)
         sums = Held("float64", (release.schema.label_set.size, "embedding with count"))
@@ -72,7 +72,7 @@ class Contents:
         )
 
     def with_topics(self, release: Release) -> Contents:
-        """Of a Release whose labels are topics."""
+        """The contents of a Release whose labels are topics."""
         topics = release.schema.label_set.size
         arrays = {
             labelling.TOPIC_CENTRES: Held("int16", (topics, "dimension of topics"), -LARGEST_NORM, LARGEST_NORM),
@@ -87,7 +87,7 @@ class Contents:
         )
 
     def with_columns(self, release: Release) -> Contents:
-        """Of a Release that has typed columns besides. Raises ConfigError if its pairs are not of its columns."""
+        """The contents of a Release that also has typed columns. ConfigError if its pairs are not of its columns."""
         variables, parameters = tables.variables_of(release), tables.parameters_of(release)
         declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
         shapes: dict[str, int | str] = {

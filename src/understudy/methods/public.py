@@ -16,7 +16,7 @@ from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing import MOST_TRIES, Writer
 
 _CHARACTERS_PER_TOKEN = 3
-"""Of names, numbers and dates."""
+"""For names, numbers and dates."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def method_class(name: str) -> type[Any]:
 
 @lru_cache(maxsize=8)
 def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """By name. Searching ``path`` takes 10 ms, and a run asks for its method many times."""
+    """The entry points by name. Searching ``path`` takes 10 ms, and a run asks for its method many times."""
     return {point.name: point for point in find(group=GROUP)}
 
 

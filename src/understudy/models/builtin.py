@@ -256,7 +256,7 @@ def _find_wheels(folder: Path) -> list[Path]:
 
 
 def _download_wheels(folder: Path) -> None:
-    """By a process of pip, so that mirrors, ``pip.conf``, proxies and certificates work as for every other package."""
+    """By a process of pip, so that mirrors, ``pip.conf``, proxies and certificates work as for any package."""
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         raise ModelError(

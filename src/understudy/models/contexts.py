@@ -156,7 +156,7 @@ class Block:
 
     @property
     def columns(self) -> int:
-        """Of the cache, once it holds the last tokens."""
+        """Columns of the cache, once it holds the last tokens."""
         return self.length
 
     def append(self, tokens: Any) -> None:
@@ -170,7 +170,7 @@ class Block:
         self._mask, self.last, self.position = self._mask[kept], self.last[kept], self.position[kept]
 
     def inputs(self) -> dict[str, Any]:
-        """Of the model, for the last tokens."""
+        """The model's inputs for the last tokens."""
         return {
             "input_ids": self.last,
             "position_ids": self.position,

@@ -108,7 +108,7 @@ class Adapters:
     def __init__(self, network: Any, sites: Sequence[Site], *, rank: int) -> None:
         self.sites = list(sites)
         self.shapes: dict[str, tuple[int, int]] = {}
-        """Of every matrix, under the name that PEFT gives it, in order."""
+        """The shape of every matrix, under the name that PEFT gives it, in order."""
         for site in self.sites:
             self.shapes[f"base_model.model.{site.name}{DOWN}"] = (rank, site.reads)
             self.shapes[f"base_model.model.{site.name}{UP}"] = (site.gives, rank)

@@ -120,7 +120,7 @@ PRESETS: Mapping[str, Preset] = {
         key_needed=True,
     ),
 }
-"""By the prefix of a model's name."""
+"""Presets by the prefix of a model's name."""
 
 
 def preset_of(spec: str) -> Preset | None:

@@ -170,8 +170,8 @@ class LoRA:
             yield
 
     def gradients(self, block: Block) -> Any:
-        """Of each row's mean loss, ``Float32[R, P]`` on the device. Every row has leaves of its own for B: one backward
-        pass gives each row its gradient."""
+        """The gradient of each row's mean loss, ``Float32[R, P]`` on the device. Every row has leaves of its own for B:
+        one backward pass gives each row its gradient."""
         rows = len(block.tokens)
         found = self._derived(
             lambda: row_losses(self.causal, self.network, block).sum(), leaf=lambda b: b.expand(rows, *b.shape)
@@ -179,7 +179,7 @@ class LoRA:
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
-        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
+        """The gradient of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
         return torch.cat([each.flatten().float() for each in self._derived(loss, leaf=lambda b: b.detach())])
 
     def _derived(self, loss: Callable[[], Any], *, leaf: Callable[[Any], Any]) -> Sequence[Any]:
@@ -306,7 +306,7 @@ class AdamW:
 
     @property
     def weights(self) -> NDArray[np.float32]:
-        """As they are now."""
+        """The weights as they are now."""
         found: NDArray[np.float32] = self._weights.cpu().numpy().copy()
         return found
 
@@ -353,8 +353,8 @@ class Shapes:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Of targets: such that whole rows are multiples of 16 tokens long, few of them, the last one holding the
-        longest: each is 16 tokens longer than the one before, or about a fifth."""
+        """Widths of targets, a few, such that whole rows are multiples of 16 tokens long and the last one holds the
+        longest target: each is 16 tokens longer than the one before, or about a fifth."""
         whole, longest = _whole(self.prompt + 1), _whole(self.prompt + self.target)
         found = []
         while whole < longest:

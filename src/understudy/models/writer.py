@@ -47,7 +47,7 @@ def fingerprint() -> str:
 
 
 def fingerprint_with(weights: str) -> str:
-    """Of a model of these weights with the adapters added."""
+    """The fingerprint of a model of these weights with the adapters added."""
     return hashlib.sha256(f"{weights}+{KEPT}*{SCALE}*{fingerprint()}".encode()).hexdigest()
 
 

@@ -115,7 +115,7 @@ class Composition:
 
 @functools.lru_cache(maxsize=32)
 def _numerical_epsilon(events: tuple[Event, ...], delta: float) -> float:
-    """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP.
+    """Epsilon by privacy loss distributions where every event has one on a grid of workable size, else by zCDP.
 
     A plan, its statement and its ledger entry ask for the same one, which takes most of a second.
     """

@@ -127,7 +127,7 @@ class ZCDPEvent(_Event):
 
 
 Inclusion = tuple[tuple[float, int], ...]
-"""Of the records that hold one secret: (probability of being sampled, how many records have it), largest first."""
+"""For the records that hold one secret: (probability of being sampled, how many records have it), largest first."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class SubsampledGaussianEvent(_Event):
 
     @property
     def rho(self) -> float:
-        """As if every unit were sampled each time, which is no better.
+        """The zCDP parameter as if every unit were sampled each time, which is an upper bound.
 
         Renyi divergences are quasi-convex: that of a mixture from one of its parts is at most that of the other part.
         Subsampling gains much at low orders, but nothing that holds at all of them, as zCDP must.
@@ -192,7 +192,9 @@ class SubsampledGaussianEvent(_Event):
         return self.count / (2 * self.noise_multiplier**2)
 
     def to_pld(self, *, interval: float = 1e-4) -> Any:
-        """Of both directions, adding and removing (Zhu, Dong and Wang 2022, Theorem 11, for the dominating pairs).
+        """The privacy loss distributions of both directions, adding and removing.
+
+        Source: Zhu, Dong and Wang 2022, Theorem 11, for the dominating pairs.
 
         Args:
             interval: of the grid of losses. A coarser one is faster, and says a little more: never less than is lost.
@@ -226,7 +228,7 @@ class SubsampledPureEvent(_Event):
 
     @property
     def each(self) -> float:
-        """Of one release, the sampling included."""
+        """The epsilon of one release, the sampling included."""
         # e^epsilon may overflow: there the rate costs no more than a summand
         if self.epsilon > _EXPONENT:
             return self.epsilon
@@ -261,7 +263,7 @@ def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float
     import numpy as np
 
     def loss(place: float) -> float:
-        """Of a unit that is removed, where the noise is ``place``."""
+        """The loss of a unit that is removed, where the noise is ``place``."""
         sampled = (-0.5 - place) / noise_multiplier**2
         return sampled if rate == 1 else common.log_a_times_exp_b_plus_c(rate, sampled, 1 - rate)
 
@@ -269,7 +271,7 @@ def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float
     most, least = loss(cut - 1), loss(-cut)
 
     def dots(sign: int) -> Any:
-        """Of a unit that is removed (1), or added (-1)."""
+        """The dots for a unit that is removed (1), or added (-1)."""
         lower, upper = (least, most) if sign == 1 else (-most, -least)
         low, high = math.floor(lower / interval), math.ceil(upper / interval)
         epsilons = np.arange(low, high + 1) * interval

@@ -85,7 +85,7 @@ class DPSGD:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """Of the integer sum: what a query must keep to."""
+        """The sensitivity of the integer sum, which a query must keep to."""
         return Sensitivity(None, self.grid, self.grid / self.clipping_norm)
 
     def open(self, source: NoiseSource) -> PaidSteps:

@@ -351,7 +351,7 @@ class SampleOf:
 
 
 def _sum_of_hashes(batch: Any) -> int:
-    """Of unit and text of each record: the same in batches of any size."""
+    """A sum of hashes of each record's unit and text: the same in batches of any size."""
     pairs = (f"{unit} {text}" for unit, text in zip(batch.units.tolist(), batch.texts, strict=True))
     return sum(int.from_bytes(hashlib.sha256(pair.encode("utf-8", "surrogatepass")).digest()) for pair in pairs)
 

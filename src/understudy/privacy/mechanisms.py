@@ -35,7 +35,7 @@ LARGEST_SCALE = 2.0**57
 clamped value is bare. Here the chance is below e^-63 per value."""
 
 LEAST_NOISE = 0.25
-"""Of a multiplier on a sample: below it the few units that are sampled would be given away, however rarely that is."""
+"""Least noise multiplier on a sample: below it the few sampled units would be given away, however rare they are."""
 
 LARGEST_RELEASE = 100_000_000
 """Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
@@ -89,12 +89,12 @@ class Sensitivity:
 
     @classmethod
     def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
-        """Of counts of which a unit raises at most ``cells``, each by 1 at most."""
+        """The sensitivity of counts of which a unit raises at most ``cells``, each by 1 at most."""
         return cls(grid * cells, grid if cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf), grid)
 
     @classmethod
     def of_shared_weight(cls, noise: NoiseKind, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
-        """Of a weight of 1, in the noise's own norm, that a unit shares out over at most ``cells`` cells.
+        """The sensitivity of a weight of 1, in the noise's own norm, that a unit shares out over at most ``cells``.
 
         Each gets at most 1/sqrt(cells used) for gaussian noise (L2 norm 1), or 1/(cells used) for laplace (L1 norm 1).
         """
@@ -102,8 +102,8 @@ class Sensitivity:
         return cls(l1, grid, grid)
 
     def in_blocks(self, blocks: int) -> Sensitivity:
-        """Of a unit that adds such a vector to each of ``blocks`` disjoint parts of the sum: L1 norms add up, and so do
-        the squares of L2 norms."""
+        """That of a unit that adds such a vector to each of ``blocks`` disjoint parts of the sum: L1 norms add up, and
+        so do the squares of L2 norms."""
         if blocks == 1:
             return self
         return Sensitivity(
@@ -111,7 +111,7 @@ class Sensitivity:
         )
 
     def times(self, records: int) -> Sensitivity:
-        """Of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
+        """That of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
         if records == 1:
             return self
         return Sensitivity(self.l1 and records * self.l1, math.nextafter(records * self.l2, math.inf), self.grid)
@@ -137,7 +137,7 @@ class _Sum:
     sensitivity: Sensitivity
     shape: Shape
     cure: ClassVar[str] = NEARER
-    """Of noise that does not fit its grid."""
+    """What to do if the noise does not fit its grid."""
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)

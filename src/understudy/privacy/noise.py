@@ -115,7 +115,7 @@ class SystemNoise(_SystemCoins):
         return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 
     def normal(self, size: int) -> NDArray[np.float64]:
-        """By Box and Muller's transform, of numbers that no generator made.
+        """Standard Gaussian numbers: the Box-Muller transform of the operating system's random bits.
 
         Only the cosine of each pair is given away: both halves together would tell the radius, whose values lie far
         apart in the tail (Jin et al. 2022). 106 bits make it, so that small ones have all digits: tails end at 12.1.

@@ -297,7 +297,7 @@ def plan_beside(
 
 
 _ENOUGH = 0.98
-"""Of the budget: no more is looked for."""
+"""Share of the budget that is enough: the search stops there."""
 _TRIES = 20
 _LEAST_EPSILON = 1e-9  # of any budget
 

@@ -195,8 +195,8 @@ class LabelTokens:
 
 
 @lru_cache(maxsize=16)
-def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: tuple[GaussianEvent, ...] = ()) -> float:
-    """The smallest noise multiplier (to a thousandth) at which ``tokens`` releases are within ``budget``; never less.
+def subsampled_multiplier(budget: Budget, *, rate: float, count: int, others: tuple[GaussianEvent, ...] = ()) -> float:
+    """The smallest noise multiplier (to a thousandth) at which ``count`` releases are within ``budget``; never less.
 
     A release is a token or, in DP-SGD, a step. ``others`` are further Gaussian events of the same plan. The multiplier
     is at least a quarter: the few units that are sampled could otherwise be given away. Raises ConfigError if delta is
@@ -207,13 +207,13 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
             "Gaussian noise cannot give pure differential privacy (delta = 0).",
             "Give a delta such as 1e-6, or choose votes, which need none.",
         )
-    _ = SubsampledGaussianEvent(1.0, rate, tokens)  # checks the two
+    _ = SubsampledGaussianEvent(1.0, rate, count)  # checks the two
     whole = gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta))
-    most = max(whole * math.sqrt(tokens), LEAST_NOISE)  # as if every unit were sampled each time
-    # Bu, Dong, Long and Su 2020: about mu-GDP, mu = rate sqrt(tokens (e^(1/multiplier^2) - 1))
-    near = 1 / math.sqrt(math.log1p(1 / (whole * rate) ** 2 / tokens))
+    most = max(whole * math.sqrt(count), LEAST_NOISE)  # as if every unit were sampled each time
+    # Bu, Dong, Long and Su 2020: about mu-GDP, mu = rate sqrt(count (e^(1/multiplier^2) - 1))
+    near = 1 / math.sqrt(math.log1p(1 / (whole * rate) ** 2 / count))
     found = edge(
-        lambda multiplier: coarse_excess(budget, SubsampledGaussianEvent(multiplier, rate, tokens), others),
+        lambda multiplier: coarse_excess(budget, SubsampledGaussianEvent(multiplier, rate, count), others),
         near=min(max(near, LEAST_NOISE), most),
         safe=most * _MORE,
         unsafe=LEAST_NOISE,
@@ -221,7 +221,7 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
     if found is None:
         raise ConfigError("What else is released spends the whole budget.", "Give it a smaller share.")
     while (
-        Composition((*others, SubsampledGaussianEvent(found, rate, tokens))).epsilon(float(budget.delta))
+        Composition((*others, SubsampledGaussianEvent(found, rate, count))).epsilon(float(budget.delta))
         > budget.epsilon
     ):
         found *= _ONE_MORE_TOLERANCE
@@ -251,16 +251,16 @@ _MOST_EPSILON = 20.0
 
 
 @lru_cache(maxsize=16)
-def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
-    """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; delta may be 0.
+def votes_epsilon(budget: Budget, *, rate: float, count: int) -> float:
+    """The largest epsilon of one choice (to a thousandth) at which ``count`` are within ``budget``; delta may be 0.
 
     Never more, and never more than 20, for the reason that :func:`subsampled_multiplier` has a least one.
     """
     most = math.log1p(rate * math.expm1(_MOST_EPSILON))
-    each = min(pure_split(budget, [1.0] * tokens)[0] * (1 - 1e-9), most)
+    each = min(pure_split(budget, [1.0] * count)[0] * (1 - 1e-9), most)
 
     def excess(each: float) -> float:
-        event = SubsampledPureEvent(_before_sampling(each, rate), rate, tokens)
+        event = SubsampledPureEvent(_before_sampling(each, rate), rate, count)
         return log_ratio(Composition((event,)).epsilon(float(budget.delta)), float(budget.epsilon))
 
     if budget.delta > 0:

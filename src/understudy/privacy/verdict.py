@@ -35,7 +35,7 @@ LIMITS: Mapping[Basis, tuple[float, float]] = {
     "answers": (0.04, 0.15),
     "training": (0.25, 1.0),
 }
-"""Of each basis: up to where it is good, and from where on it is noise.
+"""For each basis: up to where it is good, and from where on it is noise.
 
 topics       share of a label's texts that must say a thing (a term, a vote, a cluster), over the root of the labels
 labels       noise on a label's mean embedding over its distance from the others'
@@ -84,7 +84,7 @@ class Verdict:
     def of(
         cls, basis: Basis, *, texts: float = 0.0, least: float = 0.0, labels: int = 1, records: float | None = None
     ) -> Verdict:
-        """By the noise in ``texts`` of a label over the records of a label, or ``least``, if that is more.
+        """The verdict by the noise in ``texts`` of a label over the records of a label, or ``least``, if that is more.
 
         Args:
             texts: 0 where the number of records is not what matters.

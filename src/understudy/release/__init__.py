@@ -63,7 +63,7 @@ class PublicSchema:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """As they are named to read such a table; record columns left out."""
+        """The text columns as they are named to read such a table, without record columns."""
         return self.form.columns(self.text)
 
     @property

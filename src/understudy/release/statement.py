@@ -141,7 +141,7 @@ class Sealed:
 
     @property
     def private(self) -> bool:
-        """As :attr:`Seal.private`."""
+        """Whether the values are private, as :attr:`Seal.private`."""
         return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
 
 
@@ -351,7 +351,7 @@ class Statement:
         return EpsilonPromise(self.budget, self.epsilon_at, self.power)
 
     def noise_multiplier(self, charge: str) -> float | None:
-        """Of a charge's Gaussian noise, or its Laplace noise's scale; 0 where none was added, None of no charge."""
+        """The multiplier of a charge's Gaussian or Laplace noise; 0 if none was added, None without such a charge."""
         event = next((each.event for each in self.charges if each.name == charge), None)
         if event is not None and (self.sealed is None or self.sealed.noise == "none"):
             return 0.0
@@ -533,7 +533,7 @@ def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
 
 
 def sampled_power(event: SubsampledGaussianEvent) -> float:
-    """Of a test with FALSE_ALARMS of one of the event's releases: of those with the unit sampled, and of the others."""
+    """The power of a test with FALSE_ALARMS on one of the event's releases, over whether the unit is sampled."""
     sampled = Composition((GaussianEvent(event.noise_multiplier),)).power(FALSE_ALARMS)
     return (1 - event.rate) * FALSE_ALARMS + event.rate * sampled
 

@@ -40,7 +40,7 @@ class TopicsDecision:
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
-        """As it was said, as the run in the output folder began, or as the records carry.
+        """As the user said, as the run in the output folder began, or as many as the records carry.
 
         Raises ConfigError if there are labels too, or the topics are too few to tell anything apart, ReleaseError if
         what is to be counted again is no Release of topics.
@@ -156,7 +156,7 @@ class GuideDecision:
 
     @classmethod
     def of(cls, config: RunConfig, table: Table) -> GuideDecision:
-        """As it was said, as the run in the output folder began, or as it pays."""
+        """As the user said, as the run in the output folder began, or by whether it pays."""
         if config.guide is not None:
             return cls(config.guide)
         if "guide" in (begun := settings_begun(config)):

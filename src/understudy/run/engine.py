@@ -32,7 +32,7 @@ THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALL
 
 
 TRIES = 4
-"""Of an item whose workers or nodes die."""
+"""How often an item is tried whose workers or nodes die."""
 AHEAD = 2
 """Items per worker that wait, so that none is idle."""
 

@@ -30,7 +30,7 @@ class Forecast:
 
     @property
     def epsilon(self) -> float | None:
-        """Of all charges together at the budget's delta; None where secrets are protected."""
+        """Epsilon of all charges together at the budget's delta; None where secrets are protected."""
         return None if isinstance(self.plan.budget, SecretBudget) else self.plan.total
 
     @property

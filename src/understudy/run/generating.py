@@ -46,7 +46,7 @@ from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, 
 AT_ONCE = 64
 """Most requests to an endpoint at once."""
 _SEEDS_IN_BATCHES = 200_000
-"""Of a language model that is asked through batches: whatever is asked later waits for another day."""
+"""Seeds at once for a language model that is asked through batches: whatever is asked later waits for another day."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,11 +157,11 @@ def _with_condition(statement: Statement, condition: str) -> Statement:
 
 
 _CORE_SECONDS = 0.6
-"""Of an answer of the built-in model, with its prompt, where the processor is not too old."""
+"""Time for an answer of the built-in model, with its prompt, on a processor that is not too old."""
 
 
 _SHOWN, _LONGEST = 5, 300
-"""Of a result in a notebook: rows, and characters of a cell."""
+"""Rows of a result that a notebook shows, and characters of a cell."""
 
 
 def _short(cell: object) -> object:

@@ -99,7 +99,7 @@ class GuidedChooser:
         return kept
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Those of the call before are not embedded again."""
+        """The texts' vectors; texts of the previous call are not embedded again."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         found = dict[str, NDArray[np.float32]]()
         for start in range(0, len(new), _AT_ONCE):

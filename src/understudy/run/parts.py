@@ -138,7 +138,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     trained: bool
     """Whether it is the built-in writer, which texts around phrases are asked of unless a prompt of one's own asks."""
     seed: int
-    """Of its sampling."""
+    """The seed of its sampling."""
     price_input: float | None
     """Per million tokens, halved for batches; so is the other one."""
     price_output: float | None
@@ -265,8 +265,8 @@ class Promise(
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of a budget that promises next to nothing: a large epsilon, or a delta with which publishing each record
-        with that probability publishes one or more."""
+        """Warnings of a budget that promises next to nothing: a large epsilon, or a delta such that publishing each
+        record with that probability publishes one or more."""
         budget, expected = self.budget, self.expected_records
         if isinstance(budget, SecretBudget) or self.insecure_no_noise:
             return ()
@@ -383,8 +383,9 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
 
 _COMMON = 20_000
-"""Of the English list, by frequency: among all its 82,500 are "etat" and "rubrik". The labels of eight English tables
-had .57 of their words or more among these, those of ten in other languages .40 at most (docs/decisions/081)."""
+"""Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
+labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
+(docs/decisions/081)."""
 
 
 def looks_foreign(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:

@@ -43,7 +43,7 @@ from understudy.text.prompts.template import WritingParameters
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
-"""Of one synthetic table, which is held in memory while it is made."""
+"""Most records of a synthetic table, which is held in memory while it is made."""
 
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class TableParameters(Parameters):
 
     @property
     def crossed(self) -> tuple[Column, ...]:
-        """Those that the label is made of."""
+        """The columns that the label is made of."""
         return crossed_columns(self.label, self.all_columns)
 
     @property

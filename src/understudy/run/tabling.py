@@ -49,7 +49,7 @@ from understudy.text.prompts.template import CATEGORIES
 from understudy.text.writing import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
-"""Of all rows: a condition of a smaller probability has none."""
+"""Share of all rows below which a condition counts as met by none."""
 _AHEAD = 256
 
 
@@ -317,7 +317,7 @@ class TableRows:
 
     @cached_property
     def _told(self) -> dict[str, _Told]:
-        """By name the columns that are told from a text."""
+        """The columns that are computed from a text, by name."""
         return {
             column.name: _Told(column, place, self.allowed[place], self.spans.get(column.name, ()))
             for place, column in enumerate(self.variables.columns, self._first)

@@ -23,7 +23,7 @@ from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
-"""Of a typed column."""
+"""A value of a typed column."""
 
 
 @dataclass(frozen=True)

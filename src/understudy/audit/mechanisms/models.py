@@ -182,9 +182,9 @@ def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) ->
     pure = noise == "votes"
     if pure:
         budget = Budget(budget.epsilon, 0)
-        strength = votes_epsilon(budget, rate=rate, tokens=tokens)
+        strength = votes_epsilon(budget, rate=rate, count=tokens)
     else:
-        strength = subsampled_multiplier(budget, rate=rate, tokens=tokens)
+        strength = subsampled_multiplier(budget, rate=rate, count=tokens)
     mechanism = SubsampledTokens(noise, 2, strength, rate, tokens)
     return SubsetAttack(mechanism, [_SECOND] * 2, Claim((mechanism.event,), float(budget.delta)))
 
@@ -276,7 +276,7 @@ def _row(token: int) -> TokenRow:
 
 def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
     """Steps with the noise that ``budget`` asks for; several ``records`` are an owner's, of like clipped gradients."""
-    mechanism = DPSGD(subsampled_multiplier(budget, rate=rate, tokens=steps), rate, steps, _CLIPPING_NORM)
+    mechanism = DPSGD(subsampled_multiplier(budget, rate=rate, count=steps), rate, steps, _CLIPPING_NORM)
     linear: Any = LinearModel(_TABLE)
     return GradientAttack(
         mechanism,

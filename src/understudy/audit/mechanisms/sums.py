@@ -328,7 +328,7 @@ def _alike(data: Batches[Any]) -> InMemory:
 
 def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
     """All that topics release of a sample, with the least noise at which it keeps within the budget."""
-    less = subsampled_multiplier(budget, rate=rate, tokens=1) / gaussian_split(budget, [1.0])[0]
+    less = subsampled_multiplier(budget, rate=rate, count=1) / gaussian_split(budget, [1.0])[0]
     planned = topics_plan.mechanisms(2, budget, unit, candidates=2).items()
     sums = ((name, replace(each, noise_multiplier=less * each.noise_multiplier)) for name, each in planned)
     mechanism = SubsampledSums(rate, tuple(sums))
@@ -359,7 +359,7 @@ def guide(unit: Unit, budget: Budget) -> SumAttack:
 def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
     """With the least noise at which a sample keeps within the budget."""
     whole = guide(unit, budget)
-    query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, tokens=1)
+    query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, count=1)
     mechanism = SubsampledSum(multiplier, rate, guide_sensitivity(), query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta), others=())
 

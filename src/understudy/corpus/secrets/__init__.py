@@ -53,7 +53,7 @@ __all__ = [
 
 
 _Forms = dict[str, list[tuple[frozenset[int], set[str]]]]
-"""By its characters but blanks: where a secret has its blanks, and the keys of those that are spelt so."""
+"""By its characters without blanks: where a secret has its blanks, and the keys of those that are spelt so."""
 
 
 class SecretFinder:

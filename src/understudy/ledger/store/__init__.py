@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 FILE = "run.sqlite"
 INSECURE_FILE = "insecure.sqlite"
 _NEW = "new.sqlite"
-"""Of a new run in a used folder, until it begins."""
+"""The store of a new run in a used folder, until it begins."""
 _RUN = "run"  # the setting that a run begins with
 _SETTING = "SELECT value FROM setting WHERE name = ?"
 _Settings = Mapping[str, Any]
@@ -88,7 +88,7 @@ class RunStore:
     jobs: JobStore
 
     noise: NoiseOrigin
-    """Of every value that is kept or read here."""
+    """The origin of the noise of every value that is kept or read here."""
 
     def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin, folder: Path, fresh: bool) -> None:
         self._database = database
@@ -168,12 +168,12 @@ class RunStore:
 
     @property
     def charges(self) -> list[dict[str, Any]]:
-        """Those of the plan that the run began with; none before."""
+        """The charges of the plan that the run began with; none before."""
         return [] if self._began is None else list(self._began["plan"].get("charges", ()))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those that the run began with; none before."""
+        """The settings that the run began with; none before."""
         return {} if self._began is None else dict(self._began["config"])
 
     @property

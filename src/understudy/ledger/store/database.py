@@ -217,7 +217,7 @@ class JobStore:
             connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
 
     def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Of the submitted ones among ``keys``: the batch, and how often they were tried."""
+        """For the submitted ones among ``keys`` the batch, and how often they were tried."""
         found = self._database.of_keys("SELECT key, token, tries FROM batch_request WHERE key", keys)
         return {key: (token, tries) for key, token, tries in found}
 

@@ -102,7 +102,7 @@ def solved(parameters: TrainingParameters, budget: Budget, others: tuple[Gaussia
         raise ConfigError("DP-SGD needs a delta: its noise is Gaussian.", "Give a delta such as 1e-6.")
     rate = min(1.0, _BATCH / parameters.declared) if parameters.sampling_rate is None else parameters.sampling_rate
     steps = parameters.steps or _STEPS
-    return DPSGD(subsampled_multiplier(budget, rate=rate, tokens=steps, others=others), rate, steps, _CLIPPING_NORM)
+    return DPSGD(subsampled_multiplier(budget, rate=rate, count=steps, others=others), rate, steps, _CLIPPING_NORM)
 
 
 def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:

@@ -93,7 +93,7 @@ def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts)
 def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTokens:
     """The mechanism, with the least noise that keeps within ``budget``."""
     rate, tokens = parameters.declared_rate, parameters.tokens
-    multiplier = _least_noise[parameters.noise](budget, rate=rate, tokens=tokens)
+    multiplier = _least_noise[parameters.noise](budget, rate=rate, count=tokens)
     return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)
 
 

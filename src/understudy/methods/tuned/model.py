@@ -23,7 +23,7 @@ MODEL = "private model"
 MOST_NUMBERS = 60_000_000
 """Most numbers that may learn: a checkpoint holds three arrays of them, a Release one (240 MB)."""
 LARGEST_WEIGHT = 1e4
-"""Of a Release."""
+"""Largest weight in a Release, in absolute value."""
 LABELS, LABEL_SHARE = "labels", 0.03
 """The charge of noisy label counts, and its share of the budget (of mu^2 with Gaussian noise)."""
 COUNTS = "label_counts"

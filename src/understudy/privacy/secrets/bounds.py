@@ -229,7 +229,7 @@ class _Total:
 
     @cached_property
     def log_moments(self) -> dict[float, float]:
-        """By order, of none and of all that are tried."""
+        """The log moments by order, of order 0 and of all orders that are tried."""
         return {order: self.log_moment(order) for order in (0.0, *_ORDERS)}
 
     def best_test(self, prior: float, order: float, tail: float) -> tuple[float, float]:

@@ -102,7 +102,7 @@ def _mixture(noise_multiplier: float, drawn: NDArray[np.float64]) -> NDArray[np.
 
 
 Laws = tuple[NDArray[np.float64], ...]
-"""Of one secret: P(K = 0), ..., P(K = n) in each release, K being how many of its records are sampled."""
+"""For one secret: P(K = 0), ..., P(K = n) in each release, K being how many of its records are sampled."""
 
 _ONCE: Inclusion = ((1.0, 1),)
 _FEW = 16
@@ -253,7 +253,7 @@ def _secrets(events: Sequence[Event]) -> list[tuple[Inclusion, ...]]:
 
 
 def _dominating(secrets: Sequence[Laws]) -> Laws:
-    """Of each release, a law of K that gives every k or more at least the chance that any of ``secrets`` gives it.
+    """For each release a law of K that gives every k or more at least the chance that any of ``secrets`` gives it.
 
     No test does worse for it than for any of them: the likelihood ratio of a mixture against N(0, sigma^2) grows with
     the value, and with more records the values are larger.

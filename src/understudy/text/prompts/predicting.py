@@ -160,7 +160,7 @@ class PredictionPrompts(Parameters):
     """As ``examples``, where texts are records."""
 
     def record_examples(self, columns: Sequence[str]) -> tuple[PredictionExample, ...]:
-        """Those of ``records`` that have all ``columns``, as the corpus writes records."""
+        """The ``records`` that have all ``columns``, as the corpus writes records."""
         return tuple(
             PredictionExample(
                 text=json.dumps({name: each.fields[name] for name in columns}, ensure_ascii=False), label=each.label

@@ -236,7 +236,7 @@ class PromptTemplate(Parameters):
 
     @property
     def sha256(self) -> str:
-        """Of the fields, but not of later ones that have their default: older hashes stay valid."""
+        """The hash of the fields without later ones that have their default: older hashes stay valid."""
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
         general |= {
             name
@@ -413,7 +413,7 @@ def _asking(pattern: str, wish: str) -> str:
 
 
 def _examples(template: PromptTemplate, form: TextForm) -> tuple[Example, ...]:
-    """Those of the template that can be shown in this form."""
+    """The template's examples that can be shown in this form."""
     made = []
     for each in template.rows if form.fields else template.dialogues:
         if len(each.parts) >= len(form.fields) and each.parts:
