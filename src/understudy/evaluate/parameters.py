@@ -59,7 +59,7 @@ class EvaluationParameters(Parameters):
     trust_endpoint: bool = False
     """Let the endpoint of an embedder that is not local read the real texts."""
     seed: int = Field(0, ge=0)
-    """Of samples, training and intervals."""
+    """Seed of samples, training and intervals."""
 
     @field_validator("in_context")
     @classmethod

@@ -144,7 +144,7 @@ def _flat_columns(file: Any, typed: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def _check_size(path: Path, metadata: Any) -> None:
-    """By the footer and by the headers of all pages, before one is decoded."""
+    """Checks the size by the footer and the headers of all pages, before one is decoded."""
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     if metadata.num_rows > MOST_ROWS or sum(group.total_byte_size for group in groups) > MOST_BYTES:
         raise TooLarge
@@ -163,7 +163,7 @@ def _decoded_size(column: Any) -> int:
 
 
 MOST_CHARACTERS = 20_000
-"""Of one text; the rest of a longer one is in no chart, and an ellipsis replaces it."""
+"""Most characters of one text; the rest of a longer one is in no chart, and an ellipsis replaces it."""
 _MOST_PROVENANCE = 1 << 20
 
 

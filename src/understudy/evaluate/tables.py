@@ -241,7 +241,7 @@ def _open_made(source: TableSource, config: EvaluationConfig, declared: Schema |
 
 
 def _sha256(table: Path) -> str | None:
-    """Of what a synthetic table holds; None where the report cannot read it."""
+    """The hash of what a synthetic table holds; None if the report cannot read it."""
     try:
         return table_sha256(table)
     except Exception:  # a damaged table fails in many ways

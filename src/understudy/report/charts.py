@@ -262,7 +262,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
 
 
 def charts_of(comparison: Comparison, number: int) -> list[tuple[str, Markup]]:
-    """Those of all columns that have one, by column; of the comparison with this number on the page."""
+    """The charts of all columns that have one, by column, for the comparison with this number on the page."""
     charts = (
         (c, against_epsilon(f"chart-{number}-{place}", comparison, c)) for place, c in enumerate(comparison.columns)
     )

@@ -109,10 +109,8 @@ def read_statement(release: Path) -> Statement:
 def _summary(
     texts: Sequence[SyntheticText], columns: tuple[Column, ...], form: TextForm, embedder: Embedder | None, seed: int
 ) -> dict[str, Any]:
-    """Of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map, distinct
-    n-grams.
-
-    (Self-BLEU takes a minute; an evaluation has it.)
+    """A summary of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map,
+    distinct n-grams. (Self-BLEU takes a minute; an evaluation has it.)
     """
     labels = tuple(text.label for text in texts if text.label is not None)
     cells = [text.cells for text in texts if text.cells is not None]

@@ -42,9 +42,9 @@ BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "bes
 KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
 MOST_VALUES = 1000
-"""Of one run and family that a page shows: some times what an evaluation measures."""
+"""Most values of one run and family that a page shows: several times what an evaluation measures."""
 MOST_PAIRS = 10
-"""Of columns, those with the largest distance, that a page shows."""
+"""Pairs of columns, those with the largest distance, that a page shows."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def size_words(cells: Iterable[MetricValue | None]) -> str:
 
 
 def first_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...], int]:
-    """Those that a page shows, and how many more there are."""
+    """The values that a page shows, and how many more there are."""
     return tuple(values[:MOST_VALUES]), max(0, len(values) - MOST_VALUES)
 
 
@@ -200,7 +200,7 @@ def charged_length_rows(charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
 
 
 def column_rows(overview: Overview | None, release: Release | None) -> dict[str, tuple[Shares, ...]]:
-    """Of each typed column the share of every cell, in their order: of every table that has the column, and as the
+    """For each typed column the share of every cell, in their order: of every table that has the column, and as the
     Release holds it, with noise."""
     shares: dict[str, dict[str, dict[str, float]]] = {}
     for of, profile in (overview.profiles if overview is not None else {}).items():

@@ -211,7 +211,7 @@ def for_the_file(contents: Contents, responsible: str, location: str | None) -> 
 
 
 def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]:
-    """As the ledger stood right after the run was booked; nothing where that ledger is not here."""
+    """What the ledger held right after the run was booked; nothing if that ledger is not here."""
     assert statement.sealed is not None
     try:
         with Ledger(location or default_location()) as ledger:  # one that is not there is not begun

@@ -71,7 +71,7 @@ def write_changes(earlier: FoundTopics, later: FoundTopics, path: Path) -> Path:
 
 
 def shown_topics(made: FoundTopics, *, seed: int) -> tuple[list[ShownTopic], list[Topic]]:
-    """Those whose size stands clear of the noise, and those that are too small to show."""
+    """The topics whose size stands clear of the noise, and those that are too small to show."""
     generator = np.random.default_rng(seed)
     clear = sorted((each for each in made.topics if each.clear), key=lambda each: -each.size)
     most = max((each.high for each in clear), default=1.0)

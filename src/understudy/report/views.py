@@ -356,7 +356,7 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def seconds_of_losses(events: Sequence[Event]) -> float:
-    """Of :meth:`~understudy.privacy.accountant.Composition.power`; 0 where a closed form has it."""
+    """Time of :meth:`~understudy.privacy.accountant.Composition.power`; 0 where there is a closed form."""
     closed = all(isinstance(event, GaussianEvent) for event in events)
     if closed or any(isinstance(event, ZCDPEvent | MixtureEvent) for event in events):
         return 0.0
@@ -364,7 +364,7 @@ def seconds_of_losses(events: Sequence[Event]) -> float:
 
 
 def seconds_of_secrets(events: Sequence[Event], priors: int) -> float:
-    """Of :func:`~understudy.privacy.secrets.composition.posterior` at so many priors."""
+    """Time of :func:`~understudy.privacy.secrets.composition.posterior` at so many priors."""
     cost = 0.0
     for event in {event for event in events if isinstance(event, MixtureEvent)}:
         secrets = set(event.inclusion)
@@ -482,7 +482,7 @@ def _budget(budget: Any) -> dict[str, str]:
 
 
 def _parameters(release: Release) -> dict[str, Any]:
-    """Those that differ from the method's defaults; all that are set where the method is not installed here."""
+    """The parameters that differ from the method's defaults; all that are set if the method is not installed here."""
     method = _method(release)
     known = Parameters if method is None else method.parameters
     fields = known.model_fields.items()

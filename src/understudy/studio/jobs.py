@@ -27,7 +27,7 @@ from understudy.studio.runs import FoundRun
 
 _COMMAND = (sys.executable, "-P", "-m", "understudy")  # -P: never a file of that name in the working directory
 _KEPT = ("CACHE", "DEBUG", "DEVICE", "DTYPE", "LEDGER", "THREADS")
-"""Of the variables ``UNDERSTUDY_...``: the others are options, which the form alone says."""
+"""The variables ``UNDERSTUDY_...`` that a job keeps: the others are options, which the form alone sets."""
 _LONGEST = 500
 _PATIENCE = 10
 """Seconds in which a process that is told to end may write what it has."""

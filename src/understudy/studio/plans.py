@@ -52,7 +52,7 @@ _FIELDS = (
     *("epsilon", "delta", "guide", "expected_records", "labels", "label", "columns", "owner", "max_records_per_owner"),
     *("records_per_label", "llm", "price_input", "price_output"),
 )
-"""Those of every method in ``plan.html``."""
+"""The fields of every method in ``plan.html``."""
 _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
     *("sampling_rate", "tokens", "exemplars", "steps", "teachers", "queries"),
@@ -96,7 +96,7 @@ class Form:
         return cls(values, chosen or tuple(name for name in offered if not typed and name in _FIRST), own)
 
     def settings(self, method: str, epsilon: str) -> dict[str, Any]:
-        """As flags, YAML and Python have them; fields that are empty are left out."""
+        """The settings as flags, YAML and Python have them, without empty fields."""
         values: dict[str, Any] = {"method": method, **{k: v for k, v in self.values.items() if v}, "epsilon": epsilon}
         labels = [label.strip() for label in values.pop("labels", "").split(",") if label.strip()][:_MOST_LABELS]
         if "columns" in values:
@@ -123,7 +123,7 @@ class Form:
 
     @property
     def epsilons(self) -> list[str]:
-        """Those that curves go through, the one in the form first."""
+        """The epsilons that curves go through, the one in the form first."""
         typed = self.values["epsilon"]
         if (middle := self.epsilon) is None:
             return [typed]
@@ -141,7 +141,7 @@ class Chart:
 
 
 def offered_methods() -> list[str]:
-    """Those that promise (epsilon, delta), the default first."""
+    """The methods that promise (epsilon, delta), the default first."""
     names = [name for name in method_names() if method_class(name).private and name != "sec-pe"]
     return sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
 
@@ -381,7 +381,7 @@ class Line:
 
     @staticmethod
     def letter(place: int) -> str:
-        """By which the line is told apart without its colour."""
+        """A letter that tells the line apart without its colour."""
         return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]
 
 

@@ -106,7 +106,7 @@ class FoundRun:
 
 
 def find_runs(root: Path) -> list[FoundRun]:
-    """Those in a folder and in the folders in it, by name; the folder itself if it is one."""
+    """The runs in a folder and in the folders in it, by name; the folder itself if it is one."""
     return [_found(root, folder) for folder in _run_folders(root)]
 
 
@@ -283,7 +283,7 @@ def compare(runs: Sequence[FoundRun]) -> dict[str, Any]:
 
 
 def _charts(runs: Sequence[FoundRun]) -> list[tuple[str, Markup]]:
-    """As ``understudy report --compare`` has them; none of runs that promise no epsilon."""
+    """The charts of ``understudy report --compare``; none of runs that promise no epsilon."""
     folders = [run.folder.root for run in runs if run.statement and isinstance(run.statement.budget, Budget)]
     found = [
         (f"{each.metric.title}, {column}" if column else each.metric.title, chart)

@@ -16,7 +16,7 @@ LEVEL = 0.95
 LEAST = 20
 """A table of fewer texts gets no interval from subsamples."""
 LEAST_TO_TELL = 100
-"""Of fewer embeddings per table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
+"""With fewer embeddings per table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
 SUBSAMPLE = 0.9
 """Share of a table's texts that are in a subsample."""
 NO_TEXTS = "There are no texts."

@@ -213,7 +213,7 @@ class Phrases:
         return self._by_text(np.maximum, self._copied)
 
     def covered(self, n: int) -> tuple[Ints, Ints]:
-        """Of each other text the words that lie in copied phrases of ``n`` words or more, and all its words."""
+        """For each other text the number of words in copied phrases of ``n`` words or more, and of all its words."""
         copied = self._copied
         change = np.zeros(len(copied) + 1, dtype=np.int64)
         starts = np.flatnonzero(copied >= n)
@@ -223,7 +223,7 @@ class Phrases:
         return self._by_text(np.add, inside), self._by_text(np.add, self._left > 0)
 
     def ngrams(self, n: int) -> tuple[Ints, Ints, Ints]:
-        """Of each other text how many of its n-grams occur in a real text, in exactly one real text, and all."""
+        """For each other text how many of its n-grams occur in a real text, in exactly one real text, and all."""
         level = n.bit_length() - 1
         ranks = self._ranks[min(level, len(self._ranks) - 1)]
         at = np.flatnonzero(self._end - np.arange(len(self._end)) >= n)

@@ -135,7 +135,7 @@ _EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20
 
 
 def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
-    """Of texts that have parts: how many have how many turns, who begins, and how many parts are how long; in public
+    """For texts that have parts: how many have how many turns, who begins, and how many parts are how long; in public
     bins."""
     if table.parts is None:
         return {}

@@ -27,9 +27,9 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed, read_budget, read_charge
 
 VERSION = 2
-"""Of every form; files of another are refused."""
+"""Version of every form; files of another are refused."""
 MOST_EVALUATION_BYTES = 64 * 1024**2
-"""Of an evaluation's file, which holds some thousands of whole texts for the map."""
+"""Largest file of an evaluation, which holds some thousands of whole texts for the map."""
 T = TypeVar("T")
 
 

@@ -29,7 +29,7 @@ MAJORITY = "most frequent"
 """Whose value it is where nothing is trained: the answer is the value that is most frequent."""
 
 SETTING_TITLES = {"reference_texts": "reference texts"}
-"""Of settings whose names are not their titles."""
+"""Titles of settings whose names are not their titles."""
 _LARGEST = 1e30
 
 

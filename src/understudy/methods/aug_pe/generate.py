@@ -35,7 +35,7 @@ def generate(
 
 
 def longest_prompts(parameters: AugPEParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """With the longest keywords that there may be."""
+    """Prompts with the longest keywords that there may be."""
     vocabulary = public_vocabulary(parameters)
     keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
     return variation.longest_prompts(parameters, release, writer, keywords=keywords)
@@ -44,7 +44,7 @@ def longest_prompts(parameters: AugPEParameters, release: Release, writer: Write
 def estimate_calls(
     parameters: AugPEParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
 ) -> CallEstimate:
-    """Of the release and the harvest."""
+    """The calls of the release and the harvest."""
     sizes = population_sizes(parameters, [1.0] * len(counts))
     return loop.estimate_calls(parameters.part(EvolvingParameters), counts, writing, template, sizes=sizes)
 

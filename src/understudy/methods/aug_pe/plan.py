@@ -68,7 +68,7 @@ LABELS, VOCABULARY = "labels", "vocabulary"
 TERMS_PER_RECORD = 10
 """The first distinct terms of a record that count for private keywords (S)."""
 _LABEL_SHARE, _VOCABULARY_SHARE = 0.05, 0.2
-"""Of mu^2."""
+"""Shares of the budget (of mu^2)."""
 
 
 def votes_name(number: int) -> str:
@@ -82,7 +82,7 @@ def keywords_name(label: int) -> str:
 
 
 def public_vocabulary(parameters: AugPEParameters) -> Vocabulary | None:
-    """Of private keywords; None without such. Raises ConfigError if it is not declared public."""
+    """The vocabulary of private keywords; None without such. Raises ConfigError if it is not declared public."""
     if not parameters.private_keywords:
         return None
     if parameters.vocabulary != BUILT_IN and not parameters.vocabulary_is_public:

@@ -29,7 +29,7 @@ _LEAST, _MOST = 0.05, 20.0
 
 @dataclass(frozen=True)
 class Lifts:
-    """Of every term under every cell of the columns that phrases depend on."""
+    """The lifts of every term under every cell of the columns that phrases depend on."""
 
     logarithms: NDArray[np.float32]  # ``Float32[cells, N]``, the columns' cells one behind the other
     spreads: tuple[float, ...]  # tau of each column: 0 where it says nothing of terms
@@ -37,7 +37,7 @@ class Lifts:
 
     @classmethod
     def of(cls, scores: NDArray[np.float64], sizes: Sequence[int], noise: KnownNoise) -> Lifts:
-        """Of the noisy ``scores``, ``Float64[cells, N]``."""
+        """The lifts of noisy ``scores``, ``Float64[cells, N]``."""
         found = [_log_lifts(block, noise) for block in np.split(scores, np.cumsum(sizes)[:-1])]
         return cls(np.concatenate([logs for logs, _ in found]), tuple(spread for _, spread in found), tuple(sizes))
 
@@ -54,7 +54,7 @@ class Lifts:
 
 
 def _log_lifts(scores: NDArray[np.float64], noise: KnownNoise) -> tuple[NDArray[np.float32], float]:
-    """Of one column: logarithms ``Float32[cells, N]``, and tau."""
+    """The lifts of one column: logarithms ``Float32[cells, N]``, and tau."""
     every = shrink(scores.sum(axis=0), KnownNoise("gaussian", noise.std * len(scores) ** 0.5)).mean
     shares = np.maximum(scores.sum(axis=1), 0.0)
     expected = shares[:, None] / max(float(shares.sum()), 1e-12) * every

@@ -13,7 +13,7 @@ from understudy.methods.dp_kps.plan import NAME, DPKPSParameters, SequenceParame
 from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
 
 _FOREIGN_SHARE = 0.3
-"""Of the budget (of mu^2), for terms that are found where the built-in list has another language."""
+"""Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
 
 
 class DPKPS(Method, DPKPSParameters):

@@ -101,14 +101,14 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
 NAME = "dp-kps"
 VOCABULARY, DISCOVERED, DENSITY, COLUMN_DENSITY = "vocabulary", "discovered-terms", "density", "column-density"
 _VOCABULARY_SHARE = 0.2
-"""Of the budget (of mu^2 or of epsilon)."""
+"""Share of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000
 """Discovered terms that join the vocabulary: those that most units have."""
 _DISCOVERED_PER_UNIT = 100
 _DISCOVERED_DELTA = Fraction(1, 10)
-"""Of delta: with what probability a term is shown that one unit alone has."""
+"""Share of delta: the probability with which a term is shown that one unit alone has."""
 _COLUMNS_PART = 0.5
-"""Of the density's share of the budget: for all columns together, beside the label."""
+"""Share of the density's budget for all columns together, beside the label."""
 
 
 def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> tuple[int, ...]:
@@ -154,8 +154,8 @@ def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
 
 
 def discovery_share(parameters: ReleaseParameters) -> float:
-    """Of the budget (of mu^2), for terms that no list has. Raises ConfigError if there is one, and the noise is to be
-    pure."""
+    """Share of the budget (of mu^2) for terms that no list has. Raises ConfigError if there is one, and the noise is to
+    be pure."""
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(
@@ -275,7 +275,7 @@ def _forecast(
 
 
 def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: float | None) -> Verdict:
-    """Of the standard deviation of the ``noise`` on a term's score under a label, in units of weight 1.
+    """The verdict by the standard deviation of the ``noise`` on a term's score under a label, in units of weight 1.
 
     A term that the share s of a label's n records say has the score n s w, w being what a record gives to each of its
     terms; it shows where that is CLEAR standard deviations. Records are taken to have S terms.

@@ -64,7 +64,7 @@ def generate(
 
 
 def longest_prompts(parameters: FewShotParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """Those without exemplars, since these are not public."""
+    """The longest prompts without exemplars, since these are not public."""
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     prompts = Prompting(writer, text_check(release.schema.form, release.schema.record_columns, schema))
     for label in range(release.schema.label_set.size):

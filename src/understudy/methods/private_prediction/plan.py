@@ -21,7 +21,7 @@ from understudy.privacy.tokens import PrivateTokens, clip_for, tokens_within
 from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
-"""Of all labels together: each is a list of its own in memory, empty or not."""
+"""Most batches of all labels together: each is a list of its own in memory, empty or not."""
 Clip = Literal["difference", "recenter"]
 
 
@@ -100,7 +100,7 @@ class ResolvedNumbers:
 
 NAME = "private-prediction"
 _TEXT_TOKENS = 50
-"""Of a synthetic text, in the forecast."""
+"""Tokens of a synthetic text in the forecast."""
 TOKENS = "tokens"
 ROWS = "rows"
 """Where a Release holds the cells of the rows that its texts follow."""
@@ -193,7 +193,7 @@ def _forecast(
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
-    """By how far a batch moves a token's logit: less where it holds fewer texts than it is divided by."""
+    """The verdict by how far a batch moves a token's logit: less where it holds fewer texts than it is divided by."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 

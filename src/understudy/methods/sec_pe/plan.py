@@ -125,10 +125,10 @@ NAME = "sec-pe"
 RESIDUAL_CLIP = 1.0
 """Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""
 SIZE_SHARE = 0.8
-"""Of a record's squared norm that the sizes get (s); the centres get the rest."""
+"""Share of a record's squared norm that the sizes get (s); the centres get the rest."""
 GRID = 1 << 24
 CLUSTER_SENSITIVITY = Sensitivity(None, GRID, GRID)
-"""Of one record: its vector of size and residual has L2 norm 1 at most."""
+"""The sensitivity to one record: its vector of size and residual has L2 norm 1 at most."""
 _ONE_THAT_IS_SAMPLED: tuple[Inclusion, ...] = (((1.0, 1),),)
 """A rare record would need hardly any noise: the few that are sampled could be given away. So each sampled one keeps
 to (p, r) by itself."""
@@ -260,7 +260,7 @@ def _forecast(
 
 
 def verdict(noise: float, labels: int, records: float | None) -> Verdict:
-    """By how many of a label's texts must lie in a cluster; ``noise`` on its size, in texts."""
+    """The verdict by how many of a label's texts must lie in a cluster; ``noise`` on its size, in texts."""
     return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 

@@ -133,7 +133,7 @@ def answers_name(number: int) -> str:
 
 
 def answer_sensitivity(queries: int) -> Sensitivity:
-    """Of the answers to so many questions, summed over teachers, of which one unit changes one.
+    """The sensitivity of answers to so many questions, summed over teachers, of which one unit changes one.
 
     An answer is integers of 0 or more that add up to at most G, one step less than 1.0 in G = COUNT_GRID. Two such
     answers differ by at most 2 G in L1, and by at most sqrt(2) G in L2.
@@ -311,7 +311,7 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
-    """By the noise on an answer if at least so many questions are asked as teach a student something."""
+    """The verdict by the noise on an answer if at least so many questions are asked as teach a student something."""
     return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
 
 

@@ -207,7 +207,7 @@ def try_out(
 def _seconds(
     found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int, engine: Engine | None
 ) -> list[Fact]:
-    """Of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
+    """Time of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
     faculty, model = found.faculty, found.tuned.causal
     recipe, workers = faculty.recipe, worker_count(model.device) if engine is None else engine.workers
     shapes, slots = found.tuned.shapes(), recipe.slots

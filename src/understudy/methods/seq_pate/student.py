@@ -28,7 +28,7 @@ QUERIES_PER_TEXT = 16
 _HARD_RANK = 1
 """A position is hard if the student ranks at least so many tokens above its pseudo-label."""
 _KL_WEIGHT = 20.0
-"""Of the answers (lambda); gradients are cut to norm 1."""
+"""Weight of the answers (lambda); gradients are cut to norm 1."""
 
 
 @dataclass(frozen=True, eq=False)

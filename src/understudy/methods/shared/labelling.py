@@ -12,7 +12,7 @@ from understudy.privacy.events import GaussianEvent
 MOST_TOPICS = 1000
 TERMS_OF_TOPIC = 10
 COLUMN = "topic"
-"""Of the synthetic table: the label."""
+"""The label's column in the synthetic table."""
 BESIDE = "topics-"
 """What names of charges, and of what a run keeps, begin with where topics are found for another method."""
 VOTES, SIZES = "votes", "sizes"

@@ -39,7 +39,7 @@ __all__ = ["measure_fidelity"]
 
 Measure = Callable[..., Iterable[MetricValue]]
 Tables = Mapping[str, Any]
-"""By whose they are."""
+"""Something of each table, by whose it is."""
 
 
 def measure_fidelity(
@@ -230,7 +230,7 @@ def _belonging(
     seed: int,
     resamples: int,
 ) -> MetricValue:
-    """Of pairs of a part and the next: whose record's they are, their names, and what they say."""
+    """The value for pairs of a part and the next: whose record's they are, their names, and what they say."""
     records = np.array([number for number, *_ in pairs], dtype=np.int64)
     kinds = np.array([f"{first}:{second}" for _, (first, second), *_ in pairs])
     others = _of_others(records, kinds, seed)

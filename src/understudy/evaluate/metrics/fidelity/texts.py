@@ -253,7 +253,7 @@ def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples:
 
 
 def _numbered(real: Sample, other: Sample) -> dict[str, Ints]:
-    """By name, each column of both tables, the real one first, its values numbered without gaps."""
+    """Each column of both tables by name, the real one first, its values numbered without gaps."""
     assert real.cells is not None
     assert other.cells is not None
     found: dict[str, Ints] = {}

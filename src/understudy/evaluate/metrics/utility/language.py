@@ -37,7 +37,7 @@ from understudy.models.training import (
 UNTUNED = "untuned"
 _BATCH = 8
 _WEIGHT_DECAY = 0.01
-"""As torch's AdamW has it."""
+"""The default of torch's AdamW."""
 _MOST_NATS = 69.0  # per token
 
 PERPLEXITY = metric_named("language_model_perplexity")
@@ -73,7 +73,7 @@ class Scores:
     tokens: NDArray[np.int64]
 
     def perplexity(self, rows: NDArray[np.int64]) -> float:
-        """Of the texts at ``rows``."""
+        """The perplexity of the texts at ``rows``."""
         return float(np.exp(self.surprise[rows].sum() / self.tokens[rows].sum()))
 
 
@@ -194,7 +194,7 @@ Statistics = Mapping[Metric, Callable[[Scores, NDArray[np.int64]], float]]
 def _values(
     statistics: Statistics, scores: Scores | None, name: str, *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
-    """Those of all texts, with bootstrap intervals; none, and ``note``, without scores."""
+    """The values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
     if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # more than is held, or NaN
         scores, note = None, "the model's perplexity is not finite"
     settings, found = {"model": model}, []

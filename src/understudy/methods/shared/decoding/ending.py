@@ -18,7 +18,7 @@ from understudy.models.causal import CausalModel
 from understudy.text.prompts.predicting import PredictionPrompt, Shape
 
 Ended = Literal["token", "stop", "closed", "length"]
-"""By a token that ends a text, by a stop string, by the close of the record, or at the most tokens."""
+"""How a text ended: by an end token, by a stop string, by the close of the record, or at the most tokens."""
 _HALF = "\ufffd"
 _MOST_HELD = 4  # bytes of the longest character in UTF-8: what stays undecided longer is not half of one
 

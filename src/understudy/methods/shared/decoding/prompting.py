@@ -215,7 +215,7 @@ class LabelPrompts:
 
     @property
     def schema(self) -> JSONSchema | None:
-        """Of the records, where there is one."""
+        """The JSON schema of the records, if there is one."""
         return self.check.schema if isinstance(self.check, RecordCheck) else None
 
     @property

@@ -48,7 +48,7 @@ class Instructions:
 
     @classmethod
     def of(cls, asked: LabelPrompts) -> Instructions:
-        """Those of prompts that show no text."""
+        """The instructions of prompts that show no text."""
         prompts = tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels)
         first, lead = asked.labels[0].prompt, asked.labels[0].tokens.lead
         return cls(prompts, first.opening, lead, first.shape, first.columns)

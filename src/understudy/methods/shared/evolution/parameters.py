@@ -14,7 +14,7 @@ from understudy.base.labels import in_proportion
 from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
 
 MOST_CANDIDATES = 1_000_000
-"""Of a round: their texts are stored together, in one value of the run's store."""
+"""Most candidates of a round: their texts are stored together, in one value of the run's store."""
 MOST_IN_ALL = 5_000_000
 """Candidates of all rounds: a Release holds all their texts."""
 
@@ -89,7 +89,7 @@ class HarvestParameters(Parameters):
 
 
 class EvolvingParameters(EvolutionParameters, HarvestParameters):
-    """Of a method that evolves texts when it generates."""
+    """Parameters of a method that evolves texts when it generates."""
 
 
 def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[int]:

@@ -30,7 +30,7 @@ _SCORES = 1 << 23  # scores computed at once: 32 MiB, much of which stays near t
 
 
 def vote_sensitivity(nearest: int, unit: Unit) -> Sensitivity:
-    """Of one record's vote, or of an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record at most."""
+    """The sensitivity of a record's vote or an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record."""
     records = unit.max_records if unit.kind == "owner" else 1
     return Sensitivity(COUNT_GRID * math.sqrt(nearest * records), COUNT_GRID, COUNT_GRID)
 

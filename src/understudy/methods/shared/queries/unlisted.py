@@ -83,7 +83,7 @@ class UnlistedTerms:
 
     @cached_property
     def _weights(self) -> Integers:
-        """Of each of so many terms; of none nothing."""
+        """The weight of each of so many terms, by their number; 0 for none."""
         return np.array([0, *map(weight_of, range(1, self.most + 1))], dtype=np.int64)
 
     def _files_of(self, part: BoundedCorpus) -> list[Path]:
@@ -224,7 +224,7 @@ def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
 def _chosen(
     units: Integers, priorities: Hashes, codes: Integers, *, most: int
 ) -> tuple[Integers, Hashes, Integers, Integers]:
-    """Of each unit each term once, ``most`` of least priority, in this order; and how many count of each one's unit."""
+    """For each unit each term once, the ``most`` of least priority, in this order; and how many count of its unit."""
     order = np.lexsort((priorities, units))
     units, priorities, codes = units[order], priorities[order], codes[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -235,7 +235,7 @@ def _chosen(
 
 
 def _first(units: Integers, most: int) -> tuple[Integers, Integers]:
-    """Of sorted units the places of the first ``most`` of each, and how many these are."""
+    """The places of the first ``most`` of each of sorted units, and how many these are."""
     first = np.searchsorted(units, units)
     kept = np.flatnonzero(np.arange(len(units)) - first < most)
     sizes = np.searchsorted(units, units[kept], side="right") - first[kept]
@@ -249,7 +249,7 @@ def _hashed(batch: BoundedBatch, key: bytes) -> Hashes:
 
 
 _RUN_ROWS = 1 << 14
-"""Of one run in memory while runs are merged."""
+"""Rows of one run in memory while runs are merged."""
 _TOGETHER = 64
 """Runs that are merged at once, at most."""
 
@@ -367,7 +367,7 @@ class PhraseFinder(dict[str, int]):
         return number
 
     def find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-        """As often as they occur: the places of the phrases' texts, their codes, and hashes of their words."""
+        """All occurrences: the places of the phrases' texts, their codes, and hashes of their words."""
         words: list[str] = []
         lengths = []
         for text in texts:

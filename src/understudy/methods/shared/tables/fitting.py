@@ -154,7 +154,7 @@ class Worth:
         return -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart + chance)))
 
     def cost(self, std: float) -> float:
-        """Of noise of ``std`` on each cell."""
+        """The cost of noise of ``std`` on each cell."""
         noise = _MEAN_NOISE * std * self._filled
         return float(np.minimum(noise, 2 * self.expected).sum()) / self._most
 
@@ -192,7 +192,7 @@ def select_sets(
     pairs = len(places)
 
     def at(norms: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of each row of ``costs`` the value at its norm, between those of :data:`_NORMS`."""
+        """For each row of ``costs`` the value at its norm, interpolated between those of :data:`_NORMS`."""
         steps = np.clip(np.log(norms / _NORMS[0]) / np.log(_NORMS[1] / _NORMS[0]), 0, len(_NORMS) - 1.001)
         rows, below = np.arange(len(costs)), steps.astype(int)
         return np.asarray(costs[rows, below] + (steps - below) * (costs[rows, below + 1] - costs[rows, below]))

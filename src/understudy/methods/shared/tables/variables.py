@@ -23,10 +23,10 @@ LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
 """Arrays: the model's factors, one behind the other, and the sets that were measured: one per row, ascending, the last
 variable repeated where it has fewer than others."""
 LARGEST_LOGARITHM = 100.0
-"""Of a factor, below its largest, which is 0."""
+"""Largest distance of a factor's logarithms below its largest one, which is 0."""
 SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
 COLUMNS_SHARE = 0.3
-"""Of the budget (of mu^2): what the columns get."""
+"""Share of the budget (of mu^2) that the columns get."""
 
 
 class TablesParameters(Parameters):
@@ -129,7 +129,7 @@ class Variables:
         return tuple(found)
 
     def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
-        """By column the values that a condition asks for, of those in bins."""
+        """The values in bins that a condition asks for, by column."""
         columns = {column.name: column for column in self.all_columns}
         return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
 
@@ -168,7 +168,7 @@ class Variables:
 
 
 def cells_of_label(crossed: Sequence[Column], label: int) -> dict[str, int]:
-    """By name the cells of the columns that a label is made of; empty for one that is not."""
+    """The cells of the columns that a label is made of, by name; empty for one that is not."""
     places = np.unravel_index(label, [column.missing for column in crossed]) if crossed else ()
     return {column.name: int(place) for column, place in zip(crossed, places, strict=True)}
 
