@@ -180,10 +180,8 @@ def _write_dataset(run: _Run, output: Path) -> None:
     shared_folder(data.parent)
     columns = run.columns()
     write_table(data, columns, types=types_of(run.schema))
-    for name, text in [
-        ("statement.json", json.dumps(run.statement.to_json(), indent=1)),
-        ("README.md", _card(run, columns)),
-    ]:
+    texts = {"statement.json": json.dumps(run.statement.to_json(), indent=1), "README.md": _card(run, columns)}
+    for name, text in texts.items():
         with atomic_file(output / name) as stream:
             stream.write(text.encode())
 

@@ -54,9 +54,8 @@ _COLUMNS = 2**14  # texts of the other table at a time, beside which kernel valu
 _ROWS = 2**13  # texts at a time that are read in float64: no table is copied whole
 _EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not part duplicates
 _KEPT = 8  # neighbours that are kept, times k
-_HALF = (
-    0.5  # of texts in a subsample: a larger one keeps most neighbours, and its interval was found 1.3 to 1.7 too wide
-)
+_HALF = 0.5
+"""Share of texts in a subsample: a larger one keeps most neighbours; its intervals were 1.3 to 1.7 times too wide."""
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
