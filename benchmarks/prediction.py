@@ -8,6 +8,7 @@ corpus would give.
 
     python -m benchmarks.prediction --sweep base --results FILE        # sweeps: see SWEEPS
     python -m benchmarks.prediction --base news top_k=20 temperature=0.8 --results FILE
+    python -m benchmarks.prediction --base trec --beside epsilon=4     # and classifiers of the texts
     python -m benchmarks.prediction --table --results FILE             # as Markdown
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -34,8 +36,12 @@ import pyarrow.parquet as pq
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.corpora import prompt_file
-from benchmarks.sets import CACHE, DATA
+from benchmarks.exemplars import NAMES
+from benchmarks.results import add_row
+from benchmarks.sets import CACHE, DATA, embed
 from benchmarks.textquality import known_pairs, known_words, nearness, right_label
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
 from understudy.methods.private_prediction import plan
 from understudy.methods.private_prediction import release as releasing
@@ -88,6 +94,14 @@ QUESTIONS = Configuration(
     batches=2,
     method={"private_text_tokens": 40},
 )
+TREC = Configuration(
+    "trec",
+    data="trec",
+    labels=tuple(NAMES["trec"].values()),
+    document_type="question",
+    max_tokens=30,
+    method={"private_text_tokens": 40, "batch_size": 63, "tokens_per_batch": 96},
+)
 GENRES = QUESTIONS.but("text+genre", columns=("text", "genre"), max_tokens=50, private_text_tokens=60)
 FILMS = Configuration(
     "title+year+genres",
@@ -100,6 +114,7 @@ FILMS = Configuration(
     method={"private_text_tokens": 60},
 )
 RECENTRED = NEWS.but("recenter", clip="recenter", batch_size=63, temperature=2.0, texts_per_batch=4)
+BASES = {"news": NEWS, "questions": QUESTIONS, "trec": TREC, "genres": GENRES, "films": FILMS, "recenter": RECENTRED}
 
 SCHEMA = {
     "title": {"type": "string", "minLength": 1, "maxLength": 100},
@@ -216,7 +231,12 @@ def fewer_shots(most: int | None) -> Iterator[None]:
 
 @cache
 def _table(data: str, split: str) -> pa.Table:
-    return pq.read_table(DATA / data / f"{split}.parquet")
+    """The rows, labels in words."""
+    table = pq.read_table(DATA / data / f"{split}.parquet")
+    if data not in NAMES:
+        return table
+    words = [NAMES[data].get(label, label) for label in table["label_name"].to_pylist()]
+    return table.drop_columns("label_name").append_column("label_name", pa.array(words, pa.large_string()))
 
 
 def _usable(configuration: Configuration, split: str) -> pa.Table:
@@ -384,6 +404,25 @@ def real_figures(configuration: Configuration) -> dict[str, float]:
     return {name: round(value, 3) for name, value in found.items()}
 
 
+def taught(configuration: Configuration, made: Sequence[tuple[int, str]], *, most: int = 1000) -> dict[str, float]:
+    """Accuracy on real test texts of classifiers that learnt from ``made``: a label and a text each."""
+    test = _usable(configuration, "test")
+    test = test.take(np.random.default_rng(0).permutation(test.num_rows)[:most])
+    samples = [
+        Sample(tuple(texts), tuple(labels), embed(list(texts)))
+        for texts, labels in (
+            ([text for _, text in made], [configuration.labels[label] for label, _ in made]),
+            (test["text"].to_pylist(), test["label_name"].to_pylist()),
+        )
+    ]
+    found = measure_classifiers(None, samples[1], {"": samples[0]}, kinds=("embedding", "tf-idf"), seeds=1)
+    return {
+        str(value.settings["classifier"]).replace("-", "_"): round(value.value or 0.0, 4)
+        for value in found
+        if value.metric.name == "accuracy"
+    }
+
+
 SHOWN = (
     "name", "epsilon", "batch_size", "tokens a batch", "log-odds", "drawn texts", "ended", "parse", "valid",
     "tokens a text", "public", "forced", "words", "pairs", "near", "right label", "core_s a drawn token",
@@ -404,16 +443,16 @@ def main() -> None:
     parser.add_argument("changes", nargs="*", help="parameter=value, of the method or the run")
     parser.add_argument("--sweep", nargs="*", default=(), choices=sorted(SWEEPS))
     parser.add_argument("--only", default="", help="configurations whose name holds this")
-    parser.add_argument("--base", default="news", choices=["news", "questions", "genres", "films", "recenter"])
+    parser.add_argument("--base", default="news", choices=sorted(BASES))
     parser.add_argument("--results", type=Path, default=CACHE / "prediction.jsonl", help="one line is added a run")
     parser.add_argument("--real", action="store_true", help="the gauges of held-out real texts")
+    parser.add_argument("--beside", action="store_true", help="add a row to results/beside/papers.json")
     parser.add_argument("--table", action="store_true", help="show what --results holds, run nothing")
     arguments = parser.parse_args()
     if arguments.table:
         show([json.loads(line) for line in arguments.results.read_text("utf-8").splitlines()])
         return
-    bases = {"news": NEWS, "questions": QUESTIONS, "genres": GENRES, "films": FILMS, "recenter": RECENTRED}
-    base = bases[arguments.base]
+    base = BASES[arguments.base]
     if arguments.real:
         print(json.dumps({"real": base.data, **real_figures(base)}))
         return
@@ -427,6 +466,17 @@ def main() -> None:
         with arguments.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found, ensure_ascii=False) + "\n")
         show([found])
+        if arguments.beside:
+            row = {
+                "what": "private-prediction",
+                "set": each.data,
+                "epsilon": each.epsilon,
+                "texts": len(found["texts"]),
+            }
+            row |= {name: found[name] for name in ("batch_size", "batches", "tokens a batch", "core_s")}
+            row |= taught(each, found["texts"])
+            row |= {"command": f"python -m benchmarks.prediction {' '.join(sys.argv[1:])}"}
+            add_row("beside/papers", row, ("command",))
         for _, text in found["texts"][:4]:
             print("   ", text.replace("\n", " / ")[:240])
         print(flush=True)
