@@ -84,13 +84,31 @@ def test_the_same_run_is_booked_once_and_counts_as_paid(ledger: Ledger) -> None:
     assert len(ledger.history("clinic")) == 1
 
 
+def test_a_run_is_made_durable_before_its_charge_is_booked_or_nothing_is(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    begun = []
+    ledger.charge("clinic", pure_plan("0.5"), run_id="r1", begin=lambda: begun.append("r1"))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge("clinic", pure_plan("0.6"), run_id="r2", begin=lambda: begun.append("r2"))
+
+    def full() -> None:
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        ledger.charge("clinic", pure_plan("0.1"), run_id="r3", begin=full)
+    assert begun == [entry.run_id for entry in ledger.history("clinic")] == ["r1"]
+
+
 def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     ledger.open_dataset("other", cap=CAP, unit=RECORD)
     ledger.charge("clinic", pure_plan("0.5"), run_id="r1")
+    other_noise = replace(pure_plan("0.5"), charges=pure_plan("0.4").charges)
     for method in (ledger.check, ledger.charge):
         with pytest.raises(LedgerError, match=r"charged before.*fresh"):
             method("clinic", pure_plan("0.4"), run_id="r1")
+        with pytest.raises(LedgerError, match=r"charged before.*fresh"):
+            method("clinic", other_noise, run_id="r1")
         with pytest.raises(LedgerError, match=r"'clinic' before.*'other'.*dataset clinic.*fresh"):
             method("other", pure_plan("0.5"), run_id="r1")
     assert ledger.spent("other") is None
@@ -277,16 +295,15 @@ FORGED: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
-def test_a_seal_that_is_not_that_of_a_booked_charge_is_not_confirmed(ledger: Ledger, change: dict[str, object]) -> None:
+def test_a_seal_that_is_not_that_of_a_booked_charge_is_not_confirmed(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     for run_id in ("r1", "r2"):
         ledger.charge("clinic", pure_plan("0.1"), run_id=run_id)
     seal = replace(seal_of(ledger, "r1"), charge_number=1)
     assert seal == seal_of(ledger, "r1")
-    with pytest.raises(PrivacyError, match="no charge that pays for the value"):
-        ledger.confirm(replace(seal, **change), "aa")  # type: ignore[arg-type]
+    for change in FORGED.values():
+        with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+            ledger.confirm(replace(seal, **change), "aa")  # type: ignore[arg-type]
     with ledger._database.read() as connection:
         assert not any(rows.drawn(connection, run_id) for run_id in ("r1", "r2", "r3"))
     ledger.confirm(seal, "aa")
