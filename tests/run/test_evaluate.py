@@ -20,7 +20,7 @@ from local_fixtures import make_llama
 from run_fixtures import Said, run
 
 import understudy as us
-from understudy.base.errors import UnderstudyError
+from understudy.base.errors import ReleaseError, UnderstudyError
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.utility.classifiers import KINDS
@@ -283,6 +283,19 @@ def test_without_the_very_base_model_one_line_says_that_its_perplexity_is_left_o
         assert "is left out" in line
         assert why in line
     assert tuned.asked == []
+
+
+def test_a_tuned_release_of_an_older_version_is_evaluated_without_its_language_model(
+    tmp_path: Path, made: OutputFolder, tuned: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_made: us.Release) -> Any:
+        raise ReleaseError("It comes from an older version.", "Make another.")
+
+    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "method_of", refuse)
+    lines: list[str] = []
+    found = us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", listener=Listener(lines.append), **FEW)
+    assert found.values
+    assert any("is left out. It comes from an older version." in line for line in lines)
 
 
 def test_no_base_model_is_loaded_where_it_would_not_be_used(

@@ -269,6 +269,11 @@ def test_a_release_with_smoothing_is_shown_and_reported_and_only_generating_is_r
         arrays={name: array for name, array in made.arrays.items() if name != "density"} | sketches,
     )
     older.save(output / "release" / "dp-kps.release")
+    assert not load_release(output).arrays  # nothing here could say whether what they hold was charged
+    for forged, problem in (({"vocabulary": "/etc/passwd"}, "outside its folder"), ({"seed": -1}, "its seed")):
+        replace(older, parameters={**older.parameters, **forged}).save(tmp_path / "forged.release")
+        with pytest.raises(ReleaseError, match=problem):
+            load_release(tmp_path / "forged.release")
     assert understudy("show", str(output)).out.count("noise multiplier") == len(made.statement.charges)
     assert understudy("report", str(output)).code == 0
     assert "bandwidth" in (output / "release" / "report.html").read_text("utf-8")

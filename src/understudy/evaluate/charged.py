@@ -290,16 +290,14 @@ def release_metrics(
             "Declare the label set with --labels, or leave --charge-metrics out.",
         )
     labels = [canonical(label) for label in corpus.labels]
-    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
-    if not any(kind_named(name).embeddings for name in names):
-        embedder = None
     if embedder is not None:
-        require_embeds_all(embedder)
+        require_embeds_all(embedder)  # whether or not a classifier reads vectors: after the charge, other metrics do
     embedding = embedding_on(engine, embedder)
+    names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
     classifiers = {name: _right(name, synthetic, labels, embedding, wanted.seed) for name in names}
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
-    if embedder is not None:
+    if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
         require_text_invariance_here(embedder, say=listener.say)
         if engine is not None:
             require_same_vectors(engine, embedder)
@@ -403,6 +401,7 @@ def _lasting(
 ) -> dict[str, Any]:
     """What a repeated call must have in common with the first; otherwise it is another release."""
     table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
+    reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
     return {
         "dataset": wanted.dataset,
         "charge_metrics": str(wanted.budget.epsilon),
@@ -410,6 +409,6 @@ def _lasting(
         "labels": list(labels),
         "unit": wanted.unit.to_json(),
         "seed": wanted.seed,
-        "embedder": None if embedder is None else embedder.fingerprint,
+        "embedder": embedder.fingerprint if embedder is not None and any(reads_vectors) else None,
         "synthetic_table": hashlib.sha256(table.encode()).hexdigest(),
     }

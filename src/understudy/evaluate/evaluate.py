@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from understudy.base.errors import ConfigError, CorpusError, ModelError
+from understudy.base.errors import ConfigError, CorpusError, ModelError, ReleaseError
 from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
@@ -419,11 +419,17 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     if made.release is None or "utility" not in config.metrics:
         return None
     named = made.release.statement.public_inputs.get("private model")
-    if named is None or not (method := method_of(made.release)).needs.generation_model:
+    if named is None:
         return None
     left_out = "The perplexity of the released language model is left out"
     try:
+        method = method_of(made.release)
+        if not method.needs.generation_model:
+            return None
         base = catalog.load_causal(config.local_model)
+    except ReleaseError as error:
+        listener.say(f"{left_out}. {error.problem} {error.cure}")
+        return None
     except ModelError as error:
         listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error.problem} {error.cure}")
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
@@ -91,8 +92,8 @@ def method_of(release: Release) -> Method:
 def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
 
-    Of one that an older version made, with a parameter that is gone, the values are not checked: :func:`method_of`
-    refuses it.
+    Of one that an older version made, with a parameter that is gone, no array is kept, since what it holds cannot be
+    checked here: it can be shown, and :func:`method_of` refuses it.
 
     Args:
         path: of the file, or of the output folder of a run that made one.
@@ -117,27 +118,27 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
         raise corrupt(path, "its method protects nobody, and its statement says that it does")
     if release.schema.topics != release.statement.labels_found:
         raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
-    if not known.parameters.all_gone().keys() & own_parameters(release).keys():
-        contents = _method_of(path, release).contents(release)
-        if contents is not None and (problem := mismatch(release, contents.complete(release))):
-            raise corrupt(path, problem)
+    parameters, seed = own_parameters(release), release.parameters.get("seed")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise corrupt(path, "its seed is no number from 0")
+    for name in known.parameters.files():
+        value = parameters.get(name)
+        if isinstance(value, str) and value != Path(value).name:
+            raise corrupt(path, "it names a file outside its folder")  # which generating would read here
+    if known.parameters.all_gone().keys() & parameters.keys():
+        return replace(release, arrays={})
+    contents = _method_of(path, release, parameters).contents(release)
+    if contents is not None and (problem := mismatch(release, contents.complete(release))):
+        raise corrupt(path, problem)
     return release
 
 
-def _method_of(path: Path, release: Release) -> Method:
-    parameters, seed = own_parameters(release), release.parameters.get("seed")
+def _method_of(path: Path, release: Release, parameters: Mapping[str, Any]) -> Method:
     guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise corrupt(path, "its seed is no number from 0")
     try:
         GuideParameters(**guide)
         if has_columns(release):
             parts(variables_of(release), parameters_of(release))
-        method = make_method(release.method, parameters)
+        return make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None
-    for name in method.parameters.files():
-        value = parameters.get(name)
-        if isinstance(value, str) and value != Path(value).name:
-            raise corrupt(path, "it names a file outside its folder")  # which generating would read here
-    return method

@@ -15,7 +15,7 @@ from understudy.base.display import card, table
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import library
 from understudy.corpus import Corpus
-from understudy.methods.registry import load_release
+from understudy.methods.registry import load_release, method_of
 from understudy.methods.topics import found
 from understudy.methods.topics.changes import Change, changes
 from understudy.methods.topics.found import Topic, topics_of
@@ -46,7 +46,7 @@ class FoundTopics:
         titles: of the topics, by their numbers, where a language model wrote some.
         trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
 
-    Raises ReleaseError if the Release is of another method.
+    Raises ReleaseError if the Release is of another method, or has a parameter that is gone.
     """
 
     release: Release
@@ -61,6 +61,7 @@ class FoundTopics:
                 "These are no topics: no Release is given.", 'Load it: us.load_release("FOLDER or FILE").'
             )
         found.require_topics(self.release)
+        method_of(self.release)
 
     def __repr__(self) -> str:
         return f"<{len(self.topics)} topics, {self._promise}>"
