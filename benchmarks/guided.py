@@ -1,6 +1,7 @@
 """Guides and noise-aware phrases: what classifiers learn from synthetic texts, guided and not, on many tables.
 
     python -m benchmarks.guided --set trec --epsilon 6 1 --runs 5                # phrases
+    python -m benchmarks.guided --set trec --only defaults                       # with a guide where the run decides so
     python -m benchmarks.guided --set ag_news --epsilon 6 --runs 2 --llm builtin --records 50
     python -m benchmarks.guided --set trec --epsilon 6 --runs 5 stop_words='"none"'
     python -m benchmarks.guided --set sgd --llm builtin --only zero-shot max_tokens=80   # from the labels alone
@@ -124,7 +125,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=3000)
     parser.add_argument("--llm", default="none")
     parser.add_argument("--method", default="DPKPS")
-    parser.add_argument("--only", choices=["guided", "unguided", "real", "zero-shot"])
+    parser.add_argument("--only", choices=["defaults", "guided", "unguided", "real", "zero-shot"])
     parser.add_argument("--encoder", action="store_true")
     parser.add_argument("--plain", action="store_true", help="of dp-finetune: begin at the plain built-in model")
     parser.add_argument("--cache", type=Path, default=CACHE / "texts.npz")
@@ -182,8 +183,8 @@ def main() -> None:
             rows.append(scores(sample(texts, names, embedder), test, few, encoder=given.encoder))
         show("zero-shot", "", rows)
     for epsilon in given.epsilon:
-        for guided in (True, False):
-            if given.only not in (None, "guided" if guided else "unguided"):
+        for name, decided in (("defaults", {}), ("guided", {"guide": True}), ("unguided", {"guide": False})):
+            if given.only not in (None, name):
                 continue
             rows = []
             for run in range(given.runs):
@@ -199,7 +200,7 @@ def main() -> None:
                         ledger=Ledger.create(Path(folder) / "ledger.sqlite").location,
                         dataset=given.set,
                         seed=run,
-                        **({"guide": True} if guided else {}),
+                        **decided,
                         **settings,
                     )
                 texts = [record.text for record in made.records if record.text]
@@ -213,9 +214,10 @@ def main() -> None:
                 if cls.needs.generation_model:
                     tuned = cls(**own).tuned_model(made.release, catalog.load_causal("builtin"))
                     told = {value.of: value for value in measure_released_model(test, tuned, tokens=96, test_texts=200)}
-                    found |= {f"perplexity {name}": value.value for name, value in told.items()}
+                    found |= {f"perplexity {of}": value.value for of, value in told.items()}
+                found["guide"] = float("guide" in made.release.arrays)
                 rows.append({**found, "terms": len(made.release.terms), "seconds": time.perf_counter() - start})
-            show("guided" if guided else "unguided", epsilon, rows)
+            show(name, epsilon, rows)
 
 
 if __name__ == "__main__":
