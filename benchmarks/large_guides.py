@@ -1,10 +1,10 @@
 """A guide of a large table: how long embedding its sample takes beside the rest of a release, and how much memory.
 
     python -m benchmarks.large_guides --records 100000 1000000 --epsilon 1
-    python -m benchmarks.large_guides --records 100000 --epsilon 1 --of ag_news
+    python -m benchmarks.large_guides --records 100000 --epsilon 1 --set ag_news
 
 Each release (dp-kps, made-up texts of 20 words at most, four labels, the built-in embedder) runs in a process of its
-own, with as many records declared as there are. With ``--of`` nothing is timed: so many records are drawn from a set,
+own, with as many records declared as there are. With ``--set`` nothing is timed: so many records are drawn from a set,
 with replacement, and classifiers learn from phrases that a guide of all of them chose, and one of the sample; simulated
 releases, as in ``defaults``.
 """
@@ -102,14 +102,14 @@ def of_sample_and_all(name: str, records: int, epsilon: str, seed: int) -> Itera
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--of", choices=LABELS)
+    parser.add_argument("--set", choices=LABELS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--records", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--epsilon", default="1")
     given = parser.parse_args()
-    if given.of:
+    if given.set:
         for records, seed in ((records, seed) for records in given.records for seed in given.seeds):
-            for row in of_sample_and_all(given.of, records, given.epsilon, seed):
+            for row in of_sample_and_all(given.set, records, given.epsilon, seed):
                 print(json.dumps(row), flush=True)
         return
     for records in given.records:
