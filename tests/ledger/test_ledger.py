@@ -11,6 +11,7 @@ from ledger_plans import CAP, RECORD, SECRET, SECRET_CAP, gaussian_plan, pure_pl
 
 from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
+from understudy.ledger.values import Sketch
 from understudy.privacy.events import PureEvent, event_from_json
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit
@@ -443,3 +444,10 @@ def test_a_cap_for_secrets_is_never_lowered_nor_moved_to_another_prior(ledger: L
     with pytest.raises(LedgerError, match=r"another kind.*--epsilon E --delta D --raise"):
         ledger.raise_cap("records", cap=SECRET_CAP)
     assert ledger.history("clinic") == ledger.history("records") == []
+
+
+def test_a_table_that_grew_fourfold_is_known_from_before() -> None:
+    before, grown = Sketch(tuple(range(1, 101))), Sketch(tuple(range(1, 401)))
+    assert before.is_near(grown)
+    assert grown.is_near(before)
+    assert not before.is_near(Sketch(tuple(range(60, 460))))

@@ -111,3 +111,11 @@ def test_a_drive_without_such_locks_is_one_clear_error(file: Path, monkeypatch: 
     monkeypatch.setattr(database, "try_lock", refuse)
     with Ledger(file) as ledger, pytest.raises(LedgerError, match=r"cannot be written \(Operation not supported\)"):
         ledger.charge("d", pure_plan("1/10"), run_id="r")
+
+
+def test_a_ledger_that_keeps_a_write_ahead_log_is_not_charged(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    connection.close()
+    with Ledger(file) as ledger, pytest.raises(LedgerError, match="write-ahead log"):
+        ledger.charge("d", pure_plan("1/10"), run_id="r")

@@ -522,3 +522,30 @@ def test_an_empty_store_has_no_names(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             store.keep_once("tokens/0", lambda: {"x": np.array([1 // 0])})
         assert store.names() == []
+
+
+def test_results_without_a_promise_never_begin_beside_a_run_with_one(folder: Path) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        store.begin(config_digest="1", config={"epsilon": 6}, plan={})
+    with pytest.raises(ResumeError, match="must not replace"):
+        RunStore.open(folder, noise="none")
+
+
+def test_what_is_stored_is_on_the_disk_when_a_statement_ends(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    with closing(database.Database(folder / "run.sqlite")) as opened:
+        assert opened.rows("PRAGMA synchronous") == [(2,)]
+
+
+def test_a_lock_whose_file_was_replaced_while_it_was_waited_for_is_not_held(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced(_descriptor: int) -> bool:
+        (folder / "run.lock").unlink()
+        (folder / "run.lock").touch()
+        return True
+
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(locking, "_locked_in_time", replaced)
+    with pytest.raises(ResumeError, match="Another process"):
+        FolderLock(folder)
