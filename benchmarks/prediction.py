@@ -461,7 +461,7 @@ def main() -> None:
         changes = dict(each.split("=", 1) for each in arguments.changes)
         wanted.append(base.but(" ".join(arguments.changes), **{name: _value(value) for name, value in changes.items()}))
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
-    for each in wanted:
+    for each in wanted or [base]:
         found = run(each)
         with arguments.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found, ensure_ascii=False) + "\n")

@@ -57,6 +57,7 @@ def test_a_weight_in_records_of_another_kind_is_told_in_times() -> None:
     assert (found.level, found.records) == ("thin", 900), "the broken twin names fewer than there are"
     said = found.in_times(400.0).sentence(spent=True)
     assert said == "Thin: only what one text in 28 says shows; about 2.2 times as many records of this kind would do."
+    assert found.in_times(860.0).sentence(spent=True).endswith("; a few more records of this kind would do.")
     assert found.in_times(0.0).sentence(spent=True) == "Thin: only what one text in 28 says shows."
     assert Verdict.of("topics", texts=1.0, records=400.0).in_times(400.0).times is None, "good"
 

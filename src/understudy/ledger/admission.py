@@ -182,10 +182,10 @@ def _exceeded(
         )
     left = remaining(dataset, spent)
     return BudgetExceeded(
-        f"The run asks for {asked}, but of the cap {dataset.cap} of dataset {dataset.name!r} "
-        f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
-        "More texts of a Release that is there already are free (understudy generate). For another one choose a "
-        f"smaller epsilon or delta, or raise the cap with: {raising(dataset)}",
+        f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: "
+        f"{spent or 'nothing'} is spent, and {left or 'no epsilon'} remains.",
+        "More texts of a Release that is there already are free (understudy generate). For another one "
+        f"{'choose a smaller epsilon or delta, or ' * bool(left)}raise the cap with: {raising(dataset)}",
     )
 
 

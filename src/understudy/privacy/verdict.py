@@ -59,7 +59,7 @@ _CURES: Mapping[Basis, str] = {
     "training": "more records per step (--sampling-rate) or a lower --lora-rank would help",
 }
 _NUMBERS = dict(enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2))
-_MOST_RECORDS, _MOST_TIMES = 10**10, 1000
+_MOST_RECORDS, _MOST_TIMES, _HARDLY_MORE = 10**10, 1000, 1.1
 
 
 @dataclass(frozen=True)
@@ -133,4 +133,6 @@ class Verdict:
         cure = f"about {self.records:,} {counted} would do" if self.records else _CURES.get(self.basis, "")
         if self.times is not None:
             cure = f"about {self.times:g} times as many {counted} of this kind would do"
+            if self.times < _HARDLY_MORE:
+                cure = f"a few more {counted} of this kind would do"
         return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")
