@@ -334,7 +334,7 @@ A share of 200 texts has a standard error of .03. On TREC the three budgets are 
 gain over no text may be the form that exemplars show; on AG News one standard error is gained, and film genres lose:
 there the genre is a word of the question, which real texts show and ours, cut at 12 tokens, do not. What limits our
 rows: the model, which four real texts bring to .440 on TREC and theirs to .506; and time. A token reads every subset's
-prompt anew (4 to 10 core seconds), so that DBpedia and the other budgets have no row. Of 28 exemplars three ended within
+prompt anew (4 to 10 core seconds), so that DBpedia and the other budgets have no row. Of 28 exemplars three ended in
 their 10 to 15 tokens.
 """
 ROWS = (
