@@ -55,7 +55,7 @@ def test_overspending_says_what_is_asked_spent_and_left_and_the_cures(ledger: Le
         ledger.check("clinic", pure_plan("0.5"), run_id="r2")
     for part in (
         "asks for (epsilon=0.5, delta=0)",
-        "cap (epsilon=1, delta=1e-06) of dataset 'clinic'",
+        "cap of dataset 'clinic' is (epsilon=1, delta=1e-06)",
         "(epsilon=0.7, delta=1e-06) is spent",
         "(epsilon=0.3, delta=0) remains",
         "smaller epsilon",
