@@ -390,9 +390,9 @@ def shots(rows: list[Mapping[str, Any]]) -> str:
         shown = f"four of {row['usable']} exemplars, epsilon {row['epsilon']:g}" if made else "four real texts"
         costs = [f"{row['subsets']} x {row['shown']}", f"{row['noise on a probability']:.3f}"] if made else ["-"] * 2
         seconds = f"{row['core_s'] / row['noisy tokens']:.1f}" if made else "-"
-        for shots in ("four-shot", *(() if made else ("zero-shot",))):
-            told = f"{row[shots]:.3f}".removeprefix("0"), str(row["tests"]), seconds
-            what = shown if shots == "four-shot" else "no text"
+        for measure in ("four-shot", *(() if made else ("zero-shot",))):
+            told = f"{row[measure]:.3f}".removeprefix("0"), str(row["tests"]), seconds
+            what = shown if measure == "four-shot" else "no text"
             lines.append(" | ".join((f"{TITLE[row['set']]}, {LABELS[row['set']]}", what, *costs, *told)))
     return "\n".join(f"| {line} |" for line in lines)
 
