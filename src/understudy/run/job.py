@@ -78,7 +78,7 @@ class FreeJob:
         self.private_model = config.part(PrivateModel)
         self.place = config.part(settings.OutputParameters)
         self.dataset = config.dataset
-        self.lasting = Lasting(config.lasting, config.changeable, config.without_gone)
+        self.lasting = Lasting(config.lasting, config.changeable)
         _require_utf8({**self.lasting.settings, "dataset": self.dataset})
 
 

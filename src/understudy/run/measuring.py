@@ -178,7 +178,7 @@ def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
 
 
 def ledger_of(store: RunStore) -> str | None:
-    """The id of the ledger in which the run was charged; None if it was not, or an older version did not say."""
+    """Return the id of the ledger in which the run was charged; None if it was not charged."""
     began = store.value(_FINGERPRINT) or {}
     return bytes(began["ledger"]).decode() if "ledger" in began else None
 

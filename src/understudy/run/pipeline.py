@@ -90,8 +90,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     made = made if isinstance(made, Release) else load_release(Path(made))
     method = method_of(made)
     free = set(method.generation_parameters.model_fields)
-    older = {"seed", *RunConfig.all_gone()}  # shares of the budget, which is spent
-    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name not in older}
+    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(

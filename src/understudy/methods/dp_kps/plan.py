@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 from pydantic import Field
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, CommaSeparated, Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.tables.variables import ALL, NONE
 from understudy.privacy.accountant import gaussian_split, pure_split
@@ -40,23 +39,6 @@ class SequenceParameters(Parameters):
     """Terms of the shortest sequences, if length is not less: lengths are uniform between the two."""
     contrast: Ablation[float] = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
-
-    gone: ClassVar[GoneOnes] = {
-        "shrinkage": Gone(
-            True, "sequences are always sampled by what scores are expected to be, given their noise", free=True
-        ),
-        "temperature": Gone(1.0, "terms are sampled in proportion to their scores", free=True),
-        "coherence": Gone(
-            0.0, "terms are sampled for themselves; with a guide, sequences are chosen as a whole", free=True
-        ),
-        "top_k": Gone(
-            None, "all terms of the privatised vocabulary may be sampled (--top-terms makes it smaller)", free=True
-        ),
-        "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one", free=True),
-        "swap_rounds": Gone(
-            3, "chosen sequences vary in 3 rounds, unless 80 % match their label as they are", free=True
-        ),
-    }
 
 
 class ReleaseParameters(Parameters):
@@ -83,15 +65,6 @@ class ReleaseParameters(Parameters):
     are English, as the built-in vocabulary is."""
     phrase_columns: Ablation[CommaSeparated] = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names."""
-
-    gone: ClassVar[GoneOnes] = {
-        "mode": Gone("independent", "terms are sampled for themselves (docs/decisions/082)"),
-        "bandwidth": Gone(0.0, "terms are counted exactly, without smoothing (docs/decisions/082)"),
-        "features": Gone(2000, "terms are counted exactly, without random features (docs/decisions/082)", free=True),
-        "ensemble": Gone("log", "terms are sampled for themselves (docs/decisions/082)", free=True),
-        "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
-        "vocabulary_share": Gone(0.2, "the vocabulary gets a fifth of the budget"),
-    }
 
 
 class DPKPSParameters(ReleaseParameters, SequenceParameters):

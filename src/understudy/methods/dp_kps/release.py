@@ -71,8 +71,8 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
     discovered = any(charge.name == DISCOVERED for charge in release.statement.charges)
     if discovered:
         arrays[DISCOVERED] = Held("float64", ("discovered terms",))
-    known = "phrase_columns" in release.parameters and not release.schema.record_columns  # older ones have none
-    typed = variables_of(release).columns if known and has_columns(release) else ()
+    beside = not release.schema.record_columns and has_columns(release)
+    typed = variables_of(release).columns if beside else ()
     try:
         sizes = [typed[place].size for place in phrase_columns(parameters, typed)]
     except ConfigError:

@@ -6,12 +6,12 @@ tokens       up to r private tokens for every batch; batches are disjoint, so th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
@@ -50,16 +50,6 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Temperature of sampling (tau). Default: 2 with ``recenter``, 1 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
-
-    gone: ClassVar[GoneOnes] = {
-        "sparse_vector": Gone(False, "every sampled token is a private one", free=True),
-        "threshold": Gone(0.15, "every sampled token is a private one", free=True),
-        "threshold_noise": Gone(0.2, "every sampled token is a private one", free=True),
-        "public_temperature": Gone(1.0, "every sampled token is a private one", free=True),
-        "text_tokens": Gone(
-            50, "the forecast takes a text for 50 tokens; it also says how many tokens there are", free=True
-        ),
-    }
 
     @property
     def resolved(self) -> ResolvedNumbers:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import UNIFORM
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Parameters
 from understudy.methods.contents import BESIDE
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.models.causal import CausalModel
@@ -58,11 +58,6 @@ class TuningParameters(Parameters):
     lora_rank: int = Field(4, ge=1, le=1024)
     """Rank of the adapters."""
 
-    gone: ClassVar[GoneOnes] = {
-        "lora_matrices": Gone("up", "of an adapter's two matrices B alone learns"),
-        "lora_targets": Gone([ATTENTION], "the layers of queries and values are adapted"),
-        "lora_layers": Gone(None, "all blocks are adapted"),
-    }
     adapted: ClassVar[str] = ATTENTION
     """The linear layers that are adapted."""
     blocks: ClassVar[int | None] = None
@@ -82,8 +77,6 @@ class LabelParameters(Parameters):
     label_sizes: str = UNIFORM
     """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
     (they cost)."""
-
-    gone: ClassVar[GoneOnes] = {"label_share": Gone(0.03, "noisy label counts get 3 % of the budget")}
 
 
 class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Free, Parameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -170,8 +170,6 @@ class GuideParameters(Parameters):
     """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
     the private texts. Default: decided from public facts, which ``plan`` and the run say in one line."""
 
-    gone: ClassVar[GoneOnes] = {"guide_share": Gone(GUIDE_SHARE, "the guide gets 30 % of the budget (of mu^2)")}
-
 
 class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
@@ -179,8 +177,3 @@ class ChoosingParameters(Parameters):
     guide_candidates: Ablation[Free[int | None]] = Field(None, ge=0, le=1000)
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
     1 of dp-kps, whose phrases it chooses before a text is written."""
-
-    gone: ClassVar[GoneOnes] = {
-        "guide_moves": Gone(False, "texts stay with the label that they were made for"),
-        "ignore_guide": Gone(False, "guide_candidates 0 makes texts as if the Release had no guide"),
-    }
