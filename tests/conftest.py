@@ -51,11 +51,12 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def guides_are_asked_for() -> Iterator[None]:
     """No run of a test embeds its texts because the embedder happens to be installed; tests of the decision say so."""
-    from understudy.run import decided, guiding
+    from understudy.methods.additions.guide import addition as guide_addition
+    from understudy.run import decided
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decided, "embedder_here", lambda _name: False)
-        patch.setattr(guiding, "embedder_here", lambda _name: True)
+        patch.setattr(guide_addition, "embedder_here", lambda _name: True)
         yield
 
 

@@ -36,6 +36,8 @@ from understudy.cli.options import ParametersCommand, options_of
 from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
 from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters, ResultParameters
+from understudy.methods.additions.columns import release as columns_release
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_finetune import release as dp_finetune
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
@@ -46,10 +48,8 @@ from understudy.methods.private_prediction.plan import PrivatePredictionParamete
 from understudy.methods.registry import method_names
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import tabling
 from understudy.text.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
@@ -171,7 +171,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
         return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

@@ -196,12 +196,12 @@ def test_a_new_ledger_in_postgresql_is_strict_unless_told_otherwise(postgres_loc
         assert not ledger.strict
 
 
-def test_a_ledger_from_before_the_first_release_is_refused_and_stays_as_it_is(location: str) -> None:
+def test_a_ledger_of_another_version_is_refused_and_stays_as_it_is(location: str) -> None:
     Ledger.create(location).close()
     with Database(parse_location(location)).write() as connection:
-        connection.execute(sa.text("UPDATE understudy_meta SET value = '1' WHERE key = 'version'"))
+        connection.execute(sa.text("UPDATE understudy_meta SET value = '2' WHERE key = 'version'"))
     for use in (Ledger, Ledger.create):
-        with pytest.raises(LedgerError, match=r"before the first release.*left of their caps"):
+        with pytest.raises(LedgerError, match=r"has format version 2; this version of understudy reads 1"):
             use(location)
 
 

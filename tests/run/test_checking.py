@@ -19,7 +19,7 @@ from understudy.base.formats import formats_of
 from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
-from understudy.methods.shared.tables.variables import Variables
+from understudy.methods.additions.columns.variables import Variables
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 

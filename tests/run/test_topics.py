@@ -17,8 +17,8 @@ from subjects import SUBJECTS, Places, table, texts
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
-from understudy.methods.topics.found import Topic
-from understudy.methods.topics.release import TopicSums
+from understudy.methods.additions.topics.found import Topic
+from understudy.methods.additions.topics.release import TopicSums
 from understudy.models.types import Completion
 from understudy.report.topics import write_topics
 from understudy.run import topics as finding

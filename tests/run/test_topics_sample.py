@@ -21,12 +21,12 @@ from subjects import Places, table, texts
 import understudy as us
 from understudy.base.errors import LedgerError, ReleaseError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.shared.labelling import CHARGES, SIZES
-from understudy.methods.topics import changes as comparing
-from understudy.methods.topics import found as finding
-from understudy.methods.topics.changes import LEVEL, changes
-from understudy.methods.topics.plan import verdict
-from understudy.methods.topics.release import TopicSums
+from understudy.methods.additions.topics import changes as comparing
+from understudy.methods.additions.topics import found as finding
+from understudy.methods.additions.topics.changes import LEVEL, changes
+from understudy.methods.additions.topics.labelling import CHARGES, SIZES
+from understudy.methods.additions.topics.plan import verdict
+from understudy.methods.additions.topics.release import TopicSums
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums

@@ -54,9 +54,9 @@ from understudy.base.files import disk_faults, private_folder
 from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.corpus import Corpus
 from understudy.ledger.locking import FolderLock
+from understudy.methods.additions.registry import own_parameters
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
-from understudy.methods.registry import own_parameters
 from understudy.models import catalog
 from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted

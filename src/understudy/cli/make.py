@@ -35,11 +35,11 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import answer, listener, say, show_json
 from understudy.corpus.read import Kind, read_header, require_names
+from understudy.methods.additions.columns.variables import RowsParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters
+from understudy.methods.additions.topics.labelling import LabellingParameters
+from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.registry import load_release, method_class, method_names
-from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.methods.shared.labelling import LabellingParameters
-from understudy.methods.shared.tables.variables import RowsParameters
-from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.decided import settings_begun

@@ -11,11 +11,9 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.files import require_inside
+from understudy.methods.additions.registry import additions_in, complete, own_parameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
-from understudy.methods.shared.guide.plan import GuideParameters
-from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.variables import TablesParameters, has_columns, parameters_of, variables_of
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 
@@ -63,16 +61,9 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     return method
 
 
-def own_parameters(release: Release) -> dict[str, Any]:
-    """The parameters of a Release that are its method's own: neither its seed nor its guide's nor its columns'."""
-    groups = (GuideParameters, TablesParameters)
-    others = {"seed", *(name for group in groups for name in group.model_fields)}
-    return {name: value for name, value in release.parameters.items() if name not in others}
-
-
 def method_of(release: Release) -> Method:
     """Return the method that made a Release, with the Release's parameters."""
-    return make_method(release.method, own_parameters(release))
+    return make_method(release.method, dict(own_parameters(release)))
 
 
 def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
@@ -109,17 +100,15 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
         if isinstance(value, str) and value != Path(value).name:
             raise corrupt(path, "it names a file outside its folder")  # which generating would read here
     contents = _method_of(path, release, parameters).contents(release)
-    if contents is not None and (problem := mismatch(release, contents.complete(release))):
+    if contents is not None and (problem := mismatch(release, complete(contents, release))):
         raise corrupt(path, problem)
     return release
 
 
 def _method_of(path: Path, release: Release, parameters: Mapping[str, Any]) -> Method:
-    guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
     try:
-        GuideParameters(**guide)
-        if has_columns(release):
-            parts(variables_of(release), parameters_of(release))
+        for each in additions_in(release):
+            each.check(release)
         return make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None

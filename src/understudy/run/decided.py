@@ -9,9 +9,7 @@ from typing import Any
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.transcript import TextForm
 from understudy.ledger.store import begun_settings
-from understudy.methods.base import Method
-from understudy.methods.registry import load_release, make_method
-from understudy.methods.shared.guide.plan import (
+from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
     NO_EMBEDDER,
     TYPICAL_RECORDS,
@@ -19,8 +17,10 @@ from understudy.methods.shared.guide.plan import (
     sample_words,
     why_no_guide,
 )
-from understudy.methods.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
-from understudy.methods.topics.plan import NAME as TOPICS
+from understudy.methods.additions.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
+from understudy.methods.additions.topics.plan import NAME as TOPICS
+from understudy.methods.base import Method
+from understudy.methods.registry import load_release, make_method
 from understudy.models.catalog import embedder_here
 from understudy.models.machine import missing_packages
 from understudy.privacy.guarantee import SecretBudget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,9 @@ from understudy.corpus.read import proposed_name, require_header
 from understudy.corpus.schema import require_told
 from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
 from understudy.corpus.sources import Reading
+from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.base import Method
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.labelling import COLUMN
-from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
 from understudy.models import catalog
 from understudy.models.causal import CausalModel
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
@@ -71,17 +70,11 @@ class Wanted(
         assert self.records is not None
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
-    def candidates(self, method: Method) -> int:
-        """Texts made for each one that is kept."""
-        if not self.guide or self.guide_candidates == 0:
-            return 1
-        return self.guide_candidates or (1 if method.guided else _TEXTS)
-
-    def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
+    def require(self, method: Method, *, labels: int, additions: Collection[str]) -> None:
         """See that this can be had, before anything is done; else ConfigError.
 
         Args:
-            guide, columns: as the Release has them.
+            additions: the names of those that the Release has.
         """
         if (self.said or not method.needs.holds_texts) and (
             sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
@@ -95,12 +88,12 @@ class Wanted(
                 "Give --records N, in place of --records-per-label.",
             )
         asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
-        if asked and not guide:
+        if asked and "guide" not in additions:
             raise ConfigError(
                 f"{asked!r} is about the guide of a Release, and there is none.",
                 "Leave it out, or release with --guide.",
             )
-        if self.where and not columns:
+        if self.where and "columns" not in additions:
             raise ConfigError(
                 "A condition on rows is given (--where), and there are no typed columns.",
                 "Leave it out, or declare --columns for the release.",
@@ -124,10 +117,6 @@ def no_label_counts(method: Method) -> ConfigError:
         f"A Release of {method.name} with these settings holds no counts of the labels (like_private).",
         f"Leave --like-private out, or release with --guide{sizes}.",
     )
-
-
-_TEXTS = 3
-"""Made for each one that a guide keeps."""
 
 
 class Chat(settings.ModelParameters, use_attribute_docstrings=False):
@@ -223,8 +212,6 @@ class Promise(
     settings.LedgerParameters,
     settings.SizeParameters,
     settings.PlanParameters,
-    GuideParameters,
-    TablesParameters,
     use_attribute_docstrings=False,
 ):
     """What a release promises, and in which ledger it is charged."""
@@ -346,17 +333,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
     def looks_foreign(self) -> bool:
         """:func:`looks_foreign`, by what is declared."""
         return looks_foreign((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
-
-    def variables(self, labels: LabelSet) -> Variables | None:
-        """The label, with these labels, and the typed columns; None without typed columns."""
-        label = self.label or (COLUMN if labels.names else None)
-        return Variables(label, labels, self.all_columns, self.crossed) if self.columns else None
-
-    def require_no(self, column: str) -> None:
-        """Raises ConfigError if a column that is written has this name."""
-        typed = (each.name for each in self.all_columns)
-        if column in (*text_columns(self.text), *self.record_columns, *typed):
-            raise ConfigError(f"A column is called {column!r}, as the one of topics is.", "Rename it in the table.")
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""

@@ -21,14 +21,13 @@ from understudy.corpus import Corpus, TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
 from understudy.ledger.store import begun_settings, is_in_use
+from understudy.methods.additions.registry import additions_in
 from understudy.methods.registry import load_release, method_of
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
-from understudy.methods.shared.tables.variables import has_columns
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
-from understudy.run.guiding import has_guide
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table, looks_foreign
@@ -100,9 +99,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     job = FreeJob(
         config,
         form=made.schema.form,
-        guide=has_guide(made),
-        columns=has_columns(made),
-        topics=made.schema.topics,
+        additions=[each.name for each in additions_in(made)],
         labels=made.schema.label_set.size,
         foreign=looks_foreign(
             (*made.schema.text_columns, made.schema.label or ""), made.schema.columns, made.schema.label_set

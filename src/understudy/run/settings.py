@@ -28,10 +28,10 @@ from understudy.base.parameters import (
 )
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.storage import parse_address
+from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.additions.topics.labelling import LabellingParameters
 from understudy.methods.registry import make_method, method_class
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.labelling import LabellingParameters
-from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget

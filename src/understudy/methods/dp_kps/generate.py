@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.methods.additions.columns.variables import variables_of
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -21,7 +22,6 @@ from understudy.methods.dp_kps.plan import (
     public_vocabulary,
 )
 from understudy.methods.public import CallEstimate, Chooser, GenerationTools
-from understudy.methods.shared.tables.variables import variables_of
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement

@@ -16,8 +16,8 @@ from pydantic import Field
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated, Parameters, public_file
+from understudy.methods.additions.columns.variables import ALL, NONE
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.tables.variables import ALL, NONE
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget

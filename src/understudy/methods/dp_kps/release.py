@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.generate import contrast_weights, sampling_scores
@@ -51,7 +52,6 @@ from understudy.methods.dp_kps.plan import (
 )
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
-from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID

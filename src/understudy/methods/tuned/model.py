@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import UNIFORM
 from understudy.base.parameters import Ablation, Parameters
-from understudy.methods.contents import BESIDE
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
-from understudy.release import Release
 
 MODEL = "private model"
 """The public input that names the base model."""
@@ -98,8 +94,3 @@ def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
             "Tune adapters alone (--learns lora), or with a lower rank (--lora-rank).",
         )
     return made or Weights(model, blocks=None)
-
-
-def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """All arrays that are nothing else; ``others`` are the method's."""
-    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}

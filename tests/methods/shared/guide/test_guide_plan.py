@@ -10,15 +10,15 @@ from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide.plan import (
+from understudy.methods.additions.guide.plan import (
     GUIDE,
     VECTOR_WEIGHT,
     embedding_rate,
     plan_with_guide,
     why_no_guide,
 )
+from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.public import PublicFacts
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE

@@ -9,8 +9,8 @@ import pytest
 from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.variables import TablesParameters, Variables
+from understudy.methods.additions.columns.plan import parts
+from understudy.methods.additions.columns.variables import TablesParameters, Variables
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan

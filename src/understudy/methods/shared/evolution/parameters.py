@@ -4,10 +4,10 @@ or post-processing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import in_proportion
@@ -42,13 +42,6 @@ class EvolutionParameters(Parameters):
     """A file of keywords for new texts, one per line, or YAML with a list for each label. Default: the template's."""
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
-
-    @field_validator("population", "blank_probability", mode="before")
-    @classmethod
-    def _no_schedule(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            raise ValueError("there are no schedules any more: expected one number, for all rounds")
-        return value
 
     @model_validator(mode="after")
     def _something_new(self) -> Self:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.methods.additions.topics.labelling import TERMS_OF_TOPIC
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
-from understudy.methods.shared.labelling import TERMS_OF_TOPIC
 from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
 
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ def next_centres(
     twin (``twins``), or else with half of it.
 
     Args:
-        sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.topics.release.TopicSums` has them.
+        sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.additions.topics.release.TopicSums` has them.
         noise_std: on each of their numbers.
         generator: public.
     """

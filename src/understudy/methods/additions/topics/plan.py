@@ -21,22 +21,30 @@ from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Parameters, public_file
-from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.voting import vote_sensitivity
-from understudy.methods.shared.guide.plan import (
+from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
     VECTOR_WEIGHT,
     embedding_rate,
     guide_sensitivity,
     sample_words,
 )
-from understudy.methods.shared.labelling import BESIDE, MOST_TOPICS, ROUNDS, SIZES, VOTES, TopicCount, sums_name
-from understudy.methods.topics.centres import require_short
+from understudy.methods.additions.topics.centres import require_short
+from understudy.methods.additions.topics.labelling import (
+    BESIDE,
+    MOST_TOPICS,
+    ROUNDS,
+    SIZES,
+    VOTES,
+    TopicCount,
+    sums_name,
+)
+from understudy.methods.public import PublicFacts
+from understudy.methods.shared.evolution.voting import vote_sensitivity
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity
-from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
 from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
@@ -157,9 +165,9 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
     Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
 
-    def plan_topics(multipliers: Sequence[float]) -> Addition:
+    def plan_topics(multipliers: Sequence[float]) -> AddedCharges:
         sums = _noisy_sums(topics, multipliers, unit)
-        return Addition(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
+        return AddedCharges(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
 
     shares = [LABELS_SHARE * each for each in SHARES.values()]
     plan = plan_beside(plan_method, budget, plan_topics, shares=shares, what="topics")

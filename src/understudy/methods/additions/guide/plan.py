@@ -14,7 +14,7 @@ from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity, SubsampledSum, require_releasable
-from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
@@ -82,9 +82,9 @@ def plan_with_guide(
     noise stays what it would be of all records, and the method gets what sampling saves.
     """
 
-    def plan_guide(multipliers: Sequence[float]) -> Addition:
+    def plan_guide(multipliers: Sequence[float]) -> AddedCharges:
         charge = guide_charge(multipliers[0], labels, expected_records=expected_records, unit=unit)
-        return Addition((charge,), forecast(charge, labels=labels, expected_records=expected_records))
+        return AddedCharges((charge,), forecast(charge, labels=labels, expected_records=expected_records))
 
     return plan_beside(plan_method, budget, plan_guide, shares=(share,), what="guide")
 
@@ -177,3 +177,14 @@ class ChoosingParameters(Parameters):
     guide_candidates: Ablation[Free[int | None]] = Field(None, ge=0, le=1000)
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
     1 of dp-kps, whose phrases it chooses before a text is written."""
+
+
+def candidates_of(wanted: ChoosingParameters, *, guided: bool) -> int:
+    """Return how many texts are made for each one that is kept; ``guided``: phrases are chosen before."""
+    if wanted.guide_candidates is not None:
+        return wanted.guide_candidates or 1
+    return 1 if guided else _TEXTS
+
+
+_TEXTS = 3
+"""Made for each one that a guide keeps."""

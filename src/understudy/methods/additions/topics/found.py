@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.shared.evolution.embeddings import private_vectors
-from understudy.methods.shared.labelling import (
+from understudy.methods.additions.topics.centres import first_ones, nearest_centres
+from understudy.methods.additions.topics.labelling import (
     BESIDE,
     SIZES,
     TERMS_OF_TOPIC,
@@ -18,8 +18,8 @@ from understudy.methods.shared.labelling import (
     TOPIC_SIZES,
     TOPIC_TERMS,
 )
-from understudy.methods.topics.centres import first_ones, nearest_centres
-from understudy.methods.topics.plan import NAME, sample_of
+from understudy.methods.additions.topics.plan import NAME, sample_of
+from understudy.methods.shared.evolution.embeddings import private_vectors
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release

@@ -39,21 +39,9 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.contents import Contents, Held
-from understudy.methods.shared.evolution.embeddings import (
-    LARGEST_NORM,
-    Block,
-    PrivateEmbeddings,
-    embed_texts,
-    integer_vectors,
-    private_vectors,
-)
-from understudy.methods.shared.guide.plan import guide_sensitivity
-from understudy.methods.shared.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
-from understudy.methods.shared.queries.guide import sums_of
-from understudy.methods.shared.votes import VoteHistogram
-from understudy.methods.topics.centres import (
+from understudy.methods.additions.guide.plan import guide_sensitivity
+from understudy.methods.additions.guide.sums import sums_of
+from understudy.methods.additions.topics.centres import (
     Candidates,
     Directions,
     Floats,
@@ -65,8 +53,27 @@ from understudy.methods.topics.centres import (
     require_short,
     terms_of,
 )
-from understudy.methods.topics.found import require_embedder
-from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, known_topics, sample_of, verdict
+from understudy.methods.additions.topics.found import require_embedder
+from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
+from understudy.methods.additions.topics.plan import (
+    CANDIDATES,
+    NAME,
+    TopicsParameters,
+    known_topics,
+    sample_of,
+    verdict,
+)
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.shared.evolution.embeddings import (
+    LARGEST_NORM,
+    Block,
+    PrivateEmbeddings,
+    embed_texts,
+    integer_vectors,
+    private_vectors,
+)
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
