@@ -119,9 +119,13 @@ class Job(FreeJob):
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
-        plan_rest: Callable[[Any], Plan] = partial(self.method.plan, facts=facts)
-        for addition in reversed(self.additions):
-            plan_rest = partial(addition.plan, plan_rest, facts=facts)
+
+        def plan_method(rest: Any) -> Plan:
+            return self.method.plan(rest, facts)
+
+        plan_rest: Callable[[Any], Plan] = plan_method
+        for addition in reversed(self.additions):  # each takes its share, and leaves the rest to those before
+            plan_rest = partial(addition.plan, facts, plan_rest)
         plan = plan_rest(self.promise.budget)
         require_readable_charges(plan.charges)
         return plan

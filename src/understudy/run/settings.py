@@ -30,6 +30,7 @@ from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.storage import parse_address
 from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.additions.registry import ADDITIONS
 from understudy.methods.additions.topics.labelling import LabellingParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.models.presets import require_extra_body
@@ -397,6 +398,15 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
 
 
+_NAMED = {LabellingParameters, TablesParameters, RowsParameters, GuideParameters, ChoosingParameters}
+_OF_OTHER_ADDITIONS: Any = tuple(
+    group
+    for each in ADDITIONS
+    for group in (each.parameters, each.writing)
+    if group is not None and group not in _NAMED
+)
+
+
 class RunConfig(
     DataParameters,
     ProtectionParameters,
@@ -408,10 +418,11 @@ class RunConfig(
     WritingParameters,
     ModelParameters,
     LabellingParameters,
-    GuideParameters,
-    ChoosingParameters,
     TablesParameters,
     RowsParameters,
+    GuideParameters,
+    ChoosingParameters,
+    *_OF_OTHER_ADDITIONS,  # type: ignore[misc]
     EngineParameters,
     OutputParameters,
 ):
@@ -471,7 +482,8 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters),
-        *(EmbedderParameters, LabellingParameters, GuideParameters, TablesParameters),
+        EmbedderParameters,
+        *(each.parameters for each in ADDITIONS),
         *(EngineParameters, OutputParameters),
     )
     if method.needs.private_model:

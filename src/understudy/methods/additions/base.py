@@ -122,7 +122,7 @@ class Addition(ABC):
         return False
 
     @abstractmethod
-    def plan(self, plan_rest: Callable[[Any], Plan], budget: Any, facts: PublicFacts) -> Plan:
+    def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
         """Return the plan of the rest for what is left of ``budget``, with the addition's own charges."""
 
     def prepare(self, _preparation: Preparation) -> Self:

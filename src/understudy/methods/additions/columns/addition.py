@@ -60,7 +60,7 @@ class Columns(Addition):
     def is_first(self, method: Method) -> bool:
         return method.needs.rows
 
-    def plan(self, plan_rest: Callable[[Any], Plan], budget: Any, facts: PublicFacts) -> Plan:
+    def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
         return plan_with_columns(
             plan_rest,
             budget,

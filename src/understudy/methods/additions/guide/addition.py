@@ -44,7 +44,7 @@ class GuideAddition(Addition):
     def of(cls, settings: Parameters, _facts: PublicFacts) -> Self | None:
         return cls() if settings.part(GuideParameters).guide else None
 
-    def plan(self, plan_rest: Callable[[Any], Plan], budget: Any, facts: PublicFacts) -> Plan:
+    def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
         labels, expected = facts.labels.size, facts.expected_records
         return plan_with_guide(
             plan_rest, budget, share=GUIDE_SHARE, labels=labels, expected_records=expected, unit=facts.unit

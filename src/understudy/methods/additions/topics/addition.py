@@ -81,7 +81,7 @@ class TopicsAsLabels(Addition):
     def is_first(self, _method: Method) -> bool:
         return True
 
-    def plan(self, plan_rest: Callable[[Any], Plan], budget: Any, facts: PublicFacts) -> Plan:
+    def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
         return plan_with_topics(plan_rest, budget, topics=facts.labels.size, unit=facts.unit)
 
     def prepare(self, preparation: Preparation) -> Self:
