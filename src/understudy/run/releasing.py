@@ -182,6 +182,8 @@ def make_release(
             listener.say("The label set is read from the data: it is not protected.")
         if skips:
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
+        if corpus.schema.clamps:
+            listener.say("Numbers beyond a column's range count as its ends; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
         beside, parameters = Released({}), promise.part(TablesParameters)
