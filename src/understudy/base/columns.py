@@ -166,7 +166,11 @@ class Column:
                 *(self.name, "an end of its range has more than 64 bits, which no table holds"),
                 "Declare a narrower range; numbers that name things are a category or an identifier.",
             )
-        if "%y" in self.format and (least.year + 100, *least.timetuple()[1:6]) <= most.timetuple()[:6]:
+        if (
+            self.kind in _TIMES
+            and "%y" in self.format
+            and (least.year + 100, *least.timetuple()[1:6]) <= most.timetuple()[:6]
+        ):
             raise no_column(
                 *(self.name, "its range has more than a hundred years, so that a year of two digits is not one year"),
                 "Declare a shorter range, or write the years with four digits (%Y).",
@@ -201,15 +205,16 @@ class Column:
 
     def _end(self, end: object, *, last: bool = False) -> Any:
         """An end of the range, as the table writes it or as a number or date is written anywhere, years with four
-        digits. The last time of a day (``2024-12-31``) or minute that is the end is its last second."""
+        digits. A day or minute that is the last of a range of times (``2024-12-31``) is its last second."""
         format_ = self.format.replace("%y", "%Y")
         written = as_written(end, self.kind, format_) if format_ and isinstance(end, str) else None
         found = parse(end if written is None else written, self.kind)
-        if found is None or self.kind != "datetime" or not last:
+        if found is None or self.kind != "datetime" or not last or isinstance(end, datetime.datetime):
             return found
-        spelled = end.strip() if isinstance(end, str) else "" if isinstance(end, datetime.datetime) else str(end)
-        seconds = {10: 24 * 60 * 60, 16: 60}.get(len(spelled), 1) - 1
-        return found + datetime.timedelta(seconds=seconds if found.second == 0 else 0)
+        colons = str(end).count(":")
+        if colons == 0 and found.time() == datetime.time():
+            return found.replace(hour=23, minute=59, second=59)
+        return found.replace(second=59) if colons == 1 and found.second == 0 else found
 
     @cached_property
     def _line(self) -> Span:
@@ -225,8 +230,8 @@ class Column:
 
     @property
     def _width(self) -> int:
-        """The places that the bins divide. The last of several numbers in a bin belongs to the last bin as the end of
-        its range: 0.0..60.0 in 12 bins is 0 to 5, 5 to 10, and so on."""
+        """How many places the bins divide. Bins of several numbers begin at their edges (0.0..60.0 in 12 bins: 0 to 5,
+        5 to 10, ...), and the last one includes the end of the range."""
         low, high = self._line
         return high - low + (self.kind != "number" or self.bins > high - low)
 

@@ -234,8 +234,8 @@ class Checked:
         """For people, of flags."""
         lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
         lines += [
-            f"Some values of the column {each.name!r} are beyond its range, {each.least} to {each.most}, and count as its "
-            "nearest end.\n  Declare a wider range (--columns), unless this is what you want."
+            f"Some values of the column {each.name!r} are beyond its range, {each.least} to {each.most}, and count as "
+            "its nearest end.\n  Declare a wider range (--columns), unless this is what you want."
             for each in self.clamped
         ]
         if (self.faults or self.clamped) and self.file is not None:
@@ -281,8 +281,8 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
                         examples.setdefault(kind, []).append(line)
         file = None if config.output is None else private / CHECK_FILE
         if file is not None:
-            clamped = {"values beyond their range": read.clamped}
-            found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples, **clamped}
+            found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
+            found |= {"values beyond their range": read.clamped}
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
     if not (read.lowest_texts or counts):
