@@ -120,7 +120,9 @@ def digits(value: object) -> object:
     is in a column with nulls). Anything else stays as it is."""
     if isinstance(value, decimal.Decimal):
         value = str(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
+    elif isinstance(value, float) and abs(value) < 2**53:  # beyond, a digit may be another
+        value = canonical(value)
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
         value = canonical(value)
     return re.sub(r"^([0-9]+)\.0+$", r"\1", value.strip()) if isinstance(value, str) else value
 
