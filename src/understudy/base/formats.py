@@ -120,10 +120,9 @@ def digits(value: object) -> object:
     is in a column with nulls). Anything else stays as it is."""
     if isinstance(value, decimal.Decimal):
         value = str(value)
-    elif isinstance(value, float) and abs(value) < 2**53:  # beyond, a digit may be another
-        value = canonical(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
-        value = canonical(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        largest = 2**53 if isinstance(value, float) else 10**20  # of which each digit is known
+        value = canonical(value) if abs(value) < largest else value
     return re.sub(r"^([0-9]+)\.0+$", r"\1", value.strip()) if isinstance(value, str) else value
 
 
