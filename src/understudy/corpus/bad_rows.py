@@ -193,8 +193,8 @@ class BadRowLog:
         """Keep how many rows this whole pass left out, in all and by kind, and how many values were ``clamped``, by
         column; return the first."""
         if self._private_dir is not None:
-            kinds = dict(sorted(self._counts.items()))
-            counts = {"skipped": self._counts.total(), "kinds": kinds, "clamped": dict(sorted(clamped.items()))}
+            counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
+            counts |= {"clamped": dict(sorted(clamped.items()))} if clamped else {}
             with atomic_file(private_folder(self._private_dir) / COUNTS_FILE, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(counts, indent=1).encode("ascii"))
         return self._counts.total()
