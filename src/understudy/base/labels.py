@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
 _LARGEST = 1e300  # of a number, so that a Release that names it as a label can be read again
 LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
+_NUMBERS = {
+    "int": re.compile(r"[-+]?[0-9]+"),
+    "float": re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"),
+}
+"""How numbers are written. Python itself would also read ``1_0`` and the digits of other scripts."""
 
 
 def canonical(label: Label) -> str:
@@ -64,9 +70,11 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
         return text
     if label_type == "bool":
         return {"true": True, "false": False}.get(text.casefold())
+    if not _NUMBERS[label_type].fullmatch(text.strip()):
+        return None
     try:
         number = int(text) if label_type == "int" else float(text)
-    except ValueError:
+    except ValueError:  # more digits than Python reads
         return None
     return number if abs(number) <= _LARGEST else None
 

@@ -209,7 +209,8 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
         found = pipeline.check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
     if as_json:
-        show_json({"usable": found.usable, "faults": faults, "file": str(found.file)})
+        clamped = [column.name for column in found.clamped]
+        show_json({"usable": found.usable, "faults": faults, "clamped": clamped, "file": str(found.file)})
     elif found.words:
         click.echo(found.words)
     if found.refused is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from understudy.base.errors import CorpusError
@@ -23,6 +24,7 @@ class Contents:
         digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
         texts: of the texts alone, as :attr:`TextsHash.digests` has it.
         bad_share: how many of all rows were skipped, 0 to 1.
+        clamped: by column how many values beyond its range count as its end.
         lowest_texts: the lowest hashes of the texts, as :attr:`TextsHash.lowest` has them.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
@@ -32,6 +34,7 @@ class Contents:
     pieces: tuple[tuple[Corpus, str], ...]
     bad_share: float = 0.0
     lowest_texts: tuple[int, ...] = ()
+    clamped: Mapping[str, int] = field(default_factory=dict)
 
 
 def _in_order(key: bytes) -> hashlib.blake2b:
@@ -61,6 +64,7 @@ class _Found:
     noted: tuple[Noted, ...] = ()
     failed: bool = False
     lowest: tuple[int, ...] = ()
+    clamped: Mapping[str, int] = field(default_factory=dict)
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
@@ -75,7 +79,7 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
             for _ in corpus.batches():  # reports what is wrong, wherever it is
                 pass
             raise _changed()
-        corpus.keep_bad_rows(each for piece in found for each in piece.noted)
+        corpus.keep_bad_rows((each for piece in found for each in piece.noted), _clamped(found))
     texts = TextsHash(key, corpus.schema)
     for each in found:
         texts.add_total(each.texts)
@@ -86,7 +90,11 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
     parts = tuple(zip(pieces, orders, strict=True))
-    return Contents(digest, texts.digests, parts, share, texts.lowest.hashes)
+    return Contents(digest, texts.digests, parts, share, texts.lowest.hashes, _clamped(found))
+
+
+def _clamped(found: Iterable[_Found]) -> Mapping[str, int]:
+    return sum((Counter(each.clamped) for each in found), Counter[str]())
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
@@ -98,7 +106,9 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
             order.update(len(row).to_bytes(8) + row)
             total += keyed_number(row, key, b"row")
     noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
-    return _Found(total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
+    return _Found(
+        total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest, clamped=corpus.clamped
+    )
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError, in_keywords
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.base.labels import canonical, declared_labels
@@ -210,6 +211,7 @@ class Checked:
 
     Args:
         faults: each kind that a row has, and its cure.
+        clamped: columns with values beyond their range, which count as its ends.
         refused: what a run would end with, before its charge; None where the table can be used.
         file: private: counts of each kind, and where the first of them are; None without an output folder.
     """
@@ -217,6 +219,7 @@ class Checked:
     faults: Sequence[CorpusError]
     refused: CorpusError | None
     file: Path | None
+    clamped: Sequence[Column] = ()
 
     @property
     def usable(self) -> bool:
@@ -226,8 +229,13 @@ class Checked:
     def words(self) -> str:
         """For people, of flags."""
         lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
-        if self.faults and self.file is not None:
-            lines.append(f"How many rows, and where the first are: {self.file}")
+        lines += [
+            f"Some values of the column {each.name!r} are beyond its range, {each.least} to {each.most}, and count as "
+            "its nearest end.\n  Declare a wider range (--columns), unless this is what you want."
+            for each in self.clamped
+        ]
+        if (self.faults or self.clamped) and self.file is not None:
+            lines.append(f"How many these are, and where the first bad rows are: {self.file}")
         if self.refused is None:
             left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if self.faults else ""
             lines.append(f"The table can be read as it is declared.{left_out} Nothing was charged.")
@@ -270,6 +278,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         file = None if config.output is None else private / CHECK_FILE
         if file is not None:
             found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
+            found |= {"values beyond their range": read.clamped}
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
     if not (read.lowest_texts or counts):
@@ -280,4 +289,6 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         "Follow the advice above, and check again: a check is free.",
     )
     faults = [fault_of(kind, corpus.schema) for kind in sorted(counts)]
-    return Checked(faults, refused if bad_share > table.max_bad_rows else None, file)
+    columns = (*corpus.schema.crossed, *corpus.schema.typed)
+    clamped = [column for column in columns if column.name in read.clamped]
+    return Checked(faults, refused if bad_share > table.max_bad_rows else None, file, clamped)

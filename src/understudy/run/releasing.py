@@ -233,6 +233,8 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
         listener.say("The label set is read from the data: it is not protected.")
     if job.table.skips_bad_rows:
         listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
+    if schema.clamps:
+        listener.say("Numbers beyond a column's range count as its ends; private/skipped_rows.json counts them.")
     listener.say("Reading the private records.")
     return Releasing(replace(ready.records, hash_key=paid.hash_key, scratch=ready.scratch), tools, ready.planned)
 
