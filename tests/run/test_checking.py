@@ -84,7 +84,6 @@ def test_a_wrong_name_or_delimiter_comes_before_the_labels(
 NEAR: dict[str, tuple[Callable[[], object], str]] = {
     "a parameter": (lambda: run_config({"epsilom": "1"}), "Did you mean 'epsilon'?"),
     "one of the method": (lambda: run_config({"vocabularry": "x"}), "Did you mean 'vocabulary'?"),
-    "one that is gone": (lambda: run_config({"banwidth": 0.3}), "Did you mean 'bandwidth'?"),
     "one of another method": (lambda: run_config({"method": "aug-pe", "round": 3}), "Did you mean 'rounds'?"),
     "a field of a column": (lambda: declared_columns({"paid": {"kind": "number", "rnage": [0, 1]}}), "mean 'range'?"),
     "a format": (lambda: formats_of({"dates": "%d.%m.%Y"}), "but there is 'date'"),
