@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.lazy import torch
+from understudy.models.bare import without_thoughts, without_wrapping
 from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
@@ -268,13 +269,19 @@ class _Row:
         self.answer.append(token)
         # a token holds one byte at least, so that few need a look
         tails = ((stop, self.answer[-len(stop.encode()) - 4 :]) for stop in self.prompt.stop)
-        if any(stop in tokenizer.decode(tail, skip_special_tokens=True) for stop, tail in tails):
+        stopped = any(stop in tokenizer.decode(tail, skip_special_tokens=True) for stop, tail in tails)
+        if stopped and self._text(tokenizer):
             self.reason = "stop"
         elif len(self.answer) == len(self.prompt.uniforms):
             self.reason = "length"
 
+    def _text(self, tokenizer: Any) -> str:
+        """The answer so far without what is not its text: empty while the model still thinks."""
+        text, _ = without_thoughts(tokenizer.decode(self.answer, skip_special_tokens=True))
+        return without_wrapping(text)[0]
+
     def completion(self, tokenizer: Any) -> Completion:
-        text = tokenizer.decode(self.answer, skip_special_tokens=True)
+        text = self._text(tokenizer)
         cuts = [text.index(stop) for stop in self.prompt.stop if stop in text]
         text = text[: min(cuts)] if cuts else text
         reason = self.reason or "length"
