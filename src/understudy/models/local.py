@@ -201,13 +201,15 @@ class LocalChat:
         room = min(request.max_tokens, self._window - len(tokens))
         if room < 1:
             return None
+        chats = self._tokenizer.chat_template is not None
         return Prompt(
             tokens=tokens,
             temperature=request.temperature,
             top_p=request.top_p,
-            stop=request.stop if self._tokenizer.chat_template is not None else (*request.stop, _TURN),
+            stop=request.stop if chats else (*request.stop, _TURN),
             uniforms=request_uniforms(self._seed, request.key(self.model_id), count=room),
             phrases=request.phrases if self._writer else (),
+            chats=chats and not self._writer,
         )
 
 
@@ -235,6 +237,7 @@ class Prompt:
     stop: tuple[str, ...]
     uniforms: NDArray[np.float64]
     phrases: tuple[str, ...] = ()  # which the answer is steered to
+    chats: bool = False  # the model may think, or speak to whoever asked
 
 
 def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
@@ -276,9 +279,9 @@ class _Row:
             self.reason = "length"
 
     def _text(self, tokenizer: Any) -> str:
-        """The answer so far without what is not its text: empty while the model still thinks."""
-        text, _ = without_thoughts(tokenizer.decode(self.answer, skip_special_tokens=True))
-        return without_wrapping(text)[0]
+        """The answer so far; of a chat without what is not its text, so that it is empty while the model thinks."""
+        text: str = tokenizer.decode(self.answer, skip_special_tokens=True)
+        return without_wrapping(without_thoughts(text)[0])[0] if self.prompt.chats else text
 
     def completion(self, tokenizer: Any) -> Completion:
         text = self._text(tokenizer)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file
+from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -33,7 +33,7 @@ NAME = "seq-pate"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
 PSEUDO_TEXTS = 128
 """In all rounds."""
-StudentLoss = Literal["kl", "top-answer", "pseudo-labels"]
+StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
@@ -87,17 +87,20 @@ class StudentParameters(Parameters):
     """Who writes those of the later rounds: the student as it is then, or the base model."""
     student_loss: StudentLoss = "kl"
     """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``). To see what
-    answers are worth, ``pseudo-labels`` learns from none."""
+    answers are worth, ``pseudo-labels`` learns from none. ``published`` learns from both, as the paper's equation 4
+    does, after as many steps on pseudo-labels alone as in a round."""
+    prefixes: str | None = public_file(None)
+    """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
+    prefixes_are_public: bool = False
+    """Your word that the prefixes were not made from private data."""
     learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
 
     gone: ClassVar[GoneOnes] = {
-        "prefixes": Gone(None, "pseudo-sentences begin as the model begins them"),
-        "prefixes_are_public": Gone(False, "pseudo-sentences begin as the model begins them"),
         "pseudo_texts": Gone(128, "there are 128 pseudo-sentences in all"),
         "kl_weight": Gone(20.0, "the student learns answers at a weight of 20, or, with --student-loss, from none"),
-        "pseudo_weight": Gone(0.0, "the student learns from answers, or from pseudo-labels alone (--student-loss)"),
-        "pseudo_steps": Gone(0, "the student learns from the first answers on"),
+        "pseudo_weight": Gone(0.0, "the student learns from answers, pseudo-labels or both (--student-loss)"),
+        "pseudo_steps": Gone(0, "the student learns from the first answers on, or as --student-loss published does"),
         "student_steps": Gone(16, "the student learns for 16 steps per round"),
         "student_batch": Gone(16, "the student reads 16 pseudo-sentences per step"),
     }
