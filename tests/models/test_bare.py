@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from endpoint_fixtures import ask, chat, clean_environment_fixture, endpoint_fixture  # noqa: F401
 from server import FakeEndpoint, Reply, Seen, answer
@@ -11,6 +12,7 @@ from server import FakeEndpoint, Reply, Seen, answer
 from understudy.models.bare import without_thoughts, without_wrapping
 from understudy.models.collect import collect
 from understudy.models.connection import read_answer
+from understudy.models.local import Prompt, _Row
 from understudy.run.generating import alike
 from understudy.text.writing import SyntheticRecord
 
@@ -161,6 +163,21 @@ def test_a_model_that_begins_to_think_later_gets_a_second_try_without_stop(endpo
     assert [done.text for done in completions] == [TEXT] * 3
     assert ["stop" in seen.body for seen in endpoint.seen] == [False, True, False, False]
     assert model.dialect.reasons
+
+
+class Bytes:
+    @staticmethod
+    def decode(tokens: list[int], *, skip_special_tokens: bool) -> str:
+        return bytes(tokens).decode()
+
+
+@pytest.mark.parametrize(("chats", "text"), [(True, "Yes."), (False, "<think>A")])
+def test_a_local_model_that_chats_is_not_stopped_while_it_thinks(chats: bool, text: str) -> None:
+    row = _Row(Prompt([1], 0.0, 1.0, ("\n\n",), np.zeros(99), chats=chats))
+    for token in b"<think>A\n\nB</think>Yes.\n\nMore":
+        if row.reason is None:
+            row.take(token, Bytes(), frozenset())
+    assert (row.completion(Bytes()).text, row.reason) == (text, "stop")
 
 
 # -- the warning ------------------------------------------------------------------------------------------------------
