@@ -515,8 +515,10 @@ def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None
 # -- private prediction -----------------------------------------------------------------------------------------------
 
 
-def test_a_clip_range_wider_than_charged_is_caught() -> None:
-    attack = private_tokens("recenter", BUDGET)
+@pytest.mark.parametrize("clipping", ["recenter", "fixed"])
+def test_a_clip_range_wider_than_charged_is_caught(clipping: Any) -> None:
+    attack = private_tokens(clipping, BUDGET)
+    assert not caught(attack)
     wider = replace(attack.sums, clip=2 * attack.sums.clip, grid=2 * attack.sums.grid)
     assert caught(replace(attack, sums=wider))
 

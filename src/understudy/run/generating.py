@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -363,6 +364,8 @@ def write_texts(
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(written, made.schema)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
+    if writing.chat is not None and (fault := alike(written)):
+        listener.say(f"{fault} Read a few, and try the model with {_check(job.chat)}.")
     if missing := len(records) - len(written):
         listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
@@ -457,10 +460,24 @@ def _cure_of_missing(method: Method, writing: Writing) -> str:
     return f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
 
 
+def alike(records: Sequence[SyntheticRecord]) -> str:
+    """Say in a sentence that most texts keep none of their phrases, are equal or begin alike; else return ""."""
+    count = len(records)
+    equal, begun = (
+        max(Counter(record.text.split(end)[0] for record in records).values(), default=0) for end in ("\0", "\n")
+    )
+    lost = sum(bool(record.provenance.get("phrases")) and not record.provenance.get("kept") for record in records)
+    faults = ((equal, "are equal"), (begun, "begin with the same line"), (lost, "contain none of their phrases"))
+    return next((f"{number} of {count} texts {fault}." for number, fault in faults if number > max(count / 2, 3)), "")
+
+
+def _check(named: Chat) -> str:
+    return f"`understudy models check {named.llm}{f' --base-url {named.base_url}' if named.base_url else ''}`"
+
+
 def _without_text(session: Session, named: Chat, made: Release) -> str:
     """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
-    where = f" --base-url {named.base_url}" if named.base_url else ""
-    check = f"Try it with `understudy models check {named.llm}{where}`; the same command then asks again"
+    check = f"Try it with {_check(named)}; the same command then asks again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():
         return f"{check}, free of charge."

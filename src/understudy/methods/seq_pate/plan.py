@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Ablation, Parameters, private_file
+from understudy.base.parameters import Ablation, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -33,7 +33,7 @@ NAME = "seq-pate"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
 PSEUDO_TEXTS = 128
 """In all rounds."""
-StudentLoss = Literal["kl", "top-answer", "pseudo-labels"]
+StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
@@ -71,7 +71,12 @@ class StudentParameters(Parameters):
     """Who writes those of the later rounds: the student as it is then, or the base model."""
     student_loss: StudentLoss = "kl"
     """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``). To see what
-    answers are worth, ``pseudo-labels`` learns from none."""
+    answers are worth, ``pseudo-labels`` learns from none. ``published`` learns from both, as the paper's equation 4
+    does, after as many steps on pseudo-labels alone as in a round."""
+    prefixes: str | None = public_file(None)
+    """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
+    prefixes_are_public: bool = False
+    """Your word that the prefixes were not made from private data."""
     learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
 
