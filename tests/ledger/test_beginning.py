@@ -60,7 +60,7 @@ def test_a_named_ledger_that_is_not_there_is_an_error_and_is_not_made(
 
 
 def test_a_database_server_without_a_ledger_is_an_error(postgres_location: str) -> None:
-    with pytest.raises(LedgerError, match=r"no ledger at postgresql://.*understudy ledger create"):
+    with pytest.raises(LedgerError, match=r"no ledger at postgresql://.*us\.ledger\.create"):
         Ledger(postgres_location)
     Ledger.create(postgres_location).close()
     Ledger(postgres_location).close()
@@ -169,7 +169,7 @@ def test_a_strict_ledger_takes_datasets_that_are_opened_by_hand_only(tmp_path: P
     where = str(tmp_path / "ledger.sqlite")
     assert "strict" in call(f"create --strict --ledger {where}").output
     with Ledger(where) as ledger:
-        with pytest.raises(LedgerError, match="understudy ledger open clinic --epsilon E --delta D"):
+        with pytest.raises(LedgerError, match=r'us\.ledger\.open\("clinic", epsilon=E, delta=D\)'):
             ledger.check_if_open("clinic", pure_plan("0.1"))
         with pytest.raises(LedgerError, match="strict"):
             ledger.open_dataset("clinic", cap=CAP, unit=RECORD, by_hand=False)

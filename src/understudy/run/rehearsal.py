@@ -3,7 +3,8 @@
 A plan states the sensitivity, the shape and the names of its charges, and ``release`` states them again in its queries.
 Only running ``release`` shows whether the two agree. So a method of a third party is run once before the charge: on a
 few made-up records, in a folder that is thrown away, with the checks of the real door. Its outcome is a function of
-public facts. The methods of this package are not rehearsed: their tests compare plan and release.
+public facts. A rehearsal ends early where the method asks a language model, or takes a charge in parts: both may take
+hours. The methods of this package are not rehearsed: their tests compare plan and release.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from understudy.models.types import WrappedEmbedder
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
@@ -38,8 +40,9 @@ _NO_KEY = b"rehearsal"
 
 
 def is_rehearsed(method: Method) -> bool:
-    """Whether the method is a third party's."""
-    return type(method).__module__.partition(".")[0] != __name__.partition(".")[0]
+    """Whether the method is a third party's, and works without a model that reads private texts."""
+    own = type(method).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return not (own or method.needs.private_model)
 
 
 def rehearse(
@@ -51,7 +54,7 @@ def rehearse(
     preparation: Preparation,
     prepare: Callable[[BoundedCorpus, Preparation], Any],
 ) -> None:
-    """Run ``method.release`` on made-up records, up to where it asks a language model.
+    """Run ``method.release`` on made-up records.
 
     Args:
         planned: the Release without its content.
@@ -69,7 +72,6 @@ def rehearse(
     quiet = replace(
         preparation,
         embedder=None if preparation.embedder is None else _StandIn(preparation.embedder, preparation.dimension),
-        model=None if preparation.model is None else _Unasked(),  # type: ignore[arg-type]
         say=lambda _line: None,
         progress=lambda _what, _done, _total: None,
     )
@@ -85,7 +87,6 @@ def rehearse(
                 writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
                 prepared=prepare(made_up, quiet),
                 scratch=Path(folder) / "scratch",
-                rows=_ask if method.needs.rows and schema.typed else None,
             )
             released = method.release(made_up, own, tools)
             statement = replace(planned.statement, charges=own.charges)
@@ -93,7 +94,7 @@ def rehearse(
             made.save(Path(folder) / "rehearsal.release")
             contents = method.contents(made)
             problem = contents and mismatch(made, contents)
-        except _Asked:
+        except _Ended:
             return
         except UnderstudyError:
             raise
@@ -166,20 +167,23 @@ class _Door(Measurements):
             rates = np.resize(rates, data.corpus.size)  # there are as many as private records
         return super().measure(name, query, data, rates=rates)
 
+    def open(self, name: str) -> Any:
+        mechanism = self.receipt.pay(name)
+        if not isinstance(mechanism, SubsampledSums):
+            raise _Ended
+        self.opened.add(name)
+        return mechanism.open(self.noise)
 
-class _Asked(BaseException):
-    """Ends a rehearsal: what follows depends on what a language model answers. No method catches it by mistake."""
 
-
-def _ask(*_: object) -> NoReturn:
-    raise _Asked
+class _Ended(BaseException):
+    """Ends a rehearsal early. No method catches it by mistake."""
 
 
 class _Unasked:
     """A language model that is not asked."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _Asked
+        raise _Ended
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
-from understudy.run.measuring import Paid, open_ledger, pay
+from understudy.run.measuring import Paid, open_ledger, pay, tell_first_cap
 from understudy.run.parts import Table
 from understudy.run.rehearsal import filled, is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
@@ -191,6 +191,8 @@ def _prepare(
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
+    if ledger is not None:
+        tell_first_cap(ledger, promise.dataset, plan, listener)
     found = None
     if ledger is not None:
         found = contents(corpus, ledger.fingerprint_key, engine)
