@@ -55,7 +55,7 @@ def test_open_takes_unit_and_rule(where: str) -> None:
 
 def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
     call(where, "open clinic --epsilon 3 --delta 1e-6")
-    with pytest.raises(LedgerError, match="--raise"):
+    with pytest.raises(LedgerError, match=r"us\.ledger\.raise_cap"):
         call(where, "open clinic --epsilon 4 --delta 1e-6")
     with pytest.raises(ConfigError, match="raise changes the cap alone"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --owner patient")

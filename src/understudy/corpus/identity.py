@@ -77,8 +77,9 @@ class TextsHash:
         for text in texts:
             self.add_total(keyed_number(self._spell(text).encode("utf-8"), self._key))
             for cell in self._cells_of(text):
-                letters = _SIGNS.sub("", tidy(visible(cell)).casefold())
-                if _LETTER.search(letters):
+                letters = tidy(visible(cell)).casefold().translate(_ASCII_SIGNS)
+                letters = letters if letters.isascii() else _SIGNS.sub("", letters)
+                if letters and not letters.isdigit():
                     self.cells.add(keyed_number(letters.encode("utf-8", "surrogatepass"), self._key, b"cell") >> 192)
 
     def add_total(self, total: int | None) -> None:
@@ -95,7 +96,8 @@ class TextsHash:
         return said(text) if parts is None else [cell for part in parts for cell in said(part.content)]
 
 
-_SIGNS, _LETTER = re.compile(r"[\W_]+"), re.compile(r"[^\W\d_]")
+_SIGNS = re.compile(r"[\W_]+")
+_ASCII_SIGNS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())  # ten times as fast
 MOST_CELLS = 512
 """How many of the lowest hashes of cells are kept, to know a table that shares most of them."""
 

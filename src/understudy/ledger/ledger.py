@@ -162,7 +162,7 @@ class Ledger:
                     raise LedgerError(
                         f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
-                        f"Keep these values; a cap can be raised with: {admission.raising(name, known.cap, cap)}",
+                        f"Keep these values; a cap can be raised with: {admission.raising(name, known.cap)}",
                     )
                 return known
             if not by_hand and rows.is_strict(connection):
