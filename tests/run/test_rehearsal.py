@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import FakeChat, settings, write_csv
-from run_fixtures import run, runs_charged
+from run_fixtures import run, runs_charged, simple_fit
 from secret_fixtures import PUBLIC_COLUMNS, public_rows
 from word_embedder import WordEmbedder
 
@@ -26,7 +26,7 @@ from understudy.methods.contents import Contents, Held
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.run import pipeline, releasing
+from understudy.run import pipeline, releasing, tabling
 from understudy.run.rehearsal import rehearse
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
@@ -185,23 +185,34 @@ def test_a_rehearsal_leaves_nothing_behind_and_reads_no_record(install: Install,
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_a_release_is_rehearsed_with_each_form_of_a_table(install: Install, tmp_path: Path, use_chat: Any) -> None:
-    """Owners, JSON records, no labels, and texts of several parts."""
+FORMS: dict[str, dict[str, Any]] = {
+    "owners": {"owner": "clinician", "max_records_per_owner": 2},
+    "records": {"text": None, "record_columns": "note,clinician"},
+    "no labels": {"label": None, "labels": None, "records": 2, "records_per_label": None},
+    "parts": {"text": "note,clinician", "llm": "fake"},
+    "columns": {"columns": {"clinician": [f"dr-{number}" for number in range(5)]}},
+    "topics": {"label": None, "labels": None, "topics": 3, "embedder": "fake"},
+    "guide": {"guide": True, "embedder": "fake"},
+}
+
+
+@pytest.mark.parametrize("wrong", [None, "a charge without a query"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_release_is_rehearsed_with_each_form_of_a_table(
+    install: Install, use_chat: Any, monkeypatch: pytest.MonkeyPatch, form: str, wrong: str | None
+) -> None:
+    """What the run releases beside the method (topics, columns, a guide) is no charge of the method's."""
     use_chat(FakeChat())
-    for number, changes in enumerate(
-        (
-            {"owner": "clinician", "max_records_per_owner": 2},
-            {"text": None, "record_columns": "note,clinician"},
-            {"label": None, "labels": None, "records": 2, "records_per_label": None},
-            {"text": "note,clinician", "llm": "fake"},
-        )
-    ):
-        values = {**install(), "output": str(tmp_path / str(number)), "dataset": f"notes-{number}", **changes}
-        values = {name: value for name, value in values.items() if value is not None}
-        rehearsed = {**values, "ledger": str(tmp_path / f"ledger-{number}.sqlite")}
-        Ledger.create(rehearsed["ledger"]).close()
-        assert run(rehearsed).records
-        assert runs_charged(rehearsed["ledger"], f"notes-{number}") == 1
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+    changes, match = WRONG[wrong] if wrong else ({}, "")
+    values = {name: value for name, value in {**install(**changes), **FORMS[form]}.items() if value is not None}
+    if wrong:
+        with pytest.raises(UnderstudyError, match=match):
+            run(values)
+    else:
+        assert run(values).records
+    assert runs_charged(values["ledger"]) == (wrong is None)
 
 
 def test_a_method_that_asks_a_model_is_rehearsed_up_to_there(install: Install, use_chat: Any) -> None:

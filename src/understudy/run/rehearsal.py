@@ -87,6 +87,7 @@ def rehearse(
                 writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
                 prepared=prepare(made_up, quiet),
                 scratch=Path(folder) / "scratch",
+                rows=_end if method.needs.rows and schema.typed else None,
             )
             released = method.release(made_up, own, tools)
             statement = replace(planned.statement, charges=own.charges)
@@ -179,11 +180,14 @@ class _Ended(BaseException):
     """Ends a rehearsal early. No method catches it by mistake."""
 
 
+def _end(*_: object) -> NoReturn:
+    raise _Ended
+
+
 class _Unasked:
     """A language model that is not asked."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _Ended
+    __getattr__ = _end
 
 
 @dataclass(frozen=True)
