@@ -21,12 +21,13 @@ from word_embedder import WordEmbedder
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.ledger import Ledger
 from understudy.methods import registry
+from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.base import Method, Needs, Released
 from understudy.methods.contents import Contents, Held
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.run import pipeline, releasing, tabling
+from understudy.run import pipeline, releasing
 from understudy.run.rehearsal import rehearse
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
@@ -204,7 +205,7 @@ def test_a_release_is_rehearsed_with_each_form_of_a_table(
     """What the run releases beside the method (topics, columns, a guide) is no charge of the method's."""
     use_chat(FakeChat())
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)
     changes, match = WRONG[wrong] if wrong else ({}, "")
     values = {name: value for name, value in {**install(**changes), **FORMS[form]}.items() if value is not None}
     if wrong:

@@ -24,6 +24,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.corpus.schema import Schema
 from understudy.ledger.store import RunStore
+from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, mismatch
 from understudy.models.types import WrappedEmbedder
@@ -66,7 +67,7 @@ def rehearse(
             charge, or the method fails otherwise.
         UnderstudyError: what the method raises itself.
     """
-    beside = Contents({}, {}).complete(planned).charges
+    beside = complete(Contents({}, {}), planned).charges
     own = replace(plan, charges=tuple(charge for charge in plan.charges if charge.name not in beside))
     made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None)
     quiet = replace(
