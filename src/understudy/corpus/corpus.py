@@ -145,15 +145,14 @@ class Corpus:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
         return next(iter(self._texts(key).digests), "")
 
-    def identity(self, key: bytes, *, lines: int, texts: tuple[str, ...] | None = None) -> Identity:
-        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), what it
-        is made of, and ``lines`` hashes. A pass or two.
+    def identity(self, key: bytes, *, texts: tuple[str, ...] | None = None) -> Identity:
+        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), and of
+        what it is made of. A pass or two.
         """
         texts = self._texts(key).digests if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing
             return Identity()
-        made_of = identity_of(self._table.sources, key, encoding=self._table.encoding, at_most=lines)
-        return replace(made_of, texts=texts, contents=(*texts, *made_of.contents))
+        return Identity((*texts, *identity_of(self._table.sources, key)), texts)
 
     def _texts(self, key: bytes) -> TextsHash:
         found = TextsHash(key, self.schema)

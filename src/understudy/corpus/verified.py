@@ -25,7 +25,7 @@ class Contents:
         texts: of the texts alone, as :attr:`TextsHash.digests` has it.
         bad_share: how many of all rows were skipped, 0 to 1.
         clamped: by column how many values beyond its range count as its end.
-        lowest_texts: the lowest hashes of the texts, as :attr:`TextsHash.lowest` has them.
+        cells: the lowest hashes of the texts' cells, as :attr:`TextsHash.cells` has them.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
 
@@ -33,7 +33,7 @@ class Contents:
     texts: tuple[str, ...]
     pieces: tuple[tuple[Corpus, str], ...]
     bad_share: float = 0.0
-    lowest_texts: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
     clamped: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ class _Found:
     skipped: int = 0
     noted: tuple[Noted, ...] = ()
     failed: bool = False
-    lowest: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
     clamped: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -83,14 +83,14 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
     texts = TextsHash(key, corpus.schema)
     for each in found:
         texts.add_total(each.texts)
-        for number in each.lowest:
-            texts.lowest.add(number)
+        for number in each.cells:
+            texts.cells.add(number)
     digest = multiset_digest(sum(each.total for each in found), key, b"rows")
     orders = (each.in_order for each in found)
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
     parts = tuple(zip(pieces, orders, strict=True))
-    return Contents(digest, texts.digests, parts, share, texts.lowest.hashes, _clamped(found))
+    return Contents(digest, texts.digests, parts, share, texts.cells.hashes, _clamped(found))
 
 
 def _clamped(found: Iterable[_Found]) -> Mapping[str, int]:
@@ -105,9 +105,9 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
         for row in _rows_of(batch):
             order.update(len(row).to_bytes(8) + row)
             total += keyed_number(row, key, b"row")
-    noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
+    noted, cells = tuple(corpus.noted or ()), texts.cells.hashes
     return _Found(
-        total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest, clamped=corpus.clamped
+        total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, cells=cells, clamped=corpus.clamped
     )
 
 

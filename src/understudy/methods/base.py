@@ -271,6 +271,11 @@ class Method(ABC):
         """How many records of each label the Release holds; None where any number can be made."""
         return None
 
+    @property
+    def knows_how_many(self) -> bool:
+        """Whether a Release of this method says how many records it holds, so that nobody has to."""
+        return self.needs.holds_texts and type(self).available is not Method.available
+
     def label_weights(self, release: Release) -> Sequence[float] | None:
         """How ``records`` are shared out over labels; None for equal shares."""
         return None

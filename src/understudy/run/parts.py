@@ -76,7 +76,7 @@ class Wanted(
         Args:
             additions: the names of those that the Release has.
         """
-        if (self.said or not method.needs.holds_texts) and (
+        if (self.said or not method.knows_how_many) and (
             sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
         ):
             raise ConfigError(

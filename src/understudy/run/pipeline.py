@@ -281,7 +281,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
             found |= {"values beyond their range": read.clamped}
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
-    if not (read.lowest_texts or counts):
+    if not (read.texts or counts):
         raise CorpusError("The table has no rows.", "Look at the file: a run would be charged, and release noise.")
     some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
     refused = CorpusError(

@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,9 @@ from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
-from understudy.run.measuring import Paid, open_ledger, pay
+from understudy.run.measuring import Paid, open_ledger, pay, tell_first_cap
 from understudy.run.parts import Table
+from understudy.run.rehearsal import filled, is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 from understudy.text.writing import Writer
@@ -189,6 +191,8 @@ def _prepare(
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
+    if ledger is not None:
+        tell_first_cap(ledger, promise.dataset, plan, listener)
     found = None
     if ledger is not None:
         found = contents(corpus, ledger.fingerprint_key, engine)
@@ -211,7 +215,10 @@ def _prepare(
     records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
     scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
     additions = tuple(each.prepare(preparation) for each in job.additions)
-    prepared = _prepared(method, records, plan, preparation)
+    prepared = _prepared(method, records, preparation, plan=plan)
+    if is_rehearsed(method) and not session.begun:
+        prepare = partial(_prepared, method, plan=plan)
+        rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
     return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
 
 
@@ -244,7 +251,7 @@ def _release_method(method: Method, at: Releasing, ready: _Ready, listener: List
     tools, labels = at.tools, at.tools.labels
     if labels is not ready.preparation.labels:  # an addition found them
         named = replace(ready.preparation, labels=labels, say=lambda _line: None)  # it was said
-        prepared = _prepared(method, ready.records, ready.plan, named)
+        prepared = _prepared(method, ready.records, named, plan=ready.plan)
         tools = replace(tools, writer=_candidates(method, ready.writing, labels, listener), prepared=prepared)
     return replace(at, tools=tools, released=method.release(at.corpus, ready.plan, tools) | at.released)
 
@@ -260,20 +267,7 @@ def _sealed(session: Session, ready: _Ready, at: Releasing) -> Release:
     verdict = released.noise_check.verdict
     if verdict is None and session.noise.origin != "none" and ready.plan.forecast.verdict is not None:
         verdict = ready.plan.forecast.verdict.coarse
-    statement = replace(
-        planned.statement,
-        public_inputs=released.public_inputs,
-        notes=(*planned.statement.notes, *released.notes),
-        verdict=verdict if session.noise.origin != "none" else None,
-    )
-    return replace(
-        planned,
-        statement=statement.with_seals(session.store.seals()),  # as its values are, whatever this process is
-        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
-        terms=list(released.terms),
-        noise_check=replace(released.noise_check, verdict=None),
-        strings={name: list(strings) for name, strings in released.strings.items()},
-    )
+    return filled(planned, released, session.store.seals(), verdict if session.noise.origin != "none" else None)
 
 
 def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> None:
@@ -354,7 +348,7 @@ def _load_models(
     )
 
 
-def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:
+def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *, plan: Plan) -> Any:
     """What the method does before the charge; rows that do not fit into memory are told as such."""
     try:
         return method.prepare(corpus, plan, preparation)
