@@ -72,6 +72,7 @@ class Verdict:
         share: of a label's texts that must say a thing for it to show, where the basis is such a share.
         records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
         times: how many times as many records of the same kind would do, where what is released counts no records.
+        unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
     """
 
     level: Level | None
@@ -79,6 +80,7 @@ class Verdict:
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
     times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
+    unsaid_in: Annotated[str, Field(pattern=r"^[a-z-]{0,20}$")] = ""
 
     @classmethod
     def of(
@@ -106,6 +108,11 @@ class Verdict:
         times = math.inf if self.records is None or records < 1 else float(f"{self.records / records:.2g}")
         return replace(self, records=None, times=times if 1 <= times <= _MOST_TIMES else None)
 
+    def unsaid(self, language: str) -> Verdict:
+        """Return the verdict where hardly any term of ``language`` occurs: whatever the noise is, what shows is chance.
+        A verdict of noise stays, since the noise may be why no term is seen."""
+        return self if self.level == "noise" else Verdict("noise", self.basis, unsaid_in=language)
+
     @property
     def coarse(self) -> Verdict | None:
         """The level without numbers from which a declared number of records could be told; None without one."""
@@ -119,6 +126,10 @@ class Verdict:
             return ""
         if self.level is None:
             return f"Good from about {self.records:,} {counted}; declare --expected-records for a verdict."
+        if self.unsaid_in:
+            language = "English" if self.unsaid_in == "en" else "that language"
+            which = "the vocabulary" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
+            return f"Noise: hardly any term of {which} occurs in the texts: are they in {language}?"
         show = "show" if spent else "will show"
         if self.level == "noise":
             told = "what shows is mostly chance" if spent else "do not spend this budget"

@@ -23,7 +23,9 @@ from understudy.base.errors import bug
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.base.lazy import pa, pc
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.shared.vocabulary import DISCOVERED
 from understudy.privacy.selection import weight_of
+from understudy.text.vocabulary.terms import load_stop_words
 from understudy.text.vocabulary.words import split_words
 
 Integers = NDArray[np.int64]
@@ -111,6 +113,19 @@ class UnlistedTerms:
                 some = slice(start, start + _ROWS)
                 sums.add(sums.finder.codes(terms.take(kept[some]).to_pylist()), self._weights[sizes[some]])
         return sums.files()
+
+
+def find_terms(
+    listed: Iterable[str], stop_words: str | None, corpus: BoundedCorpus, plan: Any, tools: Any, *, most: int
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the terms that are not ``listed``, in order of name, and their noisy weighted counts, under the charge
+    ``discovered-terms``: of more than ``most`` those with the highest."""
+    words = frozenset(" ".join(split_words(term)) for term in listed)
+    per_unit = plan.mechanism(DISCOVERED).most
+    query = UnlistedTerms(words, load_stop_words(stop_words), per_unit, tools.scratch)
+    found = tools.measure(DISCOVERED, query, corpus)
+    joined = np.sort(np.argsort(-found.value, kind="stable")[:most])
+    return [found.names[place] for place in joined.tolist()], found.value[joined]
 
 
 class _Held(ABC):
@@ -330,12 +345,12 @@ _BESIDE_OTHERS, _ALONE = 1, 2
 
 
 class PhraseFinder(dict[str, int]):
-    """Finds words in a row of one sentence, none of which is a stop word or a lone letter.
+    """Finds words in a row of one sentence, none of which is a stop word, a lone letter or has a digit in it.
 
-    A mark that ends a sentence, or a part of one, divides phrases, unless a letter or digit follows it at once, as in
-    "2.5". Numbers are words; alone they have two digits at least. A phrase is a code of its words, which the finder
-    numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever calls it replaces
-    it long before, and it raises rather than do so.
+    A mark that ends a sentence, or a part of one, divides phrases, unless a letter follows it at once. Numbers and
+    words with digits, which may be somebody's, are never found: a list must name them. A phrase is a code of its words,
+    which the finder numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever
+    calls it replaces it long before, and it raises rather than do so.
 
     Args:
         listed: words that do not count alone.
@@ -351,7 +366,7 @@ class PhraseFinder(dict[str, int]):
         return "<PhraseFinder>"  # without the private words that it met
 
     def __missing__(self, word: str) -> int:
-        if len(word.encode()) > LONGEST_WORD:
+        if len(word.encode()) > LONGEST_WORD or any(map(str.isdigit, word)):
             return 0
         kind = 0
         if word not in self._says_nothing and not (len(word) == 1 and "a" <= word <= "z"):
