@@ -130,7 +130,7 @@ class LanguageDecision:
         said, language = config.method_parameters, language_of(config, table)
         method = make_method(config.method, said)
         terms = method if isinstance(method, VocabularyParameters) else None
-        known = terms is not None and (terms.vocabulary != BUILT_IN or _is_file(said.get("topics")))
+        known = terms is not None and (terms.vocabulary != BUILT_IN or _counts_known(method))
         if language is None:
             asks = not known and (terms is not None or _reads_english(config, method))
             return cls(None, config, _NOT_STATED if asks else None)
@@ -138,7 +138,7 @@ class LanguageDecision:
             return cls(language, config)
         if config.topics is not None:
             return cls(language, config, _TOPICS_ARE_ENGLISH)
-        if terms is None or _is_file(said.get("topics")):
+        if terms is None or _counts_known(method):
             return cls(language, config)
         taken: dict[str, Any] = {} if terms.stop_words else {"stop_words": language}
         problem = None
@@ -181,8 +181,9 @@ def language_of(config: RunConfig, table: Table) -> str | None:
     return "en" if said.get("vocabulary") == BUILT_IN or table.is_in_english else None
 
 
-def _is_file(topics: object) -> bool:
+def _counts_known(method: Method) -> bool:
     """Whether topics are those of another Release, whose terms are there."""
+    topics = getattr(method, "topics", None)
     return isinstance(topics, str) and topics != "auto"
 
 

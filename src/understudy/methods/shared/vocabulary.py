@@ -80,7 +80,7 @@ def word_for_word(plan: Plan) -> str:
     among = round(alone * math.sqrt(found.most))
     several = "" if unit.kind == "owner" else " A term of one person with so many records is among them."
     return (
-        "Terms of one to three words that no public list has were found in the private texts and appear word for word: "
+        "Terms that no public list has were found in the private texts and appear word for word: "
         f"those of about {alone} {unit.kind}s, if these have no other such term, or of {among}, if they have "
         f"{found.most} each, and more.{several}"
     )

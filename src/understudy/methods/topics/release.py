@@ -239,7 +239,7 @@ def find(
     directions, built_in, listed = Directions.of(known[:CANDIDATES]), _built_in(), listed_terms(parameters)
     names: list[str] = []
     if parameters.discover_terms:
-        names, _ = find_terms(listed, parameters.stop_words, corpus, plan, tools, most=CANDIDATES)
+        names, _ = find_terms(listed, parameters.stop_words, corpus, plan, tools, most=CANDIDATES, longest=1)
     terms, vectors = listed, known[len(known) - len(listed) :]
     if names:
         made = private_vectors(embed_texts(embedder, names, known.shape[1]))
@@ -278,7 +278,7 @@ def find(
         sizes,
         said,
         terms_of(centres, counts, topic, candidates, terms),
-        {"source": vocabulary.source, "sha256": vocabulary.sha256},
+        {"source": vocabulary.source if listed else f"none ({parameters.language})", "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
         check,
     )

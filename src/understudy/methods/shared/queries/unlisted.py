@@ -32,6 +32,7 @@ Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Columns = tuple[NDArray[Any], ...]
 
+LONGEST_PHRASE = 3
 _HELD = 1 << 21
 """Terms, with their numbers, that are held before a run is written: some 200 MB."""
 _MOST_WORDS = 1 << 19
@@ -60,12 +61,14 @@ class UnlistedTerms:
         stop_words: with which no term begins or ends.
         most: terms per unit (C).
         scratch: a private folder, which all workers of an engine see: sums lie there until all are read.
+        longest: words of the longest terms.
     """
 
     listed: frozenset[str]
     stop_words: frozenset[str]
     most: int
     scratch: Path
+    longest: int = LONGEST_PHRASE
 
     def sums(self, data: BoundedCorpus) -> Iterator[tuple[list[str], Integers]]:
         shutil.rmtree(self._folder, ignore_errors=True)  # of a run that was killed
@@ -116,13 +119,19 @@ class UnlistedTerms:
 
 
 def find_terms(
-    listed: Iterable[str], stop_words: str | None, corpus: BoundedCorpus, plan: Any, tools: Any, *, most: int
+    listed: Iterable[str],
+    stop_words: str | None,
+    corpus: BoundedCorpus,
+    plan: Any,
+    tools: Any,
+    *,
+    most: int,
+    longest: int = LONGEST_PHRASE,
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Return the terms that are not ``listed``, in order of name, and their noisy weighted counts, under the charge
     ``discovered-terms``: of more than ``most`` those with the highest."""
-    words = frozenset(" ".join(split_words(term)) for term in listed)
-    per_unit = plan.mechanism(DISCOVERED).most
-    query = UnlistedTerms(words, load_stop_words(stop_words), per_unit, tools.scratch)
+    words, stopped = frozenset(" ".join(split_words(term)) for term in listed), load_stop_words(stop_words)
+    query = UnlistedTerms(words, stopped, plan.mechanism(DISCOVERED).most, tools.scratch, longest)
     found = tools.measure(DISCOVERED, query, corpus)
     joined = np.sort(np.argsort(-found.value, kind="stable")[:most])
     return [found.names[place] for place in joined.tolist()], found.value[joined]
@@ -167,7 +176,7 @@ class _Held(ABC):
                 self._forget()
 
     def _forget(self) -> None:
-        self.finder = PhraseFinder(self.query.listed, self.query.stop_words)
+        self.finder = PhraseFinder(self.query.listed, self.query.stop_words, self.query.longest)
 
 
 class _Terms(_Held):
@@ -329,7 +338,6 @@ class Runs:
                 yield table.rename_columns(["key", "value"]).sort_by("key")
 
 
-LONGEST_PHRASE = 3
 LONGEST_WORD = 30
 """Bytes in UTF-8; no phrase goes across a longer one."""
 LONGEST_TEXT = 1 << 20
@@ -357,8 +365,9 @@ class PhraseFinder(dict[str, int]):
         stop_words: as :func:`~understudy.text.vocabulary.terms.load_stop_words` reads them.
     """
 
-    def __init__(self, listed: frozenset[str], stop_words: frozenset[str]) -> None:
+    def __init__(self, listed: frozenset[str], stop_words: frozenset[str], longest: int = LONGEST_PHRASE) -> None:
         super().__init__({"": 0, _BROKEN.strip(): 0})
+        self._longest = longest
         self._listed, self._says_nothing = listed, stop_words | _CONTRACTED
         self._words, self._kinds, self._hashes = [""], array("b", [0]), array("Q", [0])
 
@@ -394,7 +403,7 @@ class PhraseFinder(dict[str, int]):
         kinds = np.frombuffer(self._kinds, dtype=np.int8)[numbers]
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)[numbers]
         places, found = np.repeat(np.arange(len(texts)), lengths), []
-        for size in range(1, LONGEST_PHRASE + 1):
+        for size in range(1, self._longest + 1):
             fits = kinds & (_ALONE if size == 1 else _BESIDE_OTHERS)
             for ahead in range(1, size):
                 fits = fits[:-1] & kinds[ahead:]
