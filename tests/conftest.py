@@ -73,7 +73,9 @@ def tables_are_english() -> Iterator[Callable[..., str | None]]:
 @pytest.fixture
 def languages_are_asked_for(tables_are_english: Callable[..., str | None], monkeypatch: pytest.MonkeyPatch) -> None:
     """As users have it: nothing is charged where neither the user nor the table's names tell the language."""
-    monkeypatch.setattr("understudy.run.decided.language_of", tables_are_english)
+    from understudy.run import decided
+
+    monkeypatch.setattr(decided, "language_of", tables_are_english)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,7 +29,7 @@ from understudy.run import settings
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table, writes_around_phrases
 from understudy.run.settings import RunConfig
-from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
+from understudy.text.vocabulary.terms import BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,12 @@ class LanguageDecision:
 
 def language_of(config: RunConfig, table: Table) -> str | None:
     """The language that is stated, or English where names are evidence of it; None where nothing tells it."""
-    said = config.method_parameters
-    if config.language or said.get("stop_words") == ALL_LANGUAGES:
-        return config.language or ALL_LANGUAGES
-    return "en" if said.get("vocabulary") == BUILT_IN or table.is_in_english else None
+    method = make_method(config.method, config.method_parameters)
+    if config.language is None and isinstance(method, VocabularyParameters) and method.not_english:
+        return method.language
+    if config.language is None and (config.method_parameters.get("vocabulary") == BUILT_IN or table.is_in_english):
+        return "en"
+    return config.language
 
 
 def _counts_known(method: Method) -> bool:
