@@ -108,10 +108,12 @@ class Verdict:
         times = math.inf if self.records is None or records < 1 else float(f"{self.records / records:.2g}")
         return replace(self, records=None, times=times if 1 <= times <= _MOST_TIMES else None)
 
-    def unsaid(self, language: str) -> Verdict:
-        """Return the verdict where hardly any term of ``language`` occurs: whatever the noise is, what shows is chance.
-        A verdict of noise stays, since the noise may be why no term is seen."""
-        return self if self.level == "noise" else Verdict("noise", self.basis, unsaid_in=language)
+    def unsaid(self, language: str, *, expected: Verdict | None) -> Verdict:
+        """Return the verdict where hardly any term of ``language`` occurs, so that what shows is chance. The same where
+        the noise was ``expected`` to drown all."""
+        if expected and expected.level == "noise":
+            return self
+        return replace(self if self.level == "noise" else Verdict("noise", self.basis), unsaid_in=language)
 
     @property
     def coarse(self) -> Verdict | None:
@@ -126,10 +128,6 @@ class Verdict:
             return ""
         if self.level is None:
             return f"Good from about {self.records:,} {counted}; declare --expected-records for a verdict."
-        if self.unsaid_in:
-            language = "English" if self.unsaid_in == "en" else "that language"
-            which = "the vocabulary" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
-            return f"Noise: hardly any term of {which} occurs in the texts: are they in {language}?"
         show = "show" if spent else "will show"
         if self.level == "noise":
             told = "what shows is mostly chance" if spent else "do not spend this budget"
@@ -146,4 +144,10 @@ class Verdict:
             cure = f"about {self.times:g} times as many {counted} of this kind would do"
             if self.times < _HARDLY_MORE:
                 cure = f"a few more {counted} of this kind would do"
-        return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")
+        unsaid = ""
+        if self.unsaid_in:
+            which, asked = "the vocabulary", "English"
+            if self.unsaid_in != "en":
+                which, asked = f"the language {self.unsaid_in!r}", "that language"
+            unsaid = f" Hardly any term of {which} occurs in the texts: are they in {asked}?"
+        return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".") + unsaid

@@ -44,7 +44,7 @@ class VocabularyParameters(Parameters):
 DISCOVERED = "discovered-terms"
 FOREIGN_SHARE = 0.3
 """Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
-FEWEST = 10
+FEWEST = 5
 """Terms that are seen to occur in the texts: with fewer, the vocabulary is hardly theirs."""
 PER_UNIT = 100
 """Terms of one unit that count, at most."""

@@ -271,7 +271,7 @@ def find(
         said[:] = 0
     check = _noise_check(sizes, noise, voters, counts)
     if not said.any() and check.verdict:
-        check = replace(check, verdict=check.verdict.unsaid(parameters.language))
+        check = replace(check, verdict=check.verdict.unsaid(parameters.language, expected=plan.forecast.verdict))
     return Found(
         centres,
         topic,
