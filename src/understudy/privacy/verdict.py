@@ -144,10 +144,8 @@ class Verdict:
             cure = f"about {self.times:g} times as many {counted} of this kind would do"
             if self.times < _HARDLY_MORE:
                 cure = f"a few more {counted} of this kind would do"
-        unsaid = ""
+        ending = f"; {cure}." if cure and self.level != "good" else "."
         if self.unsaid_in:
-            which, asked = "the vocabulary", "English"
-            if self.unsaid_in != "en":
-                which, asked = f"the language {self.unsaid_in!r}", "that language"
-            unsaid = f" Hardly any term of {which} occurs in the texts: are they in {asked}?"
-        return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".") + unsaid
+            language = "English" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
+            ending += f" Hardly any term of the vocabulary occurs in the texts: are they in {language}?"
+        return f"{self.level.capitalize()}: {told}{ending}"

@@ -18,13 +18,7 @@ from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.tables.variables import ALL, NONE
-from understudy.methods.shared.vocabulary import (
-    DISCOVERED,
-    VocabularyParameters,
-    lone_delta,
-    public_vocabulary,
-    selection,
-)
+from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -155,12 +149,11 @@ def mechanisms(
     share, part = _VOCABULARY_SHARE, _COLUMNS_PART if cells else 0.0
     shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if cells else [])]
     discovered = discovery_share(parameters)
-    delta = budget.delta
+    noise, found = parameters.noise, None
+    multipliers: Sequence[float]
     if discovered:
-        shares = [*(each * (1 - discovered) for each in shares), discovered]
-        budget = Budget.of(budget.epsilon, delta - lone_delta(delta))
-    noise = parameters.noise
-    if noise == "gaussian":
+        found, multipliers = split_off(budget, discovered, shares)
+    elif noise == "gaussian":
         multipliers = gaussian_split(budget, shares)
     else:
         multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
@@ -170,8 +163,8 @@ def mechanisms(
     sums: dict[str, NoisySum | NoisySelection] = {
         VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,))
     }
-    if discovered:
-        sums[DISCOVERED] = selection(multipliers[-1], delta)
+    if found:
+        sums[DISCOVERED] = found
     sums[DENSITY] = NoisySum(noise, multipliers[1], weights, (labels, columns))
     if cells:
         require_releasable((sum(cells), most), cure="Lower top_terms, or name fewer phrase_columns.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, public_file
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.selection import NoisySelection
@@ -46,7 +49,7 @@ FOREIGN_SHARE = 0.3
 """Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
 FEWEST = 5
 """Terms that are seen to occur in the texts: with fewer, the vocabulary is hardly theirs."""
-PER_UNIT = 100
+_PER_UNIT = 100
 """Terms of one unit that count, at most."""
 _LONE_DELTA = Fraction(1, 10)
 """Share of delta: the probability with which a term is shown that one unit alone has."""
@@ -63,14 +66,13 @@ def public_vocabulary(parameters: VocabularyParameters) -> Vocabulary:
     return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
 
 
-def lone_delta(delta: Fraction) -> Fraction:
-    """The part of a budget's delta that is spent on the threshold of terms that are found."""
-    return delta * _LONE_DELTA
-
-
-def selection(multiplier: float, delta: Fraction) -> NoisySelection:
-    """The mechanism that finds terms, where ``delta`` is the budget's."""
-    return NoisySelection(multiplier, float(lone_delta(delta)), PER_UNIT)
+def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[NoisySelection, list[float]]:
+    """Return what finds terms for ``share`` of the budget (of mu^2) and its part of delta, and the noise multipliers of
+    Gaussian sums that have ``shares`` of the rest."""
+    lone = budget.delta * _LONE_DELTA
+    rest = Budget.of(budget.epsilon, budget.delta - lone)
+    first, *others = gaussian_split(rest, [share, *((1 - share) * each for each in shares)])
+    return NoisySelection(first, float(lone), _PER_UNIT), others
 
 
 def word_for_word(plan: Plan) -> str:

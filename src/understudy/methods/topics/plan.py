@@ -32,13 +32,7 @@ from understudy.methods.shared.guide.plan import (
     sample_words,
 )
 from understudy.methods.shared.labelling import BESIDE, MOST_TOPICS, ROUNDS, SIZES, VOTES, TopicCount, sums_name
-from understudy.methods.shared.vocabulary import (
-    DISCOVERED,
-    VocabularyParameters,
-    lone_delta,
-    public_vocabulary,
-    selection,
-)
+from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.methods.topics.centres import require_short
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -110,15 +104,6 @@ def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CAN
     return _noisy_sums(topics, gaussian_split(budget, list(SHARES.values())), unit, candidates=candidates)
 
 
-def _mechanisms_after_terms(
-    topics: int, budget: Budget, unit: Unit, *, share: float
-) -> tuple[NoisySelection, dict[str, NoisySum]]:
-    """What finds terms for ``share`` of the budget, and the sums as :func:`mechanisms` for the rest."""
-    rest = Budget.of(budget.epsilon, budget.delta - lone_delta(budget.delta))
-    first, *multipliers = gaussian_split(rest, [share, *((1 - share) * each for each in SHARES.values())])
-    return selection(first, budget.delta), _noisy_sums(topics, multipliers, unit, candidates=None)
-
-
 def _noisy_sums(
     topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES
 ) -> dict[str, NoisySum]:
@@ -148,11 +133,10 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         topics = len(known_topics(topics)[0].arrays["centres"])
         sums = {SIZES: NoisySum("gaussian", whole, Sensitivity.of_counts(1), (topics,))}
     else:
-        listed = len(listed_terms(parameters))
+        sums = mechanisms(topics, budget, unit, candidates=len(listed_terms(parameters)))
         if parameters.discover_terms:
-            terms, sums = _mechanisms_after_terms(topics, budget, unit, share=parameters.discover_terms)
-        else:
-            sums = mechanisms(topics, budget, unit, candidates=listed)
+            terms, multipliers = split_off(budget, parameters.discover_terms, list(SHARES.values()))
+            sums = _noisy_sums(topics, multipliers, unit, candidates=None)
         multiplier = sums[sums_name(1)].noise_multiplier
         while rate < 1 and verdict(multiplier, topics, rate * (expected or 0)).level != "good":
             rate *= 2
@@ -216,19 +200,14 @@ _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
 
 
 def _charges(topics: int, sums: Mapping[str, NoisySum], unit: Unit, beside: str = "") -> tuple[Charge, ...]:
+    candidates = sums[VOTES].shape[0] if VOTES in sums else None
+    terms = f"{candidates} public terms" if candidates else "the terms that are listed or were found"
     why = {
-        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {_voted_for(sums)}"
-        if VOTES in sums
-        else "",
+        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}",
         SIZES: f"noisy numbers of {unit.kind}s of {topics} topic(s)",
     }
     around = f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
     return tuple(Charge(beside + name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
-
-
-def _voted_for(sums: Mapping[str, NoisySum]) -> str:
-    candidates = sums[VOTES].shape[0] if VOTES in sums else CANDIDATES
-    return f"{candidates} public terms" if candidates else "the terms that were found or are listed"
 
 
 def _forecast(topics: int, sums: Mapping[str, NoisySum], unit: Unit, rate: float = 1.0) -> Facts:

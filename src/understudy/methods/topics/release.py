@@ -246,8 +246,10 @@ def find(
         terms, vectors = (*terms, *names), np.concatenate([vectors, kept("found", made)])
     elif not listed:  # nothing was found: the run goes to its end, and its verdict says so
         terms, vectors = built_in, known
-    speaks = None if parameters.discover_terms else _Speaks.of(parameters, corpus)
-    voters = _Voters(corpus if speaks is None else replace(corpus, label=speaks), plan, tools, beside)
+    if not parameters.discover_terms:
+        own = None if parameters.vocabulary == BUILT_IN else TermMatcher(vocabulary.terms)
+        corpus = replace(corpus, label=_Speaks(own, corpus.form, corpus.json_records))
+    voters = _Voters(corpus, plan, tools, beside)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
     votes, noise = voters.measure(VOTES, voting)
     candidates = Candidates.of(vectors, votes, noise)
@@ -290,24 +292,18 @@ _FEW_VOTES = 0.3
 
 @dataclass(frozen=True)
 class _Speaks:
-    """0 for texts that say what the vocabulary has, 1 for others, which then vote for none of its terms: at least half
-    of their words are in the built-in list, or a term of the user's own is in them. A function of each text alone."""
+    """0 for texts that say what the vocabulary has, 1 for others, which then vote for none of its terms: half of their
+    words are in the built-in list, or a term of the user's own (``matcher``) is in them. By each text alone."""
 
     matcher: TermMatcher | None
     form: TextForm
     json_records: bool
 
-    @classmethod
-    def of(cls, parameters: VocabularyParameters, corpus: BoundedCorpus) -> _Speaks:
-        own = parameters.vocabulary != BUILT_IN
-        matcher = TermMatcher(public_vocabulary(parameters).terms) if own else None
-        return cls(matcher, corpus.form, corpus.json_records)
-
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
         """``Int32[n]``."""
         said = said_of(texts, self.form, json_records=self.json_records)
-        reads = is_english if self.matcher is None else lambda text: bool(self.matcher.first_distinct(text, 1))
-        return np.array([not reads(text) for text in said], dtype=np.int32)
+        own = self.matcher
+        return np.array([not (own.first_distinct(text, 1) if own else is_english(text)) for text in said], np.int32)
 
 
 def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
