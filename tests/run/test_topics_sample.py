@@ -27,6 +27,7 @@ from understudy.methods.topics import found as finding
 from understudy.methods.topics.changes import LEVEL, changes
 from understudy.methods.topics.plan import verdict
 from understudy.methods.topics.release import TopicSums
+from understudy.privacy.exact import round_up
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums
@@ -294,6 +295,9 @@ def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
     statement = finished[0].release.statement
     require_consistent(statement)
     assert "nobody knows who is in the sample" in statement.to_markdown()
+    first = statement.to_markdown().splitlines()[2].partition(". Protected")[0]
+    spent = round_up(statement.epsilon_at[float(statement.budget.delta)])  # type: ignore[union-attr]
+    assert first == f"Method **topics**: {statement.budget} was booked, and epsilon {spent} at that delta was spent"
     with pytest.raises(ValueError, match="better test"):
         require_consistent(replace(statement, power=0.011))
 
