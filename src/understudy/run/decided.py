@@ -177,7 +177,7 @@ def language_of(config: RunConfig, table: Table) -> str | None:
     """The language that is stated, or English where names are evidence of it; None where nothing tells it."""
     method = make_method(config.method, config.method_parameters)
     if config.language is None and isinstance(method, VocabularyParameters) and method.not_english:
-        return method.language
+        return method.tongue
     if config.language is None and (config.method_parameters.get("vocabulary") == BUILT_IN or table.is_in_english):
         return "en"
     return config.language

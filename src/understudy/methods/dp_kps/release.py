@@ -176,5 +176,5 @@ def noise_check(
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
     found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
     if above + discovered < min(FEWEST, vocabulary_size / 10):
-        found = found.unsaid(parameters.language, expected=plan.forecast.verdict)
+        found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)

@@ -34,14 +34,14 @@ class VocabularyParameters(Parameters):
     where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
 
     @property
-    def language(self) -> str:
+    def tongue(self) -> str:
         """The language that the stop words name: ``en`` where they name none."""
         return self.stop_words if self.stop_words and stop_word_languages(self.stop_words) else "en"
 
     @property
     def not_english(self) -> bool:
         """Whether the texts are said to be in another language than the built-in vocabulary."""
-        return self.language != "en"
+        return self.tongue != "en"
 
 
 DISCOVERED = "discovered-terms"

@@ -273,14 +273,14 @@ def find(
         said[:] = 0
     check = _noise_check(sizes, noise, voters, counts)
     if not said.any() and check.verdict:
-        check = replace(check, verdict=check.verdict.unsaid(parameters.language, expected=plan.forecast.verdict))
+        check = replace(check, verdict=check.verdict.unsaid(parameters.tongue, expected=plan.forecast.verdict))
     return Found(
         centres,
         topic,
         sizes,
         said,
         terms_of(centres, counts, topic, candidates, terms),
-        {"source": vocabulary.source if listed else f"none ({parameters.language})", "sha256": vocabulary.sha256},
+        {"source": vocabulary.source if listed else f"none ({parameters.tongue})", "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
         check,
     )
