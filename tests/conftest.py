@@ -61,6 +61,25 @@ def guides_are_asked_for() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def tables_are_english() -> Iterator[Callable[..., str | None]]:
+    """Tables whose names tell no language are English, so that a test need not state it."""
+    from understudy.run import decided
+
+    asked = decided.language_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decided, "language_of", lambda config, table: asked(config, table) or "en")
+        yield asked
+
+
+@pytest.fixture
+def languages_are_asked_for(tables_are_english: Callable[..., str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have it: nothing is charged where neither the user nor the table's names tell the language."""
+    from understudy.run import decided
+
+    monkeypatch.setattr(decided, "language_of", tables_are_english)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def maps_are_flat() -> Iterator[None]:
     """Texts are placed by two principal components: t-SNE takes most of a small evaluation; its tests set it back."""
     from understudy.evaluate.metrics import overview

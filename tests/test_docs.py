@@ -211,7 +211,7 @@ def run_shell(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-@pytest.mark.usefixtures("little_work")
+@pytest.mark.usefixtures("little_work", "languages_are_asked_for")
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     text = page.read_text("utf-8")
     for title, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):

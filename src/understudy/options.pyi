@@ -64,6 +64,7 @@ class PlanOptions(WritingOptions, total=False):
     labels_from_data: bool
     columns: str | Mapping[str, Any] | None
     formats: str | Mapping[str, Any] | None
+    language: str | PathLike[str] | None
 
 class RunOptions(PlanOptions, total=False):
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None

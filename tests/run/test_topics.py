@@ -111,7 +111,7 @@ def test_only_public_terms_and_numbers_leave(finished: Path, found: FoundTopics)
     for file in (finished / "release").iterdir():
         assert b"ebulon" not in file.read_bytes()
         assert b"uagmire" not in file.read_bytes()
-    assert found.release.arrays.keys() == {"centres", "topic", "sizes"}
+    assert found.release.arrays.keys() == {"centres", "topic", "sizes", "said"}
 
 
 @pytest.mark.parametrize(

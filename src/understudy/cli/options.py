@@ -15,7 +15,7 @@ from understudy.base.parameters import Parameters, is_free, kinds_of
 from understudy.cli.environment import LEDGER, TEXT, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
-TABLE = ("text", "roles", "label", "labels", "topics", "columns", "owner")
+TABLE = ("text", "roles", "language", "label", "labels", "topics", "columns", "owner")
 WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),

@@ -220,11 +220,6 @@ class Method(ABC):
         facts. They become the run's, and hold when it is resumed."""
         return {}
 
-    @property
-    def foreign(self) -> Mapping[str, Any]:
-        """Parameters that nobody gave, where the texts are hardly English."""
-        return {}
-
     def require_guidable(self) -> None:  # noqa: B027 - optional
         """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
 

@@ -22,12 +22,11 @@ from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled, taken_for_foreign
+from understudy.run.decided import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
 from understudy.text.prompts.template import WritingParameters
-from understudy.text.vocabulary.terms import BUILT_IN
 
 
 class FreeJob:
@@ -86,12 +85,14 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        self.table = Table.of(config)
+        self.language_decision = LanguageDecision.of(config, self.table)
+        config = self.language_decision.config
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.label_set = config.label_set
-        self.table = Table.of(config)
-        self.foreign = taken_for_foreign(config, self.table)
-        config, self.fitted_line = fitted(config, self.table)
+        config, on_size = fitted(config)
+        self.fitted_line = " ".join(filter(None, [on_size, self.language_decision.line]))
         self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         self._facts = _facts(config, self.table)
@@ -100,7 +101,7 @@ class Job(FreeJob):
             config,
             form=config.form,
             additions=[each.name for each in self.additions],
-            foreign=self.foreign,
+            foreign=self.language_decision.language not in (None, "en"),
             releases=True,
             generates=config.part(Wanted).said if generates is None else generates,
         )
@@ -108,13 +109,18 @@ class Job(FreeJob):
         for each in self.additions:
             each.require(self.method)
         self.engine = config.part(settings.EngineParameters)
+        if charges:
+            self.require_language()
+
+    def require_language(self) -> None:
+        """Raises ConfigError where the language of the texts, or terms of it, must be named before a charge."""
+        if problem := self.language_decision.problem:
+            raise ConfigError(*problem)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What public facts warn of."""
-        method = self.method
-        english = getattr(method, "vocabulary", "") == BUILT_IN and not getattr(method, "discover_terms", True)
-        return (*self.promise.warnings, *([_ENGLISH] * (english and self.foreign and self.table.looks_foreign)))
+        return (*self.promise.warnings, *self.language_decision.warnings)
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
@@ -168,13 +174,6 @@ def _facts(config: RunConfig, table: Table) -> PublicFacts:
         table.crossed,
         (*text_columns(table.text), *table.record_columns),
     )
-
-
-_ENGLISH = (
-    "Few names of the columns and labels are English words, and the built-in vocabulary is English: if the texts "
-    "are in another language too, what comes out is noise whatever the budget. Name a list of their words with "
-    "--vocabulary, or let --discover-terms 0.3 find them (docs/languages.md)."
-)
 
 
 def _require_utf8(settings: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
-from understudy.text.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.terms import COMMON, built_in_terms
 from understudy.text.vocabulary.words import split_words
 
 
@@ -195,7 +195,7 @@ class Texts:
     form: TextForm
     record_columns: tuple[str, ...]
     foreign: bool = False
-    """Whether they are taken not to be English (docs/decisions/081)."""
+    """Whether they are said not to be English."""
 
     @cached_property
     def template(self) -> PromptTemplate:
@@ -330,9 +330,9 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         require_header(self.data, [name for name in names if name is not None], reading)
 
     @property
-    def looks_foreign(self) -> bool:
-        """:func:`looks_foreign`, by what is declared."""
-        return looks_foreign((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
+    def is_in_english(self) -> bool:
+        """:func:`is_in_english`, by what is declared."""
+        return is_in_english((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""
@@ -358,15 +358,16 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             )
 
 
-_COMMON = 20_000
-"""Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
-labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
-(docs/decisions/081)."""
+def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
+    """Return whether what is declared is evidence of English texts: at least half of the words in the labels and values
+    are common English ones, and so are half of those in all names together. Names of columns alone are no evidence:
+    tables in any language have English ones."""
+    common = built_in_terms()[:COMMON]
+    values = [str(value) for each in columns if each.kind == "category" for value in each.values]
+    said = _words((*labels.names, *values))
+    told = said | _words((*names, *(each.name for each in columns)))
+    return bool(said) and all(2 * len(each.intersection(common)) >= len(each) for each in (said, told))
 
 
-def looks_foreign(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
-    """Whether fewer than half of the words of what is declared, columns, labels and values, are common English."""
-    values = (value for each in columns if each.kind == "category" for value in each.values)
-    told = (*names, *(each.name for each in columns), *labels.names, *map(str, values))
-    words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
-    return len(words) > 3 and 2 * len(words.intersection(built_in_terms()[:_COMMON])) < len(words)
+def _words(names: Iterable[str]) -> set[str]:
+    return {word for name in names for word in split_words(name) if word.isalpha() and len(word) > 3}

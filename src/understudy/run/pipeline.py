@@ -26,12 +26,13 @@ from understudy.methods.additions.registry import additions_in
 from understudy.methods.registry import load_release, method_of
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
+from understudy.methods.shared.vocabulary import VocabularyParameters
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table, looks_foreign
+from understudy.run.parts import Table
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
@@ -102,9 +103,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         form=made.schema.form,
         additions=[each.name for each in additions_in(made)],
         labels=made.schema.label_set.size,
-        foreign=looks_foreign(
-            (*made.schema.text_columns, made.schema.label or ""), made.schema.columns, made.schema.label_set
-        ),
+        foreign=isinstance(method, VocabularyParameters) and method.not_english,
     )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:
@@ -160,7 +159,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    job, size = FreeJob(config, foreign=looks_foreign((), (), config.label_set)), config.label_set.size
+    job, size = FreeJob(config), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
         raise ConfigError(
@@ -254,7 +253,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     """
     config.part(Table).require_header()  # a wrong name or delimiter comes before what else is wrong
     if config.epsilon or config.secret_prior:
-        Job(config, charges=source is None)  # whatever public facts can tell
+        Job(config, charges=source is None).require_language()  # whatever public facts can tell
     table = Table.of(config)
     with ExitStack() as stack:
         if config.output is None:

@@ -39,6 +39,7 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.text.prompts.template import WritingParameters
+from understudy.text.vocabulary.terms import LANGUAGES
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
@@ -184,6 +185,17 @@ class DataParameters(TableParameters):
     data: Operational[OneOrSeveral] = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
     ``abfs://``); ``-`` for standard input."""
+    language: str | None = None
+    """The language of the texts, as two letters of ISO 639-1: ``en``, ``de``, ... What is built in reads English.
+    Default: English where the declared labels or values, and the columns' names, are English words; else it is asked
+    for before anything is charged."""
+
+    @field_validator("language")
+    @classmethod
+    def _code(cls, value: str | None) -> str | None:
+        if value is not None and value not in LANGUAGES:
+            raise ValueError("expected two letters of ISO 639-1, such as en, de or fr")
+        return value
 
     @field_validator("data")
     @classmethod

@@ -19,9 +19,9 @@ from understudy.methods.dp_kps.plan import (
     discovery_share,
     known_noise,
     phrase_columns,
-    public_vocabulary,
 )
 from understudy.methods.public import CallEstimate, Chooser, GenerationTools
+from understudy.methods.shared.vocabulary import public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement
