@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from run_fixtures import Said
 from subjects import Places, table
 from subjects import texts as english
-from understudy.methods.topics.method import Topics
 
 import understudy as us
 from understudy.base.errors import ConfigError
 from understudy.ledger import Ledger
+from understudy.methods.additions.topics.method import Topics
 from understudy.run import decided
 from understudy.run.parts import Table
 from understudy.run.settings import run_config
