@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.formats import HINT, as_written, formats_of, marks_of, require_format
-from understudy.base.labels import Label, as_type, canonical, is_missing
+from understudy.base.labels import Label, Places, as_type, canonical, is_missing
 from understudy.base.lazy import pa
 
 T = TypeVar("T", int, float)
@@ -211,7 +211,7 @@ class Column:
         if is_missing(value):
             return None if self.required else self.missing
         if self.values:
-            return self._index.get(canonical(label)) if (label := self._label(value)) is not None else None
+            return self._index.of(label) if (label := self._label(value)) is not None else None
         parsed = parse(value, self.kind)
         return None if parsed is None else self._bin(parsed)
 
@@ -387,8 +387,8 @@ class Column:
         return cls(name, kind, values=tuple(values), least=ends[0], most=ends[1], marks=marks, **rest)
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {canonical(value): index for index, value in enumerate(self.values)}
+    def _index(self) -> Places:
+        return Places(self.values)
 
     def _label(self, value: object) -> Label | None:
         if self.kind != "boolean":

@@ -1,13 +1,16 @@
 """Labels: their canonical strings and types; the set, public and declared; and how records are shared out over it.
 
 Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
-decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals.
+decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals; where all
+labels are numbers, so does the string "1.0".
 """
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +42,38 @@ def whole(number: float) -> float | int:
     return int(number) if number.is_integer() else number
 
 
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+
+
+def without_zeros(text: str) -> str:
+    """``1`` for ``1.0`` or ``1.00``; any other text as it is, such as ``1.10`` or ``01``."""
+    return whole[1] if (whole := _WHOLE.fullmatch(text)) else text
+
+
+class Places(dict[str, int]):
+    """From a label's canonical string to its place in the declared labels.
+
+    >>> Places(["1.0", "2.5"]).of(1), Places(["1.0", "v2"]).of("1"), Places(["01067"]).of(1067)
+    (0, None, None)
+    """
+
+    def __init__(self, labels: Sequence[Label]) -> None:
+        names = list(map(canonical, labels))
+        super().__init__(zip(names, range(len(names)), strict=True))
+        plain = dict(zip(map(without_zeros, names), self.values(), strict=False))
+        self._numbers = len(plain) == len(names) and all(map(_NUMBER.fullmatch, plain))
+        if self._numbers:
+            self.update(plain)
+
+    def of(self, label: Label) -> int | None:
+        """The place of a label as a table has it, with blanks around it or not; None where it is not declared."""
+        name = canonical(label)
+        if name not in self:
+            name = name.strip()
+        return self.get(without_zeros(name) if self._numbers else name)
+
+
 def is_missing(value: object) -> bool:
     """Whether a label or owner cell holds nothing: null, NaN, or white space."""
     if isinstance(value, str):
@@ -53,6 +88,8 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
     """
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value) <= _LARGEST:
+        value = int(value) if value == value.to_integral_value() else float(value)
     if not isinstance(value, (str, int, float, bool)):
         return None
     if isinstance(value, int) and abs(value) > _LARGEST:  # too long to be spelled
@@ -65,7 +102,7 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
     if label_type == "bool":
         return {"true": True, "false": False}.get(text.casefold())
     try:
-        number = int(text) if label_type == "int" else float(text)
+        number = int(without_zeros(text)) if label_type == "int" else float(text)
     except ValueError:
         return None
     return number if abs(number) <= _LARGEST else None

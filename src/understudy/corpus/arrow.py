@@ -182,7 +182,7 @@ def _kind(arrow_type: Any) -> LabelType | None:
         return "bool"
     if t.is_integer(arrow_type):
         return "int"
-    return "float" if t.is_floating(arrow_type) else None
+    return "float" if t.is_floating(arrow_type) or t.is_decimal(arrow_type) else None
 
 
 def _cells(
