@@ -23,6 +23,7 @@ from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning, i
 from understudy.base.files import require_local
 from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
+from understudy.corpus.read import as_table
 from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.base import Method
 from understudy.methods.registry import make_method, require_method
@@ -102,7 +103,8 @@ def check(
     """
     if isinstance(corpus, Corpus):
         raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
-    told: dict[str, Any] = {"data": corpus, **options} if _is_path(corpus) else {**options}
+    corpus, given = as_table(corpus, options)
+    told: dict[str, Any] = {"data": corpus, **given} if _is_path(corpus) else given
     config = run_config(_settings(method or make_method(DEFAULT_METHOD, {}), budget, told))
     with shown(listener) as listening:
         return pipeline.check(config, source=None if config.data else corpus, listener=listening)
@@ -349,6 +351,7 @@ def _opened(
     """The configuration of a run, and its corpus; None where the run opens the files that it names by itself."""
     if isinstance(source, Corpus):
         return corpus_config(source, method, budget, options), source
+    source, options = as_table(source, options)
     if _is_path(source):
         return run_config(_settings(method, budget, {"data": source, **options})), None
     config = run_config(_settings(method, budget, options))
@@ -408,7 +411,7 @@ def corpus_config(
     schema = corpus.schema
     columns = {
         "dataset": corpus.name,
-        "text": schema.text or schema.form.fields or None,
+        "text": None if schema.record_columns else schema.text_columns,
         **schema.form.settings,
         "record_columns": schema.record_columns,
         "label": schema.label,

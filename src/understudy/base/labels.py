@@ -48,7 +48,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 
 def without_zeros(text: str) -> str:
     """``1`` for ``1.0`` or ``1.00``; any other text as it is, such as ``1.10`` or ``01``."""
-    return whole[1] if (whole := _WHOLE.fullmatch(text)) else text
+    return found[1] if (found := _WHOLE.fullmatch(text)) else text
 
 
 class Places(dict[str, int]):
@@ -61,16 +61,14 @@ class Places(dict[str, int]):
     def __init__(self, labels: Sequence[Label]) -> None:
         names = list(map(canonical, labels))
         super().__init__(zip(names, range(len(names)), strict=True))
-        plain = dict(zip(map(without_zeros, names), self.values(), strict=False))
+        plain = dict(zip(map(without_zeros, names), range(len(names)), strict=True))
         self._numbers = len(plain) == len(names) and all(map(_NUMBER.fullmatch, plain))
         if self._numbers:
             self.update(plain)
 
     def of(self, label: Label) -> int | None:
-        """The place of a label as a table has it, with blanks around it or not; None where it is not declared."""
+        """The place of a label as a table has it; None where it is not declared."""
         name = canonical(label)
-        if name not in self:
-            name = name.strip()
         return self.get(without_zeros(name) if self._numbers else name)
 
 
@@ -186,15 +184,33 @@ def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
     return in_proportion(total, [mean + kept * (count - mean) for count in counts])
 
 
+_PART = re.compile(r'\s*+"((?:[^"]|"")+)"\s*+(?:,|$)|([^,]*+)(?:,|$)')
+
+
+def comma_separated(text: str) -> list[str]:
+    """Return the parts of ``A,B,C`` without blanks around them. A part in double quotes keeps its commas and blanks.
+
+    >>> comma_separated('a, " b, c",d')
+    ['a', ' b, c', 'd']
+    """
+    found: list[str] = []
+    place = 0
+    while part := _PART.match(text, place):
+        found.append(part[2].strip() if part[1] is None else part[1].replace('""', '"'))
+        if (place := part.end()) == len(text) and not part[0].endswith(","):
+            break
+    return found
+
+
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with one label per line or, where the file's name
-            ends in ``.json``, a JSON list.
+        labels: the labels themselves; or ``"a,b,c"``, of which one with a comma or blanks around it is in double
+            quotes; or ``"@FILE"``, with one label per line or, where the file's name ends in ``.json``, a JSON list.
     """
     if isinstance(labels, str):
-        values: Sequence[object] = [label.strip() for label in labels.split(",") if label.strip()]
+        values: Sequence[object] = [label for label in comma_separated(labels) if label.strip()]
         if labels.startswith("@"):
             values = _labels_of_file(Path(labels[1:]))
     else:

@@ -12,10 +12,12 @@ import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import require_path
 from understudy.base.labels import Label, canonical
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.bad_rows import BadCell
+from understudy.corpus.read import as_table
 from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.parameters import EvaluationConfig
@@ -199,7 +201,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
         return Made(_open_made(source, config, declared))
-    path = Path(source)
+    path = Path(require_path(source))
     if not path.is_dir():
         return Made(_open_made(path, config, declared))
     folder = OutputFolder(path)
@@ -261,7 +263,7 @@ def open_beside(source: Table, made: Made) -> Corpus:
         return source
     source, table = _of_result(source), None
     if isinstance(source, (str, os.PathLike)):
-        source = Path(source)
+        source = Path(require_path(source))
         table = find_table(OutputFolder(source).shareable)
     named: list[Named] = []
     if made.table.schema.form or (table is None and made.schema is not None):
@@ -309,9 +311,10 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
         return real
     if isinstance(real, Result):
         raise ConfigError("The output of a run is not a real table.", "Give the real table first, the result second.")
-    if config.text is None and not config.record_columns:
+    real, reading = as_table(real, config.reading)
+    if reading["text"] is None and not config.record_columns:
         raise ConfigError("No text column given for the real table.", "Name it with --text.")
-    return read_corpus(real, **config.reading, private_dir=private)
+    return read_corpus(real, **reading, private_dir=private)
 
 
 def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
@@ -320,7 +323,7 @@ def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationCon
         return source
     schema = corpus.schema
     fields = config.reading | {
-        "text": schema.text or schema.form.fields or None,
+        "text": None if schema.record_columns else schema.text_columns,
         **{"roles": (), "acts": (), "tools": (), **schema.form.settings},
         "record_columns": schema.record_columns,
         "label": schema.label,

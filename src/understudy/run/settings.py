@@ -29,6 +29,7 @@ from understudy.base.parameters import (
     is_free,
 )
 from understudy.base.transcript import TextForm, text_columns
+from understudy.corpus.read import exactly_named
 from understudy.corpus.storage import parse_address
 from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
@@ -60,7 +61,7 @@ def _columns_of_text(value: object) -> object:
     columns = text_columns(value)
     if not all(isinstance(name, str) for name in columns):
         raise ValueError("expected names of columns")
-    return columns[0] if len(columns) == 1 and "," not in columns[0] else columns or None
+    return columns[0] if len(columns) == 1 and text_columns(columns[0]) == columns else columns or None
 
 
 TextColumns = Annotated[
@@ -527,6 +528,7 @@ def release_groups(method: type[Any]) -> Groups:
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:
     """Sort a flat mapping into a run's configuration and the method's parameters, and check both."""
+    values = exactly_named(values.get("data"), values)
     method = configured_method(values)
     method_class(method).parameters.require_no_gone(values)
     own = set(method_class(method).parameters.model_fields)
