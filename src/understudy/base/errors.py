@@ -28,9 +28,27 @@ def in_keywords(words: str) -> str:
     'Give records=N, or leave guide=False out: `understudy plan --guide`.'
     >>> in_keywords("Declare it with --labels A,B or --labels @FILE.")
     'Declare it with labels=["A", "B"] or labels="@FILE".'
+    >>> in_keywords("Raise it with: understudy ledger open notes --epsilon E --delta D --raise")
+    "Raise it with: us.ledger.raise_cap('notes', epsilon=E, delta=D)"
     """
-    parts = _COMMAND.split(words)
+    parts = _COMMAND.split(_LEDGER.sub(_ledger_call, words))
     return "".join(_FLAG.sub(_keyword, part) if number % 2 == 0 else part for number, part in enumerate(parts))
+
+
+_LEDGER = re.compile(r"understudy ledger open (\S+)((?: --[a-z-]+ [^\s`]+)+)( --raise)?(?=$|[\s.`])")
+
+
+def _ledger_call(command: re.Match[str]) -> str:
+    """The call in Python that opens a dataset, or raises its cap."""
+    flags = dict(re.findall(r"--([a-z-]+) (\S+)", command[2]))
+    budget = [f"us.SecretBudget({flags.pop('secret-prior')}, {flags.pop('secret-posterior')})"] * (
+        "secret-prior" in flags
+    )
+    plain = {
+        name: value if value.isupper() or value[0] in ".0123456789" else repr(value) for name, value in flags.items()
+    }
+    given = [*budget, *(f"{name.replace('-', '_')}={value}" for name, value in plain.items())]
+    return f"us.ledger.{'raise_cap' if command[3] else 'open'}({', '.join([repr(command[1]), *given])})"
 
 
 def _keyword(flag: re.Match[str]) -> str:

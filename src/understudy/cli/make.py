@@ -290,7 +290,19 @@ class _TitleParameters(ModelParameters):
 @click.command(
     cls=ParametersCommand,
     groups=_topics_groups,
-    main=("data", "text", "roles", "owner", *_BUDGET, "topics", "expected_records", "llm", "output"),
+    main=(
+        "data",
+        "text",
+        "roles",
+        "owner",
+        *_BUDGET,
+        "topics",
+        "delimiter",
+        "encoding",
+        "expected_records",
+        "llm",
+        "output",
+    ),
 )
 @config_option
 @json_option

@@ -300,7 +300,7 @@ def not_a_table_error(source: object) -> ConfigError:
     """The error for an object that cannot be read as a table."""
     kind = type(source).__name__
     if isinstance(source, Iterator):
-        cure = "It can be read only once: give list(...) of it."
+        cure = "Give list(...) of it, since it can be read only once."
     elif isinstance(source, Mapping):
         cure = "Give one of the tables in it, such as dataset['train'] of a DatasetDict; or a list with a dict per row."
     elif hasattr(source, "collect"):

@@ -181,7 +181,7 @@ def is_texts(values: Sequence[object]) -> bool:
     if not strings or not missing or strings == ["-"]:
         return False
     files = sum(map(_names_file, strings))
-    if files and files < len(values):
+    if files and files < len(strings):
         raise ConfigError(
             "Some strings of the list are names of files, and others are not.",
             'Give paths that all exist; or, for texts, a list with a dict per row: [{"text": "..."}, ...].',

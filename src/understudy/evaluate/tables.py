@@ -291,18 +291,25 @@ def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> Ev
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
-    """The configuration with the columns that the output folder names, where none were given."""
-    if schema is None or config.text is not None or config.record_columns:
+    """The configuration with the columns that the output folder names, where they are not given. Of a table whose texts
+    have other columns, the labels of a label of the same name alone."""
+    if schema is None:
         return config
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
-    if schema.label is not None and config.label is None and not schema.topics:
-        told |= {"label": schema.label}
-        if config.labels is None and schema.labels:
-            told |= {"labels": schema.labels}
-    if schema.columns and config.columns is None:
-        told |= {"columns": {column.name: column.to_json() for column in schema.columns}}
+    if schema.label is not None and not schema.topics:
+        told["label"] = schema.label
+    if schema.columns:
+        told["columns"] = {column.name: column.to_json() for column in schema.columns}
     if statement is not None and statement.unit.kind == "owner" and config.owner is None:
         told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
+    if (config.record_columns or text_columns(config.text) or None) not in (
+        *(None, told.get("record_columns") if config.record_columns else told.get("text")),
+    ):
+        told = {}
+    told = {name: value for name, value in told.items() if name not in config.model_fields_set}
+    label = config.label or told.get("label")
+    if label is not None and label == schema.label and schema.labels and not (config.labels or config.labels_from_data):
+        told["labels"] = schema.labels
     return config.model_copy(update=told)
 
 

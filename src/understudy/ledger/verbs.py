@@ -11,6 +11,7 @@ from understudy.base.errors import ConfigError
 from understudy.ledger.ledger import Ledger
 from understudy.ledger.values import Dataset, Entry, both, unit_words, what_remains
 from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 
@@ -83,8 +84,10 @@ def create(ledger: Location = None, *, strict: bool | None = None) -> None:
 
 def open(  # noqa: A001 - the verb's name
     name: str,
-    cap: Budget | SecretBudget,
+    cap: Budget | SecretBudget | None = None,
     *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
     owner: str | None = None,
     max_records_per_owner: int = 5,
     secrets: Sequence[str] = (),
@@ -97,9 +100,11 @@ def open(  # noqa: A001 - the verb's name
     """Open the dataset ``name`` with a cap on what all of its runs together may spend.
 
     Args:
+        cap: the cap, which may be given as ``epsilon`` and ``delta`` too.
         owner: what is protected, described as in the runs; so are the owner's and the secrets' other parameters.
         rule: how runs compose: ``basic`` or ``rdp``.
     """
+    cap = _cap(cap, epsilon, delta)
     unit = Unit("owner", max_records_per_owner, owner) if owner else Unit("record")
     if isinstance(cap, SecretBudget):
         told = recognised_by(secrets, secrets_file, secret_detectors)
@@ -114,8 +119,26 @@ def open(  # noqa: A001 - the verb's name
         return Account.of(book, name)
 
 
-def raise_cap(name: str, cap: Budget | SecretBudget, *, ledger: Location = None) -> Account:
-    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``."""
+def _cap(cap: Budget | SecretBudget | None, epsilon: Number | None, delta: Number | None) -> Budget | SecretBudget:
+    if cap is not None and (epsilon is not None or delta is not None):
+        raise ConfigError("The cap is given twice.", "Give a Budget, or epsilon and delta.")
+    return cap or Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
+
+
+def raise_cap(
+    name: str,
+    cap: Budget | SecretBudget | None = None,
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    ledger: Location = None,
+) -> Account:
+    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``.
+
+    Args:
+        cap: the new one: a Budget, or ``epsilon`` and ``delta`` in its place.
+    """
+    cap = _cap(cap, epsilon, delta)
     with Ledger(ledger) as book:
         book.raise_cap(name, cap=cap)
         return Account.of(book, name)

@@ -25,7 +25,7 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled, taken_for_foreign
+from understudy.run.decided import GuideDecision, TopicsDecision, fitted, settled, taken_for_foreign, with_delta
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
@@ -92,12 +92,14 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        config, delta = with_delta(config)
         self.topics_decision = TopicsDecision.of(config)
         config = self.topics_decision.applied(config)
         self.topics, self.label_set = config.topics is not None, config.label_set
         self.table = Table.of(config)
         self.foreign = taken_for_foreign(config, self.table)
-        config, self.fitted_line = fitted(config, self.table)
+        config, line = fitted(config, self.table)
+        self.fitted_line = " ".join(filter(None, (delta, line)))
         self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         super().__init__(

@@ -209,7 +209,8 @@ class ProtectionParameters(Parameters):
     epsilon: ExactNumber = None
     """Privacy budget epsilon of this run, 1e-9 to 100000."""
     delta: ExactNumber = None
-    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
+    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy. Default: a power of ten, at most
+    a tenth of 1 over ``expected_records`` and 1e-5."""
     secret_prior: ExactNumber = None
     """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
@@ -426,7 +427,7 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     """The flags that say this budget."""
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
-    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+    return {name: str(value) for name, value in vars(budget).items()}  # delta where there is one
 
 
 class RunConfig(
