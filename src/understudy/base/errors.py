@@ -40,15 +40,12 @@ _LEDGER = re.compile(r"understudy ledger open (\S+)((?: --[a-z-]+ [^\s`]+)+)( --
 
 def _ledger_call(command: re.Match[str]) -> str:
     """The call in Python that opens a dataset, or raises its cap."""
-    flags = dict(re.findall(r"--([a-z-]+) (\S+)", command[2]))
-    budget = [f"us.SecretBudget({flags.pop('secret-prior')}, {flags.pop('secret-posterior')})"] * (
-        "secret-prior" in flags
-    )
-    plain = {
-        name: value if value.isupper() or value[0] in ".0123456789" else repr(value) for name, value in flags.items()
-    }
-    given = [*budget, *(f"{name.replace('-', '_')}={value}" for name, value in plain.items())]
-    return f"us.ledger.{'raise_cap' if command[3] else 'open'}({', '.join([repr(command[1]), *given])})"
+    flags = re.findall(r"--([a-z-]+) (\S+)", command[2])
+    prior = f"us.SecretBudget({dict(flags).get('secret-prior')}, {dict(flags).get('secret-posterior')})"
+    shown = [(name.replace("-", "_"), repr(value) if value.islower() else value) for name, value in flags]
+    given = [f"{name}={value}" for name, value in shown if "secret_p" not in name]
+    budget = [prior] * (len(given) < len(flags))
+    return f"us.ledger.{'raise_cap' if command[3] else 'open'}({', '.join([repr(command[1]), *budget, *given])})"
 
 
 def _keyword(flag: re.Match[str]) -> str:

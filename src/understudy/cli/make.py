@@ -290,19 +290,7 @@ class _TitleParameters(ModelParameters):
 @click.command(
     cls=ParametersCommand,
     groups=_topics_groups,
-    main=(
-        "data",
-        "text",
-        "roles",
-        "owner",
-        *_BUDGET,
-        "topics",
-        "delimiter",
-        "encoding",
-        "expected_records",
-        "llm",
-        "output",
-    ),
+    main=("data", "text", "roles", "owner", *_BUDGET, "topics", *_ADVISED[1:3], "expected_records", "llm", "output"),
 )
 @config_option
 @json_option
@@ -385,91 +373,33 @@ _LABELS = (
     *("label", "category", "class", "topic", "department", "product", "service", "type"),
     *("kategorie", "thema", "abteilung", "produkt", "bereich"),
 )
-_PEOPLE = (
-    *(
-        "owner",
-        "customer",
-        "patient",
-        "client",
-        "user",
-        "member",
-        "membership",
-        "subscriber",
-        "insured",
-        "policyholder",
-    ),
-    *(
-        "person",
-        "student",
-        "pupil",
-        "learner",
-        "applicant",
-        "participant",
-        "respondent",
-        "resident",
-        "citizen",
-        "donor",
-    ),
-    *("visitor", "guest", "buyer", "seller", "player", "caller", "reviewer", "author", "writer", "sender"),
-    *("kunde", "kundin", "klient", "mandant", "nutzer", "benutzer", "anwender", "mitglied", "versicherte", "proband"),
-    *("teilnehmer", "bewerber", "bewohner", "bürger", "schüler", "gast", "autor", "verfasser", "absender", "einsender"),
-    *("cliente", "usuario", "paciente", "utilisateur", "adherent", "adhérent", "utente", "paziente"),
-    *("employee", "staff", "worker", "mitarbeiter", "beschäftigte", "empleado", "salarie", "salarié", "dipendente"),
-)
-_PEOPLE_BY_NUMBER = ("pat", "cust", "usr", "emp", "subject", "contact", "account", "acct", "personal", "vers", "kd")
+_PEOPLE = """
+    owner customer patient client user member membership subscriber insured policyholder person student pupil learner
+    applicant participant respondent resident citizen donor visitor guest buyer seller player caller reviewer author
+    writer sender kunde kundin klient mandant nutzer benutzer anwender mitglied versicherte proband teilnehmer bewerber
+    bewohner bürger schüler gast autor verfasser absender einsender cliente usuario paciente utilisateur adherent
+    adhérent utente paziente employee staff worker mitarbeiter beschäftigte empleado salarie salarié dipendente"""
+_BY_NUMBER = "pat cust usr emp subject contact account acct personal vers kd"
 """Words that mean people only before a number of theirs."""
-_KEYS = ("id", "ids", "uuid", "guid", "key", "nr", "no", "num", "number", "nummer", "code", "kennung", "hash", "ref")
-_NAMES = ("name", "email", "mail", "login", "account", "konto")
+_KEYS = "id ids uuid guid key nr no num number nummer code kennung hash ref"
+_ROWS = f"{_KEYS} row zeile index unnamed"
 _PERSON = re.compile(
-    rf"(?:({'|'.join(_PEOPLE)})(?:s|e|n|en|er|in|innen)?({'|'.join(_KEYS)})?(?:{'|'.join(_NAMES)})?"
-    rf"|({'|'.join(_PEOPLE_BY_NUMBER)})({'|'.join(_KEYS)}))"
+    "(?:({})(?:s|e|n|en|er|in|innen)?({})?(?:name|email|mail|login|account|konto)?|({})({}))".format(
+        *("|".join(words.split()) for words in (_PEOPLE, _KEYS, _BY_NUMBER, _KEYS))
+    )
 )
-_ROWS = (*_KEYS, "row", "zeile", "index", "unnamed")
-_NAMED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    ("boolean", ("is", "has", "ist", "hat")),
-    ("datetime", ("timestamp", "datetime", "zeitstempel")),
-    ("date", ("date", "datum", "eingang", "created", "updated", "opened", "closed", "birthday", "geburtstag", "dob")),
-    ("integer", ("age", "alter", "count", "anzahl", "menge", "quantity", "qty", "days", "rating", "stars", "sterne")),
-    (
-        "number",
-        (
-            *(
-                "amount",
-                "amt",
-                "price",
-                "paid",
-                "cost",
-                "fee",
-                "charge",
-                "total",
-                "subtotal",
-                "sum",
-                "revenue",
-                "salary",
-            ),
-            *(
-                "income",
-                "wage",
-                "balance",
-                "payment",
-                "budget",
-                "discount",
-                "tax",
-                "score",
-                "weight",
-                "height",
-                "duration",
-            ),
-            *("betrag", "preis", "summe", "kosten", "gebühr", "gehalt", "lohn", "umsatz", "saldo", "gewicht", "dauer"),
-            *("montant", "prix", "importe", "precio", "prezzo", "importo", "eur", "euro", "usd", "gbp", "chf"),
-        ),
-    ),
-)
-"""Kinds that names tell where the file does not."""
-_ENDS = (
-    *("datum", "anzahl", "menge", "betrag", "preis", "summe", "kosten", "gebühr", "gehalt", "lohn", "umsatz"),
-    *("gewicht", "dauer"),
-)
+_NAMED: dict[Kind, str] = {
+    "boolean": "is has ist hat",
+    "datetime": "timestamp datetime zeitstempel",
+    "date": "date datum eingang created updated opened closed birthday geburtstag dob",
+    "integer": "age alter count anzahl menge quantity qty days rating stars sterne",
+    "number": """
+        amount amt price paid cost fee charge total subtotal sum revenue salary income wage balance payment budget
+        discount tax score weight height duration betrag preis summe kosten gebühr gehalt lohn umsatz saldo gewicht
+        dauer montant prix importe precio prezzo importo eur euro usd gbp chf""",
+}
+"""Words of names that tell kinds where the file does not."""
+_ENDS = "datum anzahl menge betrag preis summe kosten gebühr gehalt lohn umsatz gewicht dauer"
 """Those that end longer words: ``Rechnungsbetrag``."""
 
 
@@ -532,23 +462,21 @@ def _person(name: str) -> tuple[tuple[bool, int], str] | None:
     for first in range(len(words)):
         if found := _PERSON.fullmatch("".join(words[first:])):
             word = found[1] or found[3]
-            return (not (found[2] or found[4]), (*_PEOPLE, *_PEOPLE_BY_NUMBER).index(word)), word
+            return (not (found[2] or found[4]), (_PEOPLE + _BY_NUMBER).find(word)), word
     return None
 
 
 def _numbers_rows(name: str) -> bool:
     """Whether a column's name says that it tells rows apart, and so has no values to declare: ``ticket_id``."""
     words = _words(name)
-    return not words or words[-1] in _ROWS
+    return not words or words[-1] in _ROWS.split()
 
 
 def _named_kind(name: str) -> Kind | None:
     ends = {word.removesuffix("s") for word in _words(name)}.union(_words(name))
 
-    def names(word: str) -> bool:
-        return word in ends or (word in _ENDS and any(end.endswith(word) for end in ends))
-
-    return next((kind for kind, words in _NAMED if any(map(names, words))), None)
+    ends |= {word for word in _ENDS.split() if any(end.endswith(word) for end in ends)}
+    return next((kind for kind, words in _NAMED.items() if ends.intersection(words.split())), None)
 
 
 def _quoted(name: str) -> str:

@@ -69,7 +69,9 @@ def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSou
         to_list = next((found for name in _TO_LIST if callable(found := getattr(source, name, None))), None)
         source = source if to_list is None else to_list()
     if isinstance(source, Sequence) and not isinstance(source, str) and is_texts(source):
-        columns = text_columns(settings.get("text")) or (_TEXT,)
+        named = settings.get("text") or (_TEXT,)
+        columns = text_columns(named)
+        columns = (named,) if len(columns) > 1 and isinstance(named, str) else columns
         settings["text"] = None if settings.get("record_columns") else columns
         source = [{columns[0]: each} for each in source]
     if isinstance(source, (str, os.PathLike)) or is_frame(source):

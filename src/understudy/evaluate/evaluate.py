@@ -16,7 +16,7 @@ from understudy.base.errors import ConfigError, CorpusError, ModelError, Release
 from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
-from understudy.corpus.read import exactly_named
+from understudy.corpus.read import as_table
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.fidelity import measure_fidelity
@@ -180,7 +180,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
     require_evaluate()
     settings, others = _apart(options)
     if not isinstance(real, Corpus | Result):
-        settings = exactly_named(real, settings)
+        settings = {name: value for name, value in as_table(real, settings)[1].items() if name in settings}
     config = EvaluationConfig(**settings)
     with ExitStack() as stack:
         private_dir = None if config.output is None else OutputFolder(Path(config.output)).private
