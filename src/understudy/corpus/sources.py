@@ -156,7 +156,7 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
 
 
 _CLOUD = re.compile(r"(?:s3|gs|abfs)://\S+")
-_MOST_SHOWN = 100
+_MOST_SHOWN = 255
 _FEW_BLANKS = 3
 
 
