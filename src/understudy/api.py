@@ -26,7 +26,7 @@ from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
 from understudy.corpus.read import as_table
 from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.base import Method
-from understudy.methods.registry import make_method, require_method
+from understudy.methods.registry import make_method, method_names, require_method
 from understudy.methods.shared.guide.plan import ChoosingParameters
 from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -364,9 +364,10 @@ def _sorted_out(*given: object) -> tuple[Any, Method | None, AnyBudget | None]:
     budgets = [each for each in given if isinstance(each, (Budget, SecretBudget))]
     methods = [each for each in given if isinstance(each, Method) and not isinstance(each, type)]
     rest = [each for each in given if each is not None and not any(each is one for one in (*budgets, *methods))]
-    for each in (*rest[1:], *budgets[1:], *methods[1:]):
+    names = [each for each in rest[:1] if isinstance(each, str) and each in method_names() and not Path(each).exists()]
+    for each in (*names, *(each for each in rest if isinstance(each, type)), *rest[1:], *budgets[1:], *methods[1:]):
         require_method(each)
-        raise ConfigError("Two methods are given.", "Give one.")
+        raise ConfigError("Two methods or two budgets are given.", "Give one.")
     return next(iter(rest), None), next(iter(methods), None), next(iter(budgets), None)
 
 
