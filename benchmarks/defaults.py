@@ -30,13 +30,13 @@ from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
+from understudy.methods.additions.guide.guide import Guide, choose
+from understudy.methods.additions.guide.plan import GUIDE_SHARE, plan_with_guide, why_no_guide
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kps.generate import evolve_seeds, sample_sequences
 from understudy.methods.dp_kps.plan import fewest_terms, known_noise, public_vocabulary
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide.guide import Guide, choose
-from understudy.methods.shared.guide.plan import GUIDE_SHARE, plan_with_guide, why_no_guide
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit

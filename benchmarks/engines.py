@@ -25,8 +25,8 @@ from benchmarks.measuring import ONE_THREAD, in_own_process, rounded, say
 from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
 from understudy.run.settings import EngineParameters

@@ -28,9 +28,9 @@ from benchmarks.results import Row
 from benchmarks.sets import CACHE
 from understudy.base.labels import LabelSet
 from understudy.ledger import Ledger
+from understudy.methods.additions.guide import plan as guides
 from understudy.methods.dp_kps.plan import public_vocabulary
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide import plan as guides
 from understudy.privacy.unit import Unit
 
 _WORDS = 20

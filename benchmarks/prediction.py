@@ -160,6 +160,7 @@ SWEEPS: dict[str, list[Configuration]] = {
         RECENTRED.but("tau 2, 100", top_k=100),
         RECENTRED.but("tau 1.5, 100", top_k=100, temperature=1.5, tokens_per_batch=None),
     ],
+    "fixed": [RECENTRED.but(f"fixed, c {c:g}", clip="fixed", clip_range=c) for c in (10.0, 20.0)],
     "films": [
         FILMS,
         FILMS.but("public only", public=True),

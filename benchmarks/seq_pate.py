@@ -41,6 +41,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "pseudo-sentences only": {"student_loss": "pseudo-labels", "pseudo_source": "base"},
     "votes": {"answers": "votes"},
     "top answer": {"student_loss": "top-answer"},
+    "published loss": {"student_loss": "published"},
     "laplace": {"noise": "laplace"},
     "laplace, 30 questions": {"noise": "laplace", "queries": 30},
     "no filter": {"candidate_filter": "none", "queries": 400},
@@ -143,6 +144,8 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
             here = [0] * (PSEUDO_TEXTS // parameters.rounds)
             written = PseudoTexts(**student.write(here, name=str(number + 1), seed=0)).rows(prompts)
+            if parameters.student_loss == "published" and number == 0:
+                weights = student.learn(Lessons(written), weights, steps=STUDENT_STEPS, seed=0)["weights"]
             tuned.trainable.load(weights)
             questions = Questions(written, **student.choose(written, size, seed=number))
             mean = np.zeros(questions.candidates.shape)

@@ -36,8 +36,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import understudy as us
-import understudy.methods.shared.tables.fitting as fitting
-import understudy.methods.shared.tables.plan as tables_plan
+import understudy.methods.additions.columns.fitting as fitting
+import understudy.methods.additions.columns.plan as tables_plan
 import understudy.models.catalog as catalog
 from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
@@ -49,9 +49,10 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
-from understudy.methods.shared.tables.distribution import Distribution
-from understudy.methods.shared.tables.plan import column_charges, require_measurable
-from understudy.methods.shared.tables.variables import (
+from understudy.methods.additions.columns.distribution import Distribution
+from understudy.methods.additions.columns.plan import column_charges, require_measurable
+from understudy.methods.additions.columns.release import measure_marginals
+from understudy.methods.additions.columns.variables import (
     COLUMNS,
     PAIRS,
     SCORES,
@@ -62,7 +63,6 @@ from understudy.methods.shared.tables.variables import (
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
 from understudy.privacy.noise import SystemNoise
-from understudy.run.tabling import measure_marginals
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000
@@ -88,7 +88,7 @@ class Records:
 
 
 def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
-    """As :func:`~understudy.run.tabling.with_columns` makes it, with all of the budget. A label comes first."""
+    """As typed columns are released with all of the budget. A label comes first."""
     columns, rows, label, labels = table.columns, table.private, table.label, LabelSet()
     if label is not None:
         columns = tuple(column for place, column in enumerate(columns) if place != label)

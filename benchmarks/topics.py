@@ -26,11 +26,8 @@ from benchmarks.guided import LABELS, KeptEmbedder
 from benchmarks.measuring import load, machine, peak_mb, rounded, say, versions
 from benchmarks.results import FOLDER, Result, Row
 from benchmarks.sets import CACHE, DATA
-from understudy.methods.shared.evolution.embeddings import Block, private_vectors
-from understudy.methods.shared.guide.plan import GRID
-from understudy.methods.shared.labelling import ROUNDS, SIZES, VOTES, sums_name
-from understudy.methods.shared.votes import VoteHistogram
-from understudy.methods.topics.centres import (
+from understudy.methods.additions.guide.plan import GRID
+from understudy.methods.additions.topics.centres import (
     Candidates,
     Directions,
     first_centres,
@@ -38,8 +35,11 @@ from understudy.methods.topics.centres import (
     nearest_centres,
     next_centres,
 )
-from understudy.methods.topics.plan import mechanisms
-from understudy.methods.topics.release import TopicSizes, TopicSums, candidate_vectors
+from understudy.methods.additions.topics.labelling import ROUNDS, SIZES, VOTES, sums_name
+from understudy.methods.additions.topics.plan import mechanisms
+from understudy.methods.additions.topics.release import TopicSizes, TopicSums, candidate_vectors
+from understudy.methods.shared.evolution.embeddings import Block, private_vectors
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit

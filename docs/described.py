@@ -17,9 +17,9 @@ from pydantic.fields import FieldInfo
 from understudy.audit.running import AuditParameters
 from understudy.base.parameters import Parameters
 from understudy.evaluate.tables import EvaluationConfig
+from understudy.methods.additions.columns.variables import RowsParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.registry import method_class, method_names
-from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.run.pipeline import BaselineParameters
 from understudy.run.settings import (
     RUN_GROUPS,

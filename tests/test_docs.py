@@ -36,6 +36,8 @@ from understudy.cli.options import ParametersCommand, options_of
 from understudy.evaluate.metrics.utility import language as tuned_language
 from understudy.evaluate.metrics.value import Metric
 from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters, ResultParameters
+from understudy.methods.additions.columns import release as columns_release
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_finetune import release as dp_finetune
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
@@ -46,10 +48,8 @@ from understudy.methods.private_prediction.plan import PrivatePredictionParamete
 from understudy.methods.registry import method_names
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import tabling
 from understudy.text.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
@@ -171,7 +171,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
         return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
@@ -211,7 +211,7 @@ def run_shell(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-@pytest.mark.usefixtures("little_work")
+@pytest.mark.usefixtures("little_work", "languages_are_asked_for")
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     text = page.read_text("utf-8")
     for title, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):
@@ -339,6 +339,7 @@ def test_an_example_that_does_not_run_is_noticed() -> None:
 
 OF_OTHERS = {
     "benchmarks": "sizes dry-run page set sweep out table most test plain only",
+    "benchmarks.papers, evolution and exemplars": "kde per-subset voc",
     "git, pip, sha256sum and Python": "check extra-index-url find-links no-deps no-index order",
     "containers": "build-arg cap-drop device gpus network read-only rm tmpfs userns",
     "unshare": "map-root-user net",

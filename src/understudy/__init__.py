@@ -34,7 +34,7 @@ _PUBLIC = {
         "understudy.methods.private_prediction.method": "PrivatePrediction",
         "understudy.methods.guided_evolution.method": "GuidedEvolution",
         "understudy.methods.sec_pe.method": "SecPE",
-        "understudy.methods.topics.method": "Topics",
+        "understudy.methods.additions.topics.method": "Topics",
         "understudy.evaluate.metrics.results": "Evaluation",
         "understudy.privacy.guarantee": "Budget SecretBudget",
         "understudy.release": "Release",
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from understudy.corpus import Corpus as Corpus
     from understudy.corpus import read_corpus as read_corpus
     from understudy.evaluate.metrics.results import Evaluation as Evaluation
+    from understudy.methods.additions.topics.method import Topics as Topics
     from understudy.methods.aug_pe.method import AugPE as AugPE
     from understudy.methods.dp_finetune.method import DPFinetune as DPFinetune
     from understudy.methods.dp_finetune.method import NonPrivateFinetune as NonPrivateFinetune
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
     from understudy.methods.seq_pate.method import SeqPATE as SeqPATE
-    from understudy.methods.topics.method import Topics as Topics
     from understudy.privacy.guarantee import Budget as Budget
     from understudy.privacy.guarantee import SecretBudget as SecretBudget
     from understudy.release import Release as Release

@@ -25,10 +25,10 @@ from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
 from understudy.corpus.read import as_table
 from understudy.evaluate.parameters import EvaluationConfig
+from understudy.methods.additions.columns.variables import RowsParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.base import Method
 from understudy.methods.registry import make_method, method_names, require_method
-from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.methods.shared.tables.variables import RowsParameters
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
@@ -195,7 +195,7 @@ def topics(
             is how many to look for (default: 20; near twins are merged), or ``auto``.
         budget: what it may spend; charged in the ledger.
     """
-    from understudy.methods.topics.method import Topics
+    from understudy.methods.additions.topics.method import Topics
     from understudy.report.topics import PAGE, write_topics
     from understudy.run.topics import find_topics
 

@@ -33,11 +33,11 @@ class PlanOptions(WritingOptions, total=False):
     engine: Literal["in-process", "processes", "ray"]
     workers: int | None
     scratch: str | PathLike[str] | None
+    guide_candidates: int | None
+    guide: bool | None
     where: str | Mapping[str, Any] | None
     like_private: bool
     column_pairs: str
-    guide_candidates: int | None
-    guide: bool | None
     topics: int | Literal["auto"] | None
     private_model: str | PathLike[str] | None
     embedder: str
@@ -64,6 +64,7 @@ class PlanOptions(WritingOptions, total=False):
     labels_from_data: bool
     columns: str | Mapping[str, Any] | None
     formats: str | Mapping[str, Any] | None
+    language: str | PathLike[str] | None
 
 class RunOptions(PlanOptions, total=False):
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None

@@ -51,16 +51,16 @@ from understudy.audit.mechanisms.sums import (
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.charged import MetricCounts
+from understudy.methods.additions.columns.marginals import Marginals
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.teachers import TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
-from understudy.methods.shared.queries.guide import GuideSums
-from understudy.methods.shared.queries.marginals import Marginals
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
@@ -515,8 +515,10 @@ def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None
 # -- private prediction -----------------------------------------------------------------------------------------------
 
 
-def test_a_clip_range_wider_than_charged_is_caught() -> None:
-    attack = private_tokens("recenter", BUDGET)
+@pytest.mark.parametrize("clipping", ["recenter", "fixed"])
+def test_a_clip_range_wider_than_charged_is_caught(clipping: Any) -> None:
+    attack = private_tokens(clipping, BUDGET)
+    assert not caught(attack)
     wider = replace(attack.sums, clip=2 * attack.sums.clip, grid=2 * attack.sums.grid)
     assert caught(replace(attack, sums=wider))
 

@@ -158,7 +158,7 @@ def of_a_newer_version(path: Path) -> None:
 RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "not there": (Path.unlink, "There is no Release file", "Check the path"),
     "cut off": (cut, "is damaged or is no Release", "Get the file again"),
-    "of a newer version": (of_a_newer_version, "has format version 99", "Install a newer"),
+    "of a newer version": (of_a_newer_version, "has format version 99", "Use the version of understudy that made it"),
 }
 
 
@@ -196,7 +196,6 @@ def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "too long": ({"length": 11}, 2, "longer", "Lower length"),
-    "gone": ({"coherence": 2}, 2, "There is no parameter 'coherence' any more", "Leave it out"),
     "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-terms"),
 }
 

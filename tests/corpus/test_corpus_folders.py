@@ -173,10 +173,10 @@ def test_equal_files_of_different_partitions_are_different_rows(tmp_path: Path) 
     for year in ("1", "2"):
         put(tmp_path, f"year={year}/a.csv")
     corpus = read_corpus(tmp_path, text="note")
-    assert len(corpus.identity(KEY, lines=8).contents) == 2  # the texts, and the bytes once
+    assert len(corpus.identity(KEY).contents) == 2  # the texts, and the bytes once
     put(tmp_path, "year=2/copy.csv")
     with pytest.raises(CorpusError, match="Two files of the private table are the same"):
-        read_corpus(tmp_path, text="note").identity(KEY, lines=8)
+        read_corpus(tmp_path, text="note").identity(KEY)
 
 
 def test_a_copy_beside_the_partitions_is_a_copy(tmp_path: Path) -> None:
@@ -185,16 +185,16 @@ def test_a_copy_beside_the_partitions_is_a_copy(tmp_path: Path) -> None:
         path = put(tmp_path, copy)
         for sources in ([tmp_path / "t", path], [path, tmp_path / "t"]):
             with pytest.raises(CorpusError, match="Two files of the private table are the same"):
-                read_corpus(sources, text="note").identity(KEY, lines=8)
+                read_corpus(sources, text="note").identity(KEY)
         path.unlink()
 
 
 def test_a_file_that_comes_later_is_in_no_pass(tmp_path: Path) -> None:
     put(tmp_path, "a.csv")
     corpus = read_corpus(tmp_path, text="note")
-    before = corpus.identity(KEY, lines=8)
+    before = corpus.identity(KEY)
     put(tmp_path, "b.csv", "note\nlater\n")
-    assert (texts_of(corpus), corpus.identity(KEY, lines=8)) == (["hello"], before)
+    assert (texts_of(corpus), corpus.identity(KEY)) == (["hello"], before)
     assert texts_of(read_corpus(tmp_path, text="note")) == ["hello", "later"]
 
 

@@ -22,9 +22,9 @@ from understudy.corpus import bounding as corpus_parts
 from understudy.corpus import read as corpus_read
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import Query, exact_sum

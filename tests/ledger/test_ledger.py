@@ -59,7 +59,7 @@ def test_overspending_says_what_is_asked_spent_and_left_and_the_cures(ledger: Le
         "(epsilon=0.7, delta=1e-06) is spent",
         "(epsilon=0.3, delta=0) remains",
         "smaller epsilon",
-        "understudy ledger open clinic --epsilon E --delta D --raise",
+        'raise the cap with: us.ledger.raise_cap("clinic", epsilon=1.2, delta=1e-06)',
     ):
         assert part in str(caught.value)
     with pytest.raises(BudgetExceeded):
@@ -147,7 +147,7 @@ def test_a_dataset_that_is_not_open_is_an_error_that_says_how_to_open_it(ledger:
         lambda: ledger.remaining("clinic"),
         lambda: ledger.raise_cap("clinic", cap=CAP),
     ):
-        with pytest.raises(LedgerError, match="understudy ledger open clinic"):
+        with pytest.raises(LedgerError, match=r'us\.ledger\.open\("clinic"'):
             call()
 
 
@@ -169,7 +169,7 @@ def test_opening_again_with_the_same_values_changes_nothing(location: str) -> No
 )
 def test_opening_again_with_other_values_is_an_error(ledger: Ledger, cap: Budget, unit: Unit, rule: str) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
-    with pytest.raises(LedgerError, match=r"already open with cap.*--raise"):
+    with pytest.raises(LedgerError, match=r"already open with cap.*raise_cap.*epsilon=E, delta=D"):
         ledger.open_dataset("clinic", cap=cap, unit=unit, rule=rule)  # type: ignore[arg-type]
 
 
@@ -371,7 +371,7 @@ def test_overspending_says_what_is_asked_capped_and_spent_and_the_cures(ledger: 
         "asks for (p=0.0001, r=0.01)",
         "cap of dataset 'clinic' is (p=0.0001, r=0.001)",
         "with this run, the ledger's bound for all of them comes to",
-        "understudy ledger open clinic --secret-prior P --secret-posterior R --raise",
+        'raise the cap to that bound with: us.ledger.raise_cap("clinic", secret_prior=0.0001, secret_posterior=0.01)',
     ):
         assert part in str(caught.value)
     ledger.charge("clinic", secret_plan(), run_id="r2")
@@ -417,7 +417,7 @@ def test_a_cap_of_one_kind_opens_no_dataset_of_another(ledger: Ledger) -> None:
     assert ledger.datasets() == []
     assert ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET, rule="rdp").rule == "rdp"
     assert ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET).rule == "rdp"
-    with pytest.raises(LedgerError, match=r"already open with cap \(p=.*--secret-prior P --secret-posterior R --raise"):
+    with pytest.raises(LedgerError, match=r"open with cap \(p=.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
         ledger.open_dataset("clinic", cap=SecretBudget("1e-4", "1e-2"), unit=SECRET)
 
 
@@ -438,10 +438,10 @@ def test_a_cap_for_secrets_is_never_lowered_nor_moved_to_another_prior(ledger: L
         ledger.raise_cap("clinic", cap=SecretBudget("1e-4", "9e-4"))
     with pytest.raises(LedgerError, match=r"another prior.*neither is the higher.*Keep the prior"):
         ledger.raise_cap("clinic", cap=SecretBudget("1e-5", "1e-2"))
-    with pytest.raises(LedgerError, match=r"another kind.*--secret-prior P --secret-posterior R --raise"):
+    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
         ledger.raise_cap("clinic", cap=Budget(100, "1e-6"))
     ledger.open_dataset("records", cap=CAP, unit=RECORD)
-    with pytest.raises(LedgerError, match=r"another kind.*--epsilon E --delta D --raise"):
+    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*epsilon=E, delta=D"):
         ledger.raise_cap("records", cap=SECRET_CAP)
     assert ledger.history("clinic") == ledger.history("records") == []
 

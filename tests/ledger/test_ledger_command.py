@@ -55,7 +55,7 @@ def test_open_takes_unit_and_rule(where: str) -> None:
 
 def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
     call(where, "open clinic --epsilon 3 --delta 1e-6")
-    with pytest.raises(LedgerError, match="--raise"):
+    with pytest.raises(LedgerError, match=r"us\.ledger\.raise_cap"):
         call(where, "open clinic --epsilon 4 --delta 1e-6")
     with pytest.raises(ConfigError, match="raise changes the cap alone"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --owner patient")
@@ -100,7 +100,7 @@ def test_nothing_in_a_ledger_steers_a_terminal_or_ends_a_row(where: str) -> None
 
 def test_an_unknown_dataset_is_an_error(where: str) -> None:
     for line in ("show clinic", "history clinic"):
-        with pytest.raises(LedgerError, match="understudy ledger open clinic"):
+        with pytest.raises(LedgerError, match=r'us\.ledger\.open\("clinic"'):
             call(where, line)
 
 
@@ -193,5 +193,5 @@ def test_show_as_json_is_exact_and_holds_no_key(where: str) -> None:
     assert clinic["spent"].keys() == {"prior", "posterior"}
     assert clinic["remaining"] is None
     assert json.loads(call(where, "show clinic --json").output)["datasets"] == [clinic]
-    with pytest.raises(LedgerError, match="understudy ledger open nowhere"):
+    with pytest.raises(LedgerError, match=r'us\.ledger\.open\("nowhere"'):
         call(where, "show nowhere --json")

@@ -176,16 +176,3 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(noise: Any) -> N
     assert [charge.name for charge in made.charges] == list(queries)
     for name, query in queries.items():
         assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)
-
-
-@pytest.mark.parametrize("parameters", [{"mode": "iterative"}, {"bandwidth": 0.35}, {"features": 50}])
-def test_who_asks_for_smoothing_is_told_that_there_is_none(parameters: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="decisions/082"):
-        DPKPS(**parameters)
-
-
-def test_stored_parameters_of_exact_counts_are_read_and_those_of_smoothed_ones_are_not() -> None:
-    older = {"mode": "independent", "bandwidth": 0.0, "features": 50, "length": 4}
-    assert DPKPS(**DPKPS.stored(older)).length == 4
-    with pytest.raises(ConfigError, match="bandwidth"):
-        DPKPS(**DPKPS.stored({**older, "bandwidth": 0.35}))

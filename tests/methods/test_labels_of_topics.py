@@ -19,15 +19,15 @@ from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounde
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.additions.guide.sums import GuideSums
+from understudy.methods.additions.topics.centres import Candidates, nearest_centres, on_grid, terms_of
+from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
+from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_topics
+from understudy.methods.additions.topics.release import TopicLabels
 from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.labelling import BESIDE, CHARGES
-from understudy.methods.shared.queries.guide import GuideSums
-from understudy.methods.topics.centres import Candidates, nearest_centres, on_grid, terms_of
-from understudy.methods.topics.plan import LABELS_SHARE, plan_with_topics
-from understudy.methods.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.shrinkage import KnownNoise

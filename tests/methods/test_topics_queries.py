@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from test_aug_pe_votes import UNITS, all_neighbours, embedded
 from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.additions.topics.centres import nearest_centres, on_grid
+from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, VOTES
+from understudy.methods.additions.topics.plan import TopicsParameters, line_on_sample, make_plan, mechanisms, sample_of
+from understudy.methods.additions.topics.release import TopicSizes, TopicSums
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
-from understudy.methods.shared.labelling import CHARGES, ROUNDS, SIZES, VOTES
 from understudy.methods.shared.votes import VoteHistogram
-from understudy.methods.topics.centres import nearest_centres, on_grid
-from understudy.methods.topics.plan import TopicsParameters, line_on_sample, make_plan, mechanisms, sample_of
-from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID

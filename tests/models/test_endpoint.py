@@ -36,7 +36,9 @@ def test_every_request_gets_its_own_answer(endpoint: FakeEndpoint) -> None:
 def test_the_request_is_sent_as_given(endpoint: FakeEndpoint) -> None:
     request = ask("Hi", max_tokens=7, temperature=0.3, top_p=0.9, stop=("\n",))
     request = type(request)((Message("system", "Be short."), *request.messages), 7, 0.3, 0.9, ("\n",))
-    collect(chat(endpoint), [request])
+    model = chat(endpoint)
+    model.dialect.plain = True
+    collect(model, [request])
     (seen,) = endpoint.seen
     assert (seen.method, seen.path) == ("POST", "/v1/chat/completions")
     assert seen.body == {
@@ -172,7 +174,7 @@ def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
     endpoint.plan = poor
     model = chat(endpoint)
     found = replace(probe(model), seconds=None)
-    failed = {"honours_max_tokens": False, "honours_stop": False, "repeatable": False, "takes_system_message": False}
+    failed = {"honours_max_tokens": False, "repeatable": False, "takes_system_message": False}
     more: dict[str, Any] = {**failed, "listed": False, "reports_usage": False, "reasons": True}
     assert found == ProbeReport(model.model_id, reachable=True, answers=True, left_out=("temperature",), **more)
 
@@ -263,6 +265,7 @@ def test_thoughts_are_no_part_of_the_text(content: Any, text: str) -> None:
 def test_at_most_four_stop_strings_are_sent_and_all_are_honoured(endpoint: FakeEndpoint) -> None:
     endpoint.plan = lambda number, seen: answer("one two six three", finish_reason="length")
     model = chat(endpoint)
+    model.dialect.plain = True
     (completion,) = collect(model, [ask(stop=("a1", "a2", "a3", "a4", "three", "six"))])
     assert (completion.text, completion.finish_reason) == ("one two ", "stop")
     assert endpoint.seen[0].body["stop"] == ["a1", "a2", "a3", "a4"]
@@ -272,6 +275,8 @@ def test_at_most_four_stop_strings_are_sent_and_all_are_honoured(endpoint: FakeE
 def test_an_endpoint_that_ignores_stop_strings_is_noticed(endpoint: FakeEndpoint) -> None:
     endpoint.plan = lambda number, seen: answer("one\ntwo")
     model = chat(endpoint)
+    assert collect(model, [ask(stop=("\n",))])[0].text == "one"
+    assert not model.dialect.ignores_stop  # none was sent before the first whole answer
     assert collect(model, [ask(stop=("\n",))])[0].text == "one"
     assert model.dialect.ignores_stop
 

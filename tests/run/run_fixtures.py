@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 import understudy as us
 from understudy.cli import main
 from understudy.ledger import Ledger
-from understudy.methods.shared.tables.distribution import Distribution
-from understudy.run import measuring, pipeline, tabling
+from understudy.methods.additions.columns import release as columns_release
+from understudy.methods.additions.columns.distribution import Distribution
+from understudy.run import measuring, pipeline
 from understudy.run.settings import run_config
 from understudy.text.vocabulary import terms
 
@@ -210,4 +211,4 @@ def simple_fit(
 
 @pytest.fixture
 def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)

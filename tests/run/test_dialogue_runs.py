@@ -19,9 +19,9 @@ from run_fixtures import release, run, runs_charged
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.transcript import Part, TextForm
+from understudy.methods.additions.columns.rows import TableRows
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import ContentsEmbedder, uncached
-from understudy.run import tabling
 from understudy.run.settings import run_config
 from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
 
@@ -222,7 +222,7 @@ def test_a_dialogue_that_was_written_for_no_row_gets_one_that_goes_with_it(tmp_p
     pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
     settings = values(tmp_path, data=tmp_path / "talks.parquet", **{**TALK, "columns": columns}, records_per_label=None)
     released = release(settings, epsilon="8", column_pairs="turns*answered")
-    rows = tabling.TableRows.of(released, seed=0)
+    rows = TableRows.of(released, seed=0)
     assert rows is not None
     text = released.schema.form.render([Part(ROLES[place % 2], "Yes.") for place in range(4)])
     found = [rows.completed(SyntheticRecord(text, 1, {})) for _ in range(40)]

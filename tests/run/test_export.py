@@ -328,7 +328,7 @@ def test_a_folder_without_a_table_and_a_damaged_one_are_said_to_be_such(tmp_path
             us.export(made, to="csv", output=tmp_path / "t.csv")
     schema.write_bytes(good)
     table.write_bytes(b"PAR1")
-    with pytest.raises(us.UnderstudyError, match=r"cannot be read.*understudy generate"):
+    with pytest.raises(us.UnderstudyError, match=r"cannot be read.*us\.generate"):
         us.export(made, to="csv", output=tmp_path / "t.csv")
     table.unlink()
     with pytest.raises(us.UnderstudyError, match="holds no synthetic table"):

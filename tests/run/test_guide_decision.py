@@ -10,8 +10,8 @@ from clinic import settings
 from run_fixtures import run
 
 import understudy as us
+from understudy.methods.additions.guide import addition as guide_addition
 from understudy.run import decided as decisions
-from understudy.run import guiding
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
 from understudy.run.job import Job
@@ -98,7 +98,7 @@ def test_a_run_resumes_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_guided_release_is_written_without_its_embedder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = run(settings(tmp_path, epsilon="20")).release
     assert "guide" in made.arrays
-    monkeypatch.setattr(guiding, "embedder_here", lambda _name: False)
+    monkeypatch.setattr(guide_addition, "embedder_here", lambda _name: False)
     lines: list[str] = []
     found = us.generate(made, llm="none", records_per_label=3, listener=Listener(say=lines.append))
     assert len(found.records) == 6

@@ -23,13 +23,13 @@ from script_model import ScriptModel, echo
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.ledger.store import RunStore
-from understudy.methods.shared.guide.guide import Guide, noise_check
-from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.additions.guide import chooser as choosing
+from understudy.methods.additions.guide.guide import Guide, noise_check
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Receipt
 from understudy.release import Release
-from understudy.run import guiding
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -475,9 +475,9 @@ def test_a_run_killed_at_its_guide_is_resumed_and_charged_once(
 
 
 def test_many_candidates_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guiding, "_AT_ONCE", 2)
+    monkeypatch.setattr(choosing, "_AT_ONCE", 2)
     said: list[tuple[int, int]] = []
-    chooser = guiding.GuidedChooser(
+    chooser = choosing.GuidedChooser(
         Guide(np.ones(SIZE), 0.0), WordEmbedder(), progress=lambda _what, done, total: said.append((done, total))
     )
     texts = ["heart", "skin", "pulse", "rash", "heart"]

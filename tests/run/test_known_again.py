@@ -1,4 +1,4 @@
-"""What a table is known by: its texts, the bytes of its files, and, for a warning, most of its lines."""
+"""What a table is known by: its texts, the bytes of its files, and, for a warning, most of the cells of its texts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from run_fixtures import Said, runs_charged
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.corpus import read_corpus
-from understudy.corpus.identity import Lines
+from understudy.corpus.identity import TextsHash
+from understudy.corpus.schema import Schema
+from understudy.corpus.verified import contents
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.run import measuring
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
@@ -123,14 +124,12 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_texts_spelled_otherwise_are_one_dataset_and_have_the_same_lines(tmp_path: Path, spelling: str) -> None:
+def test_texts_spelled_otherwise_are_one_dataset_and_have_the_same_cells(tmp_path: Path, spelling: str) -> None:
     table = [{**row, "note": f"Zo\u00eb's {row['note']}"} for row in rows()]
     write_csv(tmp_path / "base.csv", table)
     write_csv(tmp_path / "other.csv", [{**row, "note": SPELLINGS[spelling](row["note"])} for row in table])
-    base, other = identity(tmp_path / "base.csv"), identity(tmp_path / "other.csv")
-    assert are_one(base, other)
-    if spelling != "other blanks":  # which end lines
-        assert base.lines == other.lines
+    assert are_one(identity(tmp_path / "base.csv"), identity(tmp_path / "other.csv"))
+    assert cells_of(tmp_path / "base.csv") == cells_of(tmp_path / "other.csv")
 
 
 @pytest.mark.parametrize("cells", [("53.13", "53.14"), ("5", "-5"), ("a1", "a-1"), ("Ann", "ANN"), ("1.2.3", "1.23")])
@@ -198,36 +197,51 @@ def saved_otherwise(folder: Path) -> dict[str, Any]:
     return {"data": str(folder / "later.csv"), "delimiter": ";", "encoding": "cp1252"}
 
 
-@pytest.mark.parametrize("twin", [False, True])
-def test_much_the_same_texts_are_known_whatever_stands_around_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: bool
-) -> None:
-    """The twin keeps lines alone, of which none is the same."""
-    if twin:
-        monkeypatch.setattr(measuring, "Sketch", Lined)
+def test_much_the_same_texts_are_known_whatever_stands_around_them(tmp_path: Path) -> None:
     release(sixty(tmp_path, output=str(tmp_path / "a"), dataset="a"))
-    changes = saved_otherwise(tmp_path)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        release(apart(tmp_path, "b", **changes))
-    assert bool([each for each in found if "Much of this table" in str(each.message)]) is not twin
+    with pytest.warns(UnderstudyWarning, match="Much of this table is known as the dataset 'a'"):
+        release(apart(tmp_path, "b", **saved_otherwise(tmp_path)))
 
 
-class Lined(Sketch):
-    def __init__(self, hashes: tuple[int, ...], texts: tuple[int, ...] = ()) -> None:
-        super().__init__(hashes)
+def changed(folder: Path, how: str) -> dict[str, Any]:
+    """The same notes in another table, of which neither the bytes nor the texts as they are read are those before."""
+    table = rows(60)
+    if how == "a column more":
+        table = [{**row, "note": row["note"] + " ", "more": str(n)} for n, row in enumerate(table)]
+    elif how.startswith("a dot more"):
+        table = [{**row, "note": f"{row['note'].upper()}."} for row in table]
+    elif how == "a column more, as records":
+        table = [{**row, "more": f"another text, {n}"} for n, row in enumerate(table)]
+    write_csv(folder / "later.csv", table, list(table[0]))
+    records = {"text": None, "label": None, "labels": None, "record_columns": ",".join(table[0])}
+    return {"data": str(folder / "later.csv"), **(records if how.endswith("records") else {})}
 
 
-def test_a_sketch_without_texts_is_that_of_earlier_versions_and_is_read() -> None:
-    lines = Sketch((1, 2, 3))
-    assert Sketch.from_text(lines.to_text()) == lines
-    assert "." not in lines.to_text()
-    both = Sketch((1, 2, 3), (7, 8, 9))
-    assert Sketch.from_text(both.to_text()) == both
-    assert lines.is_near(both)
-    assert Sketch((11, 12, 13), (7, 8, 9)).is_near(both)
-    assert not Sketch((11, 12, 13)).is_near(both)
-    assert lines.merged(Sketch((0,), (7,))) == Sketch((0, 1, 2, 3), (7,))
+@pytest.mark.parametrize("how", ["a column more, as records", "a dot more", "a dot more, as records"])
+def test_a_table_that_was_changed_to_get_another_cap_is_warned_of(tmp_path: Path, how: str) -> None:
+    release(sixty(tmp_path, output=str(tmp_path / "a"), dataset="a"))
+    with pytest.warns(UnderstudyWarning, match="Much of this table is known as the dataset 'a'"):
+        release(apart(tmp_path, "b", **changed(tmp_path, how)))
+
+
+def test_a_table_of_the_same_texts_with_a_column_more_is_the_same_dataset(tmp_path: Path) -> None:
+    release(sixty(tmp_path, output=str(tmp_path / "a"), dataset="a"))
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        release(apart(tmp_path, "b", **changed(tmp_path, "a column more")))
+
+
+def test_tables_that_share_numbers_dates_and_few_words_are_not_near() -> None:
+    """As records of all columns: identifiers, dates and labels are the same in both."""
+
+    def table(word: str) -> list[dict[str, str]]:
+        return [
+            {"id": str(n), "day": f"2024-01-{n % 28 + 1:02}", "label": "ab"[n % 2], "note": f"{word} {n}"}
+            for n in range(50)
+        ]
+
+    one, other = (cells_of(table(word), text=None, record_columns=list(table("")[0])) for word in ("knee", "wrist"))
+    assert one.is_near(one)
+    assert not one.is_near(other)
 
 
 def sixty(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -260,9 +274,9 @@ def test_a_strict_ledger_refuses_a_dataset_that_nobody_opened_before_anything_is
     values = apart(tmp_path, "clinic")
     Ledger.create(values["ledger"], strict=True).close()
     (tmp_path / "notes.csv").unlink()
-    with pytest.raises(LedgerError, match=r"strict.*understudy ledger open clinic --epsilon E --delta D"):
+    with pytest.raises(LedgerError, match=r'strict.*us\.ledger\.open\("clinic", epsilon=E, delta=D\)'):
         release(values)
-    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --owner clinician"):
+    with pytest.raises(LedgerError, match=r'us\.ledger\.open\("clinic", owner="clinician"'):
         release(values, owner="clinician")
     settings(tmp_path)  # writes the table again
     with Ledger(values["ledger"]) as ledger:
@@ -284,24 +298,25 @@ def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> N
 
 
 def identity(path: Any, **more: Any) -> Any:
-    return read_corpus(path, **{"text": "note", **more}).identity(KEY, lines=Sketch.SIZE)
+    return read_corpus(path, **{"text": "note", **more}).identity(KEY)
 
 
-def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Path) -> None:
+def cells_of(path: Any, key: bytes = KEY, **more: Any) -> Sketch:
+    return Sketch(contents(read_corpus(path, **{"text": "note", **more}), key).cells)
+
+
+def test_the_cells_are_the_same_in_every_format(tmp_path: Path) -> None:
     table = [{**row, "note": f'{row["note"]}\nsaid "x"; and\r\nmore, {n}'} for n, row in enumerate(rows(30))]
     write_csv(tmp_path / "t.csv", table)
-    by_csv = identity(tmp_path / "t.csv")
+    by_csv = cells_of(tmp_path / "t.csv")
     pq.write_table(pa.table({name: [row[name] for row in table] for name in COLUMNS}), tmp_path / "t.parquet")
-    assert identity(tmp_path / "t.parquet").lines == by_csv.lines
     (tmp_path / "t.jsonl").write_text(
         "\n".join(json.dumps({name: row[name] for name in COLUMNS}) for row in table), "utf-8"
     )
-    assert identity(tmp_path / "t.jsonl").lines == by_csv.lines
-    assert identity(tmp_path / "t.csv", text="clinician").lines == by_csv.lines
-    in_memory = [us.read_corpus(source, text="note") for source in (table, pa.Table.from_pylist(table))]
-    assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
-    assert identity(tmp_path / "t.csv").contents == by_csv.contents
-    assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
+    others = (tmp_path / "t.parquet", tmp_path / "t.jsonl", table, pa.Table.from_pylist(table))
+    assert {cells_of(other) for other in others} == {by_csv}
+    assert identity(tmp_path / "t.csv").contents == identity(tmp_path / "t.csv").contents
+    assert len({*identity(tmp_path / "t.csv").contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
 
 
 UNHELD = {
@@ -319,26 +334,25 @@ def test_a_parquet_file_is_known_whatever_its_other_columns_hold(tmp_path: Path,
     pq.write_table(pa.table({**table, "kind": UNHELD[kind]}), tmp_path / "t.parquet")
     by_note, by_clinician = (identity(tmp_path / "t.parquet", text=name) for name in ("note", "clinician"))
     assert len(set(by_note.contents) & set(by_clinician.contents)) == 1
-    assert by_note.lines == identity(tmp_path / "plain.parquet").lines
-    assert identity(pa.table({**table, "kind": UNHELD[kind]})).lines == by_note.lines
+    assert cells_of(tmp_path / "t.parquet") == cells_of(tmp_path / "plain.parquet")
+    assert cells_of(pa.table({**table, "kind": UNHELD[kind]})) == cells_of(tmp_path / "plain.parquet")
 
 
-def test_nobody_without_the_key_learns_a_line(tmp_path: Path) -> None:
+def test_nobody_without_the_key_learns_a_cell(tmp_path: Path) -> None:
     write_csv(tmp_path / "t.csv", rows(30))
-    corpus = read_corpus(tmp_path / "t.csv", text="note")
-    one, other = (corpus.identity(key, lines=Sketch.SIZE) for key in (KEY, b"another"))
-    assert not set(one.lines) & set(other.lines)
-    assert not set(one.contents) & set(other.contents)
-    assert repr(one.lines[0]) not in repr(one)
-    assert repr(one.lines[0]) not in repr(Sketch(one.lines))
+    one, other = (cells_of(tmp_path / "t.csv", key) for key in (KEY, b"another"))
+    assert len(one.hashes) == 30
+    assert not set(one.hashes) & set(other.hashes)
+    assert repr(one.hashes[0]) not in repr(one)
+    prints = [read_corpus(tmp_path / "t.csv", text="note").identity(key).contents for key in (KEY, b"another")]
+    assert not set(prints[0]) & set(prints[1])
 
 
 def numbers(first: int, last: int) -> Sketch:
-    """The sketch of a table of these lines."""
-    lines = Lines(KEY, Sketch.SIZE)
-    for number in range(first, last):
-        lines.add(f"line {number}")
-    return Sketch(lines.lowest.hashes)
+    """The sketch of a table of these texts."""
+    texts = TextsHash(KEY, Schema(text="note"))
+    texts.add(f"text {number}" for number in range(first, last))
+    return Sketch(texts.cells.hashes)
 
 
 @pytest.mark.parametrize(

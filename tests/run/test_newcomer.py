@@ -189,49 +189,21 @@ def test_ends_of_a_range_that_are_written_as_the_table_writes_them_are_told_how(
 
 
 _SAID = {"pflege": "Verbandswechsel", "küche": "Großküche"}
-_GERMAN = {"text": "anliegen", "label": "abteilung", "labels": list(_SAID)}
-_HALF_LISTED = {"text": "nachricht", "label": "rubrik", "labels": ["etat", "kultur", "sport"]}
-_ENGLISH = {"text": "note", "label": "department", "labels": ["dermatology", "neurology"]}
-
-
-@pytest.mark.parametrize(
-    ("names", "budget", "method", "foreign"),
-    [
-        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
-        (_HALF_LISTED, us.Budget(6, "1e-6"), us.DPKPS(), "decided"),
-        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0.2), ""),
-        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(vocabulary="built-in"), ""),
-        (_ENGLISH, us.Budget(6, "1e-6"), us.DPKPS(stop_words="all-languages"), "decided"),
-        (_GERMAN, us.Budget(6, "1e-6"), us.DPKPS(discover_terms=0), "warned"),
-        (_GERMAN, us.Budget(6, 0), us.DPKPS(), "warned"),
-        (_ENGLISH, us.Budget(6, "1e-6"), us.DPKPS(), ""),
-        ({"text": "body", "label": "code", "labels": ["A1", "B7", "C-x"]}, us.Budget(6, "1e-6"), us.DPKPS(), ""),
-    ],
-)
-def test_where_names_are_not_english_terms_are_found_in_the_texts_or_it_is_said_that_none_will_be(
-    names: dict[str, Any], budget: us.Budget, method: us.DPKPS, foreign: str
-) -> None:
-    made = us.plan(method, budget, **names)
-    found = [charge for charge in made.plan.charges if charge.name == "discovered-terms"]
-    assert bool(found) == (foreign == "decided" or bool(method.discover_terms))
-    assert ("stop words are those of 33 languages" in str(made)) == (foreign == "decided")
-    assert ("built-in vocabulary is English" in " ".join(made.plan.forecast.warnings)) == (foreign == "warned")
-    below_the_verdict = str(made).splitlines()[2]
-    assert below_the_verdict.startswith("Warning: Few names") == (foreign == "warned")
 
 
 def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_the_run_is_resumed(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
-    told = {"text": "anliegen", "label": "abteilung", "labels": ",".join(_SAID), "epsilon": "20"}
+    told = {"text": "anliegen", "label": "abteilung", "labels": ",".join(_SAID), "epsilon": "20", "language": "de"}
     unsaid = dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "llm"))
-    values = settings(tmp_path, guide=False, delimiter=";", **told, **unsaid)
+    values = settings(tmp_path, guide=False, delimiter=";", discover_terms=0.3, **told, **unsaid)
     rows = [f"Und morgens {word}, Zimmer {number};{label}" for number in range(60) for label, word in _SAID.items()]
     Path(values["data"]).write_text("anliegen;abteilung\n" + "\n".join(rows), "utf-8")
     first = understudy("run", *flags(values), code=0)
     assert "the built-in one writes English" in first.err
+    assert "what one person repeats in many records is among them" in first.err
     made = us.load_release(Path(values["output"]) / "release" / "dp-kps.release")
-    assert (made.parameters["discover_terms"], made.parameters["stop_words"]) == (0.3, "all-languages")
+    assert (made.parameters["discover_terms"], made.parameters["stop_words"]) == (0.3, "de")
     assert {*map(str.lower, _SAID.values())} <= set(made.terms)
     assert "und" not in made.terms, "a stop word of German"
     understudy("run", *flags(values), code=0)

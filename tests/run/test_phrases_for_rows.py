@@ -15,9 +15,9 @@ from test_table_runs import COLUMNS, tables
 
 import understudy as us
 from understudy.base.errors import ReleaseError
+from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
-from understudy.run import tabling
 from understudy.text.writing import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
@@ -58,7 +58,7 @@ def fitting(result: us.Result) -> float:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabling, "fit", simple_fit)
+        patch.setattr(columns_release, "fit", simple_fit)
         values = wards(tmp_path_factory.mktemp("made"), records_per_label=None)
         return release(values)
 

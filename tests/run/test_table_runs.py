@@ -25,12 +25,12 @@ import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
 from understudy.base.errors import ConfigError, CorpusError, ReleaseError, ResumeError
 from understudy.base.labels import canonical
-from understudy.methods.shared.tables import variables
-from understudy.methods.shared.tables.distribution import Distribution
+from understudy.methods.additions.columns import release as columns_release
+from understudy.methods.additions.columns import variables
+from understudy.methods.additions.columns.distribution import Distribution
 from understudy.release import Release
 from understudy.report import write_reports
 from understudy.run import pipeline as running
-from understudy.run import tabling
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 
@@ -61,7 +61,7 @@ def tables(folder: Path, count: int = 400, **changes: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabling, "fit", simple_fit)
+        patch.setattr(columns_release, "fit", simple_fit)
         values = tables(tmp_path_factory.mktemp("made"), records_per_label=None, **SEEDED)
         return release(values)
 
@@ -78,7 +78,7 @@ def killed_while_fitting(values: dict[str, Any]) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabling, "fit", kill)
+        patch.setattr(columns_release, "fit", kill)
         with pytest.raises(Killed):
             run(values)
 
@@ -86,7 +86,7 @@ def killed_while_fitting(values: dict[str, Any]) -> None:
 def test_what_was_measured_together_is_told_by_the_selection_that_was_made(tmp_path: Path) -> None:
     values = tables(tmp_path, records_per_label=4, epsilon="8")
     chosen: list[Any] = []
-    select = tabling.select_sets
+    select = columns_release.select_sets
 
     def other(*arguments: Any, **named: Any) -> Any:
         chosen.append(select(*arguments, **named))
@@ -94,7 +94,7 @@ def test_what_was_measured_together_is_told_by_the_selection_that_was_made(tmp_p
 
     killed_while_fitting(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabling, "select_sets", other)
+        patch.setattr(columns_release, "select_sets", other)
         run(values)
     assert not chosen, "it is not selected again"
     assert runs_charged(values["ledger"]) == 1
@@ -509,7 +509,7 @@ def test_another_condition_is_another_run(tmp_path: Path, made: Release) -> None
 
 
 def test_without_the_extra_nothing_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.methods.shared.tables.fitting.find_spec", lambda name: None)
+    monkeypatch.setattr("understudy.methods.additions.columns.fitting.find_spec", lambda name: None)
     values = tables(tmp_path)
     with pytest.raises(ConfigError, match="mbi, which is not installed"):
         run(values)
@@ -532,7 +532,7 @@ def test_a_run_that_is_stopped_resumes_with_one_charge_and_the_same_values(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tabling, "fit", stop)
+        patch.setattr(columns_release, "fit", stop)
         with pytest.raises(KeyboardInterrupt):
             run(values)
     made = run(values).release

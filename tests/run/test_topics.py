@@ -17,8 +17,8 @@ from subjects import SUBJECTS, Places, table, texts
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
-from understudy.methods.topics.found import Topic
-from understudy.methods.topics.release import TopicSums
+from understudy.methods.additions.topics.found import Topic
+from understudy.methods.additions.topics.release import TopicSums
 from understudy.models.types import Completion
 from understudy.report.topics import write_topics
 from understudy.run import topics as finding
@@ -111,7 +111,7 @@ def test_only_public_terms_and_numbers_leave(finished: Path, found: FoundTopics)
     for file in (finished / "release").iterdir():
         assert b"ebulon" not in file.read_bytes()
         assert b"uagmire" not in file.read_bytes()
-    assert found.release.arrays.keys() == {"centres", "topic", "sizes"}
+    assert found.release.arrays.keys() == {"centres", "topic", "sizes", "said"}
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError, ResumeError
 from understudy.base.labels import LabelSet
 from understudy.ledger import Ledger
-from understudy.methods.topics.plan import topics_that_pay
-from understudy.methods.topics.release import TopicLabels
+from understudy.methods.additions.topics.plan import topics_that_pay
+from understudy.methods.additions.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
 from understudy.run import decided as decisions
 from understudy.run import measuring
@@ -240,7 +240,7 @@ def test_where_not_two_pay_there_are_none(tmp_path: Path) -> None:
     made = decided(tmp_path, expected_records=60, epsilon="0.5")
     assert made.topics_decision.line == "Topics: none, two are too many for 60 declared records."
     assert made.label_set == LabelSet()
-    assert not made.topics
+    assert not made.additions
 
 
 def test_the_method_topics_decides_too_and_looks_for_two_at_least(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_the_method_topics_decides_too_and_looks_for_two_at_least(tmp_path: Path
     many = Job(run_config(settings(tmp_path, **_own(expected_records=3000, epsilon="6"))))
     assert few.method.dump()["topics"] == 2
     assert many.method.dump()["topics"] == topics_that_pay(Budget(6, "1e-6"), share=1, records=3000) > 15
-    assert not many.topics
+    assert not many.additions
 
 
 def _own(**changes: Any) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from subjects import SUBJECTS, Places, table, texts
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.ledger import Ledger
-from understudy.methods.topics import changes as comparing
-from understudy.methods.topics.changes import LEVEL, changes
-from understudy.methods.topics.plan import mechanisms
-from understudy.methods.topics.release import TopicSizes
+from understudy.methods.additions.topics import changes as comparing
+from understudy.methods.additions.topics.changes import LEVEL, changes
+from understudy.methods.additions.topics.plan import mechanisms
+from understudy.methods.additions.topics.release import TopicSizes
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run.topics import FoundTopics

@@ -21,12 +21,13 @@ from subjects import Places, table, texts
 import understudy as us
 from understudy.base.errors import LedgerError, ReleaseError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.shared.labelling import CHARGES, SIZES
-from understudy.methods.topics import changes as comparing
-from understudy.methods.topics import found as finding
-from understudy.methods.topics.changes import LEVEL, changes
-from understudy.methods.topics.plan import verdict
-from understudy.methods.topics.release import TopicSums
+from understudy.methods.additions.topics import changes as comparing
+from understudy.methods.additions.topics import found as finding
+from understudy.methods.additions.topics.changes import LEVEL, changes
+from understudy.methods.additions.topics.labelling import CHARGES, SIZES
+from understudy.methods.additions.topics.plan import verdict
+from understudy.methods.additions.topics.release import TopicSums
+from understudy.privacy.exact import round_up
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums
@@ -94,7 +95,7 @@ def test_a_part_of_the_texts_is_read_and_sizes_are_those_of_the_table(finished: 
 
 
 def test_the_page_says_that_a_sample_was_read(finished: Any, tmp_path: Path, understudy: Any) -> None:
-    values = table(tmp_path, texts(200)) | {"data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "6"}
+    values = table(tmp_path, texts(1500)) | {"data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "6"}
     values |= {"delta": "1e-6", "expected_records": DECLARED, "output": str(tmp_path / "out")}
     said = understudy("topics", *flags(values), "--json")
     assert said.code == 0, said.err
@@ -294,6 +295,9 @@ def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
     statement = finished[0].release.statement
     require_consistent(statement)
     assert "nobody knows who is in the sample" in statement.to_markdown()
+    first = statement.to_markdown().splitlines()[2].partition(". Protected")[0]
+    spent = round_up(statement.epsilon_at[float(statement.budget.delta)])  # type: ignore[union-attr]
+    assert first == f"Method **topics**: {statement.budget} was booked, and epsilon {spent} at that delta was spent"
     with pytest.raises(ValueError, match="better test"):
         require_consistent(replace(statement, power=0.011))
 

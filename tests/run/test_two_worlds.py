@@ -25,11 +25,13 @@ from numpy.typing import NDArray
 from run_fixtures import Said, simple_fit
 from test_planted_strings import PLANT
 
+from understudy.methods.additions.columns import addition as columns_addition
+from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.base import Released
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import exact_sum
-from understudy.run import measuring, releasing, tabling
+from understudy.run import measuring
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 TALKS = {"text": "messages", "roles": "customer,agent", "columns": f"{COLUMNS}; turns=1..6; begins=customer|agent"}
@@ -58,7 +60,7 @@ def the_same_sums(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.random.default_rng([7, *query.shape]).normal(20, 30, query.shape)
 
     monkeypatch.setattr(measuring, "measure", measure)
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)
 
 
 def corpus(world: int, count: int) -> list[dict[str, Any]]:
@@ -165,14 +167,14 @@ def test_a_run_that_says_one_thing_more_of_its_records_is_found_out(
     use_chat: Callable[[FakeChat], FakeChat],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = tabling.with_columns
+    right = columns_release.release
 
-    def broken(released: Released, records: Any, *rest: Any, **more: Any) -> Released:
-        made = right(released, records, *rest, **more)
+    def broken(records: Any, *rest: Any, **more: Any) -> Released:
+        made = right(records, *rest, **more)
         cells = np.concatenate([batch.cells for batch in records.batches()])
         told = len(cells) if leak == "records" else int((cells[:, 1] == 0).sum())
         return replace(made, noise_check=made.noise_check + Facts((Fact("told", told, "told"),)))
 
-    monkeypatch.setattr(releasing, "with_columns", broken)
+    monkeypatch.setattr(columns_addition, "release", broken)
     one, other = two_worlds("columns", tmp_path, understudy, use_chat(FakeChat(answer)), monkeypatch)
     assert one != other

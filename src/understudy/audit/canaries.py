@@ -26,8 +26,8 @@ from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder, read_secrets
 from understudy.corpus.write import write_table
+from understudy.methods.additions.columns.variables import cells_of_label
 from understudy.methods.base import Method
-from understudy.methods.shared.tables.variables import cells_of_label
 from understudy.privacy.unit import Unit
 from understudy.run.parts import Table
 from understudy.run.settings import RunConfig

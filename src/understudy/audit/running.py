@@ -54,9 +54,9 @@ from understudy.base.files import disk_faults, private_folder
 from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.corpus import Corpus
 from understudy.ledger.locking import FolderLock
+from understudy.methods.additions.registry import own_parameters
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
-from understudy.methods.registry import own_parameters
 from understudy.models import catalog
 from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted
@@ -69,7 +69,6 @@ from understudy.release import Release
 from understudy.run.decided import fitted
 from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table
 from understudy.run.pipeline import run
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import ModelParameters, RunConfig
@@ -120,8 +119,9 @@ def audit_run(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
-    config, _ = fitted(config, Table.of(config))  # of a run in the same folder too, as the audit's own run finds none
+    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
+    job.require_language()
     _require_inside(job.chat)
     plan = job.plan()
     epsilon, delta = promise(plan)

@@ -2,8 +2,8 @@
 
 The domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the last one,
 unless the column is declared to have none.
-Numbers and dates outside their range count as its nearest end; a value of another kind, or a category that is not
-declared, makes a bad row.
+Numbers outside their range count as its nearest end; a date outside its range, a value of another kind, or a category
+that is not declared makes a bad row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.formats import HINT, as_written, formats_of, marks_of, require_format
+from understudy.base.formats import HINT, as_written, digits, formats_of, marks_of, require_format
 from understudy.base.labels import Label, Places, as_type, canonical, is_missing
 from understudy.base.lazy import pa
 
@@ -33,11 +33,13 @@ MOST_CELLS = 1_000
 """Most cells of one column."""
 _BINS = 16
 _SHOWN = 12
-_TRIES = 32
-"""Numbers sampled until one with the declared decimals lies in its bin: where any do, most do."""
+_MOST_DECIMALS = 12
+_LARGEST_PLACE = 2**52
+"""Of a number in units of its last decimal: up to here each such number is a decimal number of its own."""
 _MISSING = "missing"
 _WRITTEN = ("boolean", "integer", "number", "date", "datetime")
 _OF_WRITING = ("format", "missing")
+_TIMES = ("date", "datetime")
 _UNWRITTEN = object()
 """A value of no column."""
 _FORMS = {
@@ -59,8 +61,8 @@ _ENDS = (
     "such as 2024-12-31: 0.0 and 2000.0, not 0,0 and 2.000,0 (docs/tables.md)."
 )
 
-Span = tuple[float, float]
-"""A part of a range, both ends included: numbers, days or seconds."""
+Span = tuple[int, int]
+"""A part of a range, both ends included: whole numbers, numbers in units of their last decimal, days or seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +85,8 @@ class Column:
     Args:
         values: of a category, in their own type.
         least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
-        bins: of equal width over the range; each is a cell.
-        decimals: digits behind the point of a number that is written.
+        bins: of equal width over the range, no more than it has values; each is a cell.
+        decimals: digits behind the point of a number; None: two, or as many as the ends have.
         required: no value is missing: there is no cell for it, and a row without one is a bad row.
         format: how a file of text writes its values (:mod:`understudy.base.formats`); empty: as :data:`_FORMS` has it.
         marks: cells of such a file that hold nothing. How a column is written is no part of what it is.
@@ -96,7 +98,7 @@ class Column:
     least: Any = None
     most: Any = None
     bins: int = 0
-    decimals: int = 2
+    decimals: Any = None
     required: bool = False
     format: str = field(default="", compare=False)
     marks: tuple[str, ...] = field(default=(), compare=False)
@@ -152,27 +154,86 @@ class Column:
     def _check_range(self) -> None:
         if self.values:
             raise no_column(self.name, f"a column of the kind {self.kind} has a range, not values")
-        ends = tuple(self._end(end) for end in (self.least, self.most))
-        if None in ends:
+        least, most = self._end(self.least), self._end(self.most, last=True)
+        if least is None or most is None:
             raise no_column(self.name, f"its range does not have two ends of the kind {self.kind}", _ENDS)
-        low, high = (number_of(end) for end in ends)
-        if not low < high and not (low == high and self.kind != "number"):
+        if least > most or (least == most and self.kind == "number"):
             raise no_column(self.name, "its range ends before it begins")
-        object.__setattr__(self, "least", ends[0])
-        object.__setattr__(self, "most", ends[1])
+        object.__setattr__(self, "least", least)
+        object.__setattr__(self, "most", most)
+        if self.kind == "integer" and not -(2**63) <= least <= most < 2**63:
+            raise no_column(
+                *(self.name, "an end of its range has more than 64 bits, which no table holds"),
+                "Declare a narrower range; numbers that name things are a category or an identifier.",
+            )
+        if (
+            self.kind in _TIMES
+            and "%y" in self.format
+            and (least.year + 100, *least.timetuple()[1:6]) <= most.timetuple()[:6]
+        ):
+            raise no_column(
+                *(self.name, "its range has more than a hundred years, so that a year of two digits is not one year"),
+                "Declare a shorter range, or write the years with four digits (%Y).",
+            )
         if not isinstance(self.bins, int) or isinstance(self.bins, bool) or self.bins < 0:
             raise no_column(self.name, "its bins are no number from 1")
-        if self.kind != "number":
-            widest = int(high - low) + 1
-            object.__setattr__(self, "bins", min(self.bins or _BINS, widest))
-        object.__setattr__(self, "bins", self.bins or _BINS)
-        if not isinstance(self.decimals, int) or not 0 <= self.decimals <= 12:
-            raise no_column(self.name, "its decimals are no number from 0 to 12")
+        if self.kind == "number":
+            self._check_decimals()
+        low, high = self._line
+        object.__setattr__(self, "bins", min(self.bins or _BINS, high - low + 1))
 
-    def _end(self, end: object) -> Any:
-        """An end of the range, as the table writes it or as a number or date is written anywhere."""
-        written = as_written(end, self.kind, self.format) if self.format and isinstance(end, str) else None
-        return parse(end if written is None else written, self.kind)
+    def _check_decimals(self) -> None:
+        ends = float(self.least), float(self.most)
+        if self.decimals is None:
+            decimals = min(max(2, *map(_decimals_of, ends)), _MOST_DECIMALS)
+            while decimals and max(map(abs, ends)) * 10**decimals > _LARGEST_PLACE:
+                decimals -= 1
+            object.__setattr__(self, "decimals", decimals)
+        if not isinstance(self.decimals, int) or not 0 <= self.decimals <= _MOST_DECIMALS:
+            raise no_column(self.name, f"its decimals are no number from 0 to {_MOST_DECIMALS}")
+        if max(map(abs, ends)) * 10**self.decimals > _LARGEST_PLACE:
+            raise no_column(
+                *(self.name, "its numbers have more digits than a decimal number holds"),
+                "Declare fewer decimals, whole numbers (`kind: integer`), or another unit.",
+            )
+        if self._line[0] > self._line[1]:
+            raise no_column(
+                self.name,
+                "no number with so many decimals lies in its range",
+                "Declare more decimals or a wider range.",
+            )
+
+    def _end(self, end: object, *, last: bool = False) -> Any:
+        """An end of the range, as the table writes it or as a number or date is written anywhere, years with four
+        digits. A day or minute that is the last of a range of times (``2024-12-31``) is its last second."""
+        format_ = self.format.replace("%y", "%Y")
+        written = as_written(end, self.kind, format_) if format_ and isinstance(end, str) else None
+        found = parse(end if written is None else written, self.kind)
+        if found is None or self.kind != "datetime" or not last or isinstance(end, datetime.datetime):
+            return found
+        colons = str(end).count(":")
+        if colons == 0 and found.time() == datetime.time():
+            return found.replace(hour=23, minute=59, second=59)
+        return found.replace(second=59) if colons == 1 and found.second == 0 else found
+
+    @cached_property
+    def _line(self) -> Span:
+        """The places of the first and the last value of the range."""
+        return self._places(self.least, self.most)
+
+    def _places(self, least: Any, most: Any) -> Span:
+        """The places of the first and last value from one to another: for numbers, those with the column's decimals."""
+        if self.kind != "number":
+            return number_of(least), number_of(most)
+        low, high = (decimal.Decimal(repr(float(end))).scaleb(self.decimals) for end in (least, most))
+        return math.ceil(low), math.floor(high)
+
+    @property
+    def _width(self) -> int:
+        """How many places the bins divide. Bins of several numbers begin at their edges (0.0..60.0 in 12 bins: 0 to 5,
+        5 to 10, ...), and the last one includes the end of the range."""
+        low, high = self._line
+        return high - low + (self.kind != "number" or self.bins > high - low)
 
     @property
     def made_up(self) -> bool:
@@ -195,6 +256,8 @@ class Column:
         form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
         if self.format and self.kind == "integer":
             form += ", and holds whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
+        if self.kind in _TIMES:
+            form += f", from {self.least} to {self.most}"
         if self.kind in _WRITTEN and not self.format:
             form += f"; {HINT}"
         if self.kind == "category":
@@ -202,18 +265,37 @@ class Column:
             form = f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
         return f"{form}; it is required, so no cell may be empty" if self.required else form
 
+    @property
+    def clamps(self) -> bool:
+        """Whether values beyond the range count as its nearest end, as of amounts; else they make bad rows."""
+        return self.kind in ("integer", "number")
+
     def cell(self, value: object) -> int | None:
         """The cell of a value as a file has it; None where it is no value of this column, or missing and required."""
+        return self.read(value)[0]
+
+    def read(self, value: object) -> tuple[int | None, bool]:
+        """Return :meth:`cell`, and whether the value is beyond the range and counts as its nearest end."""
         if isinstance(value, np.generic):
             value = value.item()
+        if self.kind in _TIMES and not is_missing(value):
+            value = digits(value)
+        if self.marks and isinstance(value, int | float) and not is_missing(value) and canonical(value) in self.marks:
+            value = canonical(value)
         if isinstance(value, str) and (self.format or self.marks):
             value = self._as_written(value)
         if is_missing(value):
-            return None if self.required else self.missing
+            return (None if self.required else self.missing), False
         if self.values:
-            return self._index.of(label) if (label := self._label(value)) is not None else None
+            label = self._label(value)
+            return (None if label is None else self._index.of(label)), False
         parsed = parse(value, self.kind)
-        return None if parsed is None else self._bin(parsed)
+        if parsed is None:
+            return None, False
+        beyond = not self.least <= parsed <= self.most
+        if beyond and not self.clamps:
+            return None, False
+        return self._bin(min(max(parsed, self.least), self.most)), beyond
 
     def _as_written(self, text: str) -> object:
         """What a cell says by the declared format; None where it is missing, no value where it is written otherwise."""
@@ -221,7 +303,8 @@ class Column:
             return None
         if not self.format:
             return text
-        found = as_written(text, self.kind, self.format)
+        ends = (parse(self.least, "datetime"), _end_of_day(self.most)) if self.kind in _TIMES else None
+        found = as_written(text, self.kind, self.format, ends)
         return found if found is not None else None if is_missing(text) else _UNWRITTEN
 
     @cached_property
@@ -240,20 +323,13 @@ class Column:
             return None
         if self.values:
             return self.values[cell]
-        pieces = self._pieces(cell, within or ((number_of(self.least), number_of(self.most)),))
-        sizes = np.array([size for *_, size in pieces])
-        low, high, _ = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
-        if self.kind == "number":
-            return self._number(low, high, cell, generator)
-        return from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
+        pieces = self._pieces(cell, within or (self._line,))
+        sizes = np.array([high - low + 1 for low, high in pieces], dtype=float)
+        low, high = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
+        return self._value(int(generator.integers(low, high + 1)))
 
-    def _number(self, low: float, high: float, cell: int, generator: np.random.Generator) -> float:
-        """A number with the column's decimals that is in the bin; its lower end if none is found."""
-        for _ in range(_TRIES):
-            found = round(float(generator.uniform(low, high)), self.decimals)
-            if low <= found <= high and self._bin(found) == cell:
-                return found
-        return low
+    def _value(self, place: int) -> Value:
+        return place / 10**self.decimals if self.kind == "number" else from_number(self.kind, place)
 
     def title(self, cell: int) -> str:
         """What a cell holds, for people."""
@@ -261,10 +337,13 @@ class Column:
             return _MISSING
         if self.values:
             return canonical(self.values[cell])
-        if self.kind == "number":
-            width = (self.most - self.least) / self.bins
-            return f"{self.least + cell * width:.12g} to {self.least + (cell + 1) * width:.12g}"
-        first, last = (from_number(self.kind, end) for end in self._whole_bin(cell))
+        low, high = self._line
+        if self.kind == "number" and self.bins <= high - low:
+            edges = (
+                (low * self.bins + each * (high - low)) / (self.bins * 10**self.decimals) for each in (cell, cell + 1)
+            )
+            return " to ".join(f"{edge:.12g}" for edge in edges)
+        first, last = (self._value(end) for end in self._whole_bin(cell))
         return str(first) if first == last else f"{first} to {last}"
 
     def by_title(self, values: Sequence[T]) -> dict[str, T]:
@@ -304,43 +383,26 @@ class Column:
                 f"Ask for one value or for FIRST..LAST, both ends written out, such as {self.least}..{self.most}: "
                 f"{_FORMS[self.kind]}.",
             )
-        low, high = (number_of(end) for end in ends)
-        if low > high:
+        if ends[0] > ends[1]:
             raise ConfigError(
                 f"The range {part!r:.60} of the column {self.name!r:.60} ends before it begins.", "Write FIRST..LAST."
             )
-        least, most = (number_of(end) for end in (self.least, self.most))
-        if self.kind == "number":  # the first and last value of so many decimals
-            low, high = math.ceil(round(low / self._step, 6)), math.floor(round(high / self._step, 6))
-            low, high = round(low * self._step, self.decimals), round(high * self._step, self.decimals)
+        (low, high), (least, most) = self._places(*ends), self._line
         if low > high or high < least or low > most:
             shown = " to ".join(str(end) for end in (self.least, self.most))
             raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")
         return max(low, least), min(high, most)
 
-    def _pieces(self, cell: int, spans: Sequence[Span]) -> list[tuple[float, float, float]]:
-        """The parts of a bin that lie in the spans, with their sizes."""
-        if self.kind == "number":
-            width = (float(self.most) - float(self.least)) / self.bins
-            begin = float(self.least) + cell * width
-            inside = [(max(low, begin), min(high, begin + width)) for low, high in spans]
-            points = [(low, high, self._step) for low, high in spans if low == high and self._bin(low) == cell]
-            return [*((low, high, high - low) for low, high in inside if low < high), *points]
+    def _pieces(self, cell: int, spans: Sequence[Span]) -> list[Span]:
+        """The parts of a bin that lie in the spans."""
         first, end = self._whole_bin(cell)
         inside = [(max(low, first), min(high, end)) for low, high in spans]
-        return [(low, high, high - low + 1) for low, high in inside if low <= high]
+        return [(low, high) for low, high in inside if low <= high]
 
     def _overlap(self, cell: int, spans: Sequence[Span]) -> float:
         """The share of a bin's values that lie in the spans."""
-        pieces = self._pieces(cell, spans)
-        if self.kind == "number":
-            return sum(size for *_, size in pieces) * self.bins / (float(self.most) - float(self.least))
         first, last = self._whole_bin(cell)
-        return sum(size for *_, size in pieces) / (last - first + 1)
-
-    @property
-    def _step(self) -> float:
-        return float(10**-self.decimals)
+        return sum(high - low + 1 for low, high in self._pieces(cell, spans)) / (last - first + 1)
 
     def arrow_type(self) -> Any:
         """The Arrow type of the synthetic column."""
@@ -397,18 +459,16 @@ class Column:
         return _BOOLEANS.get(label.strip().casefold()) if isinstance(label, str) else None
 
     def _bin(self, value: Any) -> int:
-        if self.kind == "number":
-            least, most = float(self.least), float(self.most)
-            share = (min(max(float(value), least), most) - least) / (most - least)
-            return min(max(math.floor(share * self.bins), 0), self.bins - 1)
-        low, high = (int(number_of(end)) for end in (self.least, self.most))
-        place = min(max(int(number_of(value)), low), high) - low
-        return place * self.bins // (high - low + 1)
+        """The bin of a value in the range; a number is rounded to the column's decimals."""
+        low, high = self._line
+        place = round(value * 10**self.decimals) if self.kind == "number" else number_of(value)
+        return min((min(max(place, low), high) - low) * self.bins // self._width, self.bins - 1)
 
-    def _whole_bin(self, cell: int) -> tuple[int, int]:
-        low, high = (int(number_of(end)) for end in (self.least, self.most))
-        count = high - low + 1
-        return low - (-cell * count // self.bins), low - (-(cell + 1) * count // self.bins) - 1
+    def _whole_bin(self, cell: int) -> Span:
+        """The places of the first and the last value of a bin."""
+        (low, high), width = self._line, self._width
+        last = high if cell + 1 == self.bins else low - (-(cell + 1) * width // self.bins) - 1
+        return low - (-cell * width // self.bins), last
 
 
 def no_column(name: object, problem: str, cure: str = FORM) -> ConfigError:
@@ -427,30 +487,44 @@ def _unknown(column: Column, asked: str) -> ConfigError:
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "identifier"]
 Value = Label | datetime.date | datetime.datetime
 KINDS: tuple[str, ...] = get_args(Kind)
-_MOST = 2**53
+_CLOCK = r"(?:[01][0-9]|2[0-3])(?P<colon>:?)[0-9]{2}(?:(?P=colon)[0-9]{2}(?:[.,][0-9]+)?)?|[01][0-9]|2[0-3]"
+_ZONE = r"[Zz]|[-+](?:0[0-9]|1[0-3])(?::?[0-5][0-9])?|[-+]14(?::?00)?"
+_TIME = re.compile(
+    rf"(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|[0-9]{{8}})(?:(?:[Tt]| +)(?P<time>(?:{_CLOCK})(?:{_ZONE})?))?"
+)
+"""ISO 8601, less than Python reads: a time is behind T or blanks, and a zone behind a time, at most 14 hours off."""
 
 
 def parse(value: object, kind: Kind) -> Any:
-    """A value of this kind, None where it is none."""
+    """Parse a value of this kind; return None if it is invalid."""
     if isinstance(value, decimal.Decimal):
         value = str(value)
-    if kind in ("date", "datetime"):
-        return _parse_time(value, whole_days=kind == "date")
-    number = as_type(value, "float" if kind == "number" else None)
-    if kind == "integer":
-        try:
-            whole_one = None if number is None or isinstance(number, bool) else canonical(number)
-            found = None if whole_one is None else int(re.sub(r"\.0+$", "", whole_one.strip()))
-        except ValueError:
-            return None
-        return found if found is not None and abs(found) <= _MOST else None
-    return number if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    if kind in _TIMES:
+        return _parse_time(digits(value), whole_days=kind == "date")
+    if isinstance(value, bool):
+        return None
+    if kind == "number":
+        return as_type(value, "float")
+    whole_one = as_type(value, None)
+    return None if whole_one is None else as_type(re.sub(r"\.0+$", "", canonical(whole_one).strip()), "int")
+
+
+def _decimals_of(number: float | str) -> int:
+    """How many decimals a number is written with: 2 for ``0.50`` and 3 for ``1e-3``."""
+    return max(0, -cast(int, decimal.Decimal(str(number)).as_tuple().exponent))
+
+
+def _end_of_day(time: datetime.date) -> datetime.datetime:
+    """The last time of a day; a time as it is."""
+    return time if isinstance(time, datetime.datetime) else datetime.datetime.combine(time, datetime.time.max)
 
 
 def _parse_time(value: object, *, whole_days: bool) -> Any:
     if isinstance(value, str):
+        if (written := _TIME.fullmatch(value.strip())) is None:
+            return None
         try:
-            value = datetime.datetime.fromisoformat(value.strip())
+            value = datetime.datetime.fromisoformat(f"{written['day']}T{written['time'] or '00'}".upper())
         except ValueError:
             return None
     if isinstance(value, datetime.datetime):
@@ -468,11 +542,11 @@ def _parse_time(value: object, *, whole_days: bool) -> Any:
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def number_of(value: Any) -> float | int:
-    """A value on the line that its range is on: days, or seconds."""
+def number_of(value: Any) -> int:
+    """A value on the line that its range is on: whole numbers, days or seconds."""
     if isinstance(value, datetime.datetime):
         return int((value - _EPOCH).total_seconds())
-    return value.toordinal() if isinstance(value, datetime.date) else cast("float | int", value)
+    return value.toordinal() if isinstance(value, datetime.date) else int(value)
 
 
 def from_number(kind: Kind, number: int) -> Value:
@@ -550,7 +624,7 @@ def _of_short(text: str) -> Column:
     for kind, parses in _KINDS_OF_ENDS:
         if parses(first) and parses(last):
             if kind == "number":
-                found["decimals"] = max(len(end.partition(".")[2]) for end in (first, last))
+                found["decimals"] = max(map(_decimals_of, (first, last)))
             return Column(name, kind, **found)
     raise no_column(name, "the ends of its range are neither numbers nor dates of one form", _ENDS)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -19,33 +20,54 @@ _FLAG = re.compile(
     r"(?<![\w-])--(no-)?([a-z][a-z0-9-]*)(?:[ =]([A-Z@][A-Z]*(?:,[A-Z])*|[0-9][\w.]*\w|[0-9])(?![\w-]))?"
 )
 _KEYWORDS = {"continue": "resume"}
+_BARE = re.compile(r"[0-9.]+(e-?[0-9]+)?|[A-Z]|EPSILON")
+"""What is written without quotes: a number, or what stands for one."""
+
+_CALLS = re.compile("baseline|check|compare|evaluate|export|generate|plan|release|report|run|topics")
+_LEDGER_CALLS = re.compile("create|history|open|show")
 
 
 def in_keywords(words: str) -> str:
-    """What is said of flags, for who calls from Python; whole commands stay commands.
+    """Rewrite a message for callers from Python: flags become keywords, and commands calls where Python has the verb.
 
     >>> in_keywords("Give --records N, or leave --no-guide out: `understudy plan --guide`.")
-    'Give records=N, or leave guide=False out: `understudy plan --guide`.'
+    'Give records=N, or leave guide=False out: `us.plan(guide=True)`.'
     >>> in_keywords("Declare it with --labels A,B or --labels @FILE.")
     'Declare it with labels=["A", "B"] or labels="@FILE".'
-    >>> in_keywords("Raise it with: understudy ledger open notes --epsilon E --delta D --raise")
-    "Raise it with: us.ledger.raise_cap('notes', epsilon=E, delta=D)"
+    >>> in_keywords("Raise it with: understudy ledger open notes --epsilon 6 --delta 1e-5 --raise")
+    'Raise it with: us.ledger.raise_cap("notes", epsilon=6, delta=1e-5)'
     """
-    parts = _COMMAND.split(_LEDGER.sub(_ledger_call, words))
-    return "".join(_FLAG.sub(_keyword, part) if number % 2 == 0 else part for number, part in enumerate(parts))
+    parts = _COMMAND.split(words)
+    return "".join(_call(part) if number % 2 else _FLAG.sub(_keyword, part) for number, part in enumerate(parts))
 
 
-_LEDGER = re.compile(r"understudy ledger open (\S+)((?: --[a-z-]+ [^\s`]+)+)( --raise)?(?=$|[\s.`])")
-
-
-def _ledger_call(command: re.Match[str]) -> str:
-    """The call in Python that opens a dataset, or raises its cap."""
-    flags = re.findall(r"--([a-z-]+) (\S+)", command[2])
-    prior = f"us.SecretBudget({dict(flags).get('secret-prior')}, {dict(flags).get('secret-posterior')})"
-    shown = [(name.replace("-", "_"), repr(value) if value.islower() else value) for name, value in flags]
-    given = [f"{name}={value}" for name, value in shown if "secret_p" not in name]
-    budget = [prior] * (len(given) < len(flags))
-    return f"us.ledger.{'raise_cap' if command[3] else 'open'}({', '.join([repr(command[1]), *budget, *given])})"
+def _call(command: str) -> str:
+    """The call that does what a command does; the command itself where Python has none."""
+    try:
+        program, *words = shlex.split(command.strip("`"))
+    except ValueError:  # no command, but something with an apostrophe
+        return command
+    if program != "understudy" or not words or "--config" in words:
+        return command
+    verb, *rest = words
+    if verb == "ledger" and rest and _LEDGER_CALLS.fullmatch(rest[0]):
+        verb = "ledger." + ("raise_cap" if "--raise" in rest else rest[0])
+        rest = [word for word in rest[1:] if word != "--raise"]
+    elif not _CALLS.fullmatch(verb):
+        return command
+    given = []
+    while rest:
+        word = rest.pop(0)
+        if not (flag := _FLAG.fullmatch(word)):
+            given.append(f'"{word}"')
+        elif rest and not rest[0].startswith("--"):
+            value = rest.pop(0)
+            given.append(_keyword(flag) + (f"={value}" if _BARE.fullmatch(value) else f'="{value}"'))
+        else:
+            given.append(_keyword(flag) if flag[1] else f"{_keyword(flag)}=True")
+    call = f"us.{verb}({', '.join(given)})" if given else f"us.{verb}"
+    call = f"help(us.{verb})" if given == ["help=True"] else call
+    return f"`{call}`" if command.startswith("`") else call
 
 
 def _keyword(flag: re.Match[str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from understudy.base.errors import ConfigError, nearest
+from understudy.base.labels import canonical
 
 _TIMES = "%d{0}%m{0}%Y|%d{0}%m{0}%Y %H:%M|%d{0}%m{0}%Y %H:%M:%S"
 LOCALES: dict[str, dict[str, str]] = {
@@ -27,6 +29,22 @@ _KINDS = {"date": "date", "datetime": "date", "number": "number", "integer": "nu
 _NUMBER = re.compile(r"(?P<before>\D*?)\s*1(?P<thousands>\D?)234(?:(?P<point>\D)56)?\s*(?P<after>\D*)")
 _SPACES = "[ \u00a0\u202f]"
 _DIRECTIVE = re.compile(r"%(.)")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_FIELDS = {
+    **dict.fromkeys("dmHIMS", "[0-9]{1,2}"),
+    **{"Y": "[0-9]{4}", "y": "[0-9]{2}", "f": "[0-9]{1,6}", "p": "[ap]m"},
+    **{"b": "|".join(month[:3] for month in _MONTHS), "B": "|".join(_MONTHS)},
+}
+_ONE_OF_EACH = (("d",), ("m", "b", "B"), ("Y", "y"))
+_DATE_FORM = (
+    "a date is written with %d, %m (or %b, %B: months in English), %Y (or %y), each once, and perhaps %H (or %I and "
+    "%p), %M, %S, %f: such as %d.%m.%Y"
+)
+Ends = tuple[datetime.datetime, datetime.datetime]
+"""The first and last time of a range."""
 
 
 def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
@@ -73,8 +91,12 @@ def require_format(kind: str, format_: object) -> None:
     {"date": _times, "number": _number, "boolean": _booleans}[_KINDS[kind]](format_)
 
 
-def as_written(text: str, kind: str, format_: str) -> object:
-    """What a cell of this kind says: a time, a plain number as text, or a truth; None where it is not written so."""
+def as_written(text: str, kind: str, format_: str, ends: Ends | None = None) -> object:
+    """Read a cell of this kind: a time, a plain number as text, or a truth; None where it is not written so.
+
+    Args:
+        ends: the declared range, which the century of a year of two digits follows from.
+    """
     if _KINDS[kind] == "boolean":
         return _booleans(format_).get(text.strip().casefold())
     if _KINDS[kind] == "number":
@@ -85,22 +107,83 @@ def as_written(text: str, kind: str, format_: str) -> object:
         whole = "".join(character for character in found["whole"] if character.isdecimal())
         sign = "-" if found["sign"] in ("-", "\u2212") else ""
         return f"{sign}{whole}{'.' if found['rest'] else ''}{found['rest'] or ''}"
-    for each in _times(format_):
+    for pattern, width in _times(format_):
+        if found := pattern.fullmatch(text.strip().zfill(width)):
+            time = _time_of({name: part for name, part in found.groupdict().items() if part}, ends)
+            if time is not None:
+                return time
+    return None
+
+
+def digits(value: object) -> object:
+    """Return the digits of a number that a date may be written as: ``20241231`` for 20241231 and 20241231.0 (which it
+    is in a column with nulls). Anything else stays as it is."""
+    if isinstance(value, decimal.Decimal):
+        value = str(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        largest = 2**53 if isinstance(value, float) else 10**20  # of which each digit is known
+        value = canonical(value) if abs(value) < largest else value
+    return re.sub(r"^([0-9]+)\.0+$", r"\1", value.strip()) if isinstance(value, str) else value
+
+
+def _time_of(fields: Mapping[str, str], ends: Ends | None) -> datetime.datetime | None:
+    """The time of these fields; None where there is no such time, or none in the range for a year of two digits."""
+    month = fields.get("b", fields.get("B", "")).lower()
+    number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month)) if month else fields["m"]
+    hour = int(fields.get("H", fields.get("I", 0)))
+    if "I" in fields:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if fields["p"].lower() == "pm" else 0)
+    years = [int(fields.get("Y", 0))]
+    if ends is not None and "y" in fields:
+        first = ends[0].year + (int(fields["y"]) - ends[0].year) % 100
+        years = [first, first + 100]
+    for year in years:
         try:
-            return datetime.datetime.strptime(text.strip(), each)
+            time = datetime.datetime(
+                *(year, int(number), int(fields["d"]), hour, int(fields.get("M", 0)), int(fields.get("S", 0)))
+            )
         except ValueError:
             continue
+        if "Y" in fields or (ends is not None and ends[0] <= time <= ends[1]):
+            return time
     return None
 
 
 @cache
-def _times(format_: str) -> tuple[str, ...]:
-    formats = tuple(each.strip() for each in format_.split("|"))
-    for each in formats:
-        used = set(_DIRECTIVE.findall(each))
-        if not {"d", "m"} <= used or not used & {"Y", "y"} or used - set("dmYyHMSIp"):
-            raise ValueError("a date is written with %d, %m, %Y (or %y), and perhaps %H, %M, %S: such as %d.%m.%Y")
-    return formats
+def _times(format_: str) -> tuple[tuple[re.Pattern[str], int], ...]:
+    return tuple(_time_form(each.strip()) for each in format_.split("|"))
+
+
+def _time_form(form: str) -> tuple[re.Pattern[str], int]:
+    """What times match; and, for a form of digits alone, their number: a table of numbers loses zeros in front."""
+    parts = _DIRECTIVE.split(form)
+    between, used = parts[::2], parts[1::2]
+    names = set(used)
+    once = all(len(names & set(group)) == 1 for group in _ONE_OF_EACH) and len(names) == len(used)
+    if not once or names - set(_FIELDS) or ("I" in names) != ("p" in names) or "%" in "".join(between):
+        raise ValueError(_DATE_FORM)
+    if {"H", "I"} <= names or ("M" in names and not names & {"H", "I"}) or ("S" in names and "M" not in names):
+        raise ValueError(_DATE_FORM)
+    numeric = [name not in "pbB" for name in used]
+    pattern = _literal(between[0])
+    for place, (name, literal) in enumerate(zip(used, between[1:], strict=True)):
+        field, last = _FIELDS[name], place + 1 == len(used)
+        beside_digits = (place > 0 and not between[place] and numeric[place - 1]) or (
+            not literal and not last and numeric[place + 1]
+        )
+        if beside_digits:  # else 1022024 could be 10 February or 1 February
+            field = field.replace("{1,2}", "{2}")
+        pattern += f"(?P<{name}>{field}){_literal(literal)}"
+    fixed = not any(between) and all(numeric) and used[0] != "Y" and "f" not in names
+    width = sum(4 if name == "Y" else 2 for name in used) if fixed else 0
+    return re.compile(pattern, re.ASCII | re.IGNORECASE), width
+
+
+def _literal(text: str) -> str:
+    """A pattern for what stands between fields; any number of blanks, of any kind, for some."""
+    return "(?:\\s|[\u00a0\u202f])+".join(map(re.escape, re.split(r"\s+", text)))
 
 
 @cache

@@ -26,6 +26,11 @@ Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
 _LARGEST = 1e300  # of a number, so that a Release that names it as a label can be read again
 LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
+_NUMBERS = {
+    "int": re.compile(r"[-+]?[0-9]+"),
+    "float": re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"),
+}
+"""How numbers are written. Python itself would also read ``1_0`` and the digits of other scripts."""
 
 
 def canonical(label: Label) -> str:
@@ -99,9 +104,12 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
         return text
     if label_type == "bool":
         return {"true": True, "false": False}.get(text.casefold())
+    text = without_zeros(text)
+    if not _NUMBERS[label_type].fullmatch(text.strip()):
+        return None
     try:
-        number = int(without_zeros(text)) if label_type == "int" else float(text)
-    except ValueError:
+        number = int(text) if label_type == "int" else float(text)
+    except ValueError:  # more digits than Python reads
         return None
     return number if abs(number) <= _LARGEST else None
 

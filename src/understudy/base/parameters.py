@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -88,31 +86,12 @@ def private_file() -> Any:
     return Field(None, json_schema_extra={"format": "private-path"})
 
 
-@dataclass(frozen=True)
-class Gone:
-    """A parameter that there was once: what it ``was`` by default, as JSON, and what is ``now`` in its place.
-
-    ``free`` is one on which no released value rests: what an older version stored of it, whatever it is, is ignored.
-    """
-
-    was: Any
-    now: str
-    free: bool = False
-
-
-GoneOnes = Mapping[str, Gone]
-
-
 class Parameters(BaseModel):
     """A pydantic model whose construction raises :class:`~understudy.base.errors.ConfigError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    gone: ClassVar[GoneOnes] = {}
-    """Parameters that there were once; those of inherited groups count too."""
-
     def __init__(self, **values: Any) -> None:
-        type(self).require_no_gone(values)
         try:
             super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
@@ -135,31 +114,9 @@ class Parameters(BaseModel):
         return value
 
     @classmethod
-    def all_gone(cls) -> dict[str, Gone]:
-        """Parameters that there were once, by name."""
-        return {name: each for group in reversed(cls.__mro__) for name, each in vars(group).get("gone", {}).items()}
-
-    @classmethod
-    def require_no_gone(cls, values: Iterable[str]) -> None:
-        """Raises ConfigError, with what took its place, if one of these names is of a parameter that is gone."""
-        if named := sorted(cls.all_gone().keys() & set(values)):
-            problem = f"There is no parameter {named[0]!r} any more: {cls.all_gone()[named[0]].now}."
-            raise ConfigError(problem, "Leave it out.")
-
-    @classmethod
     def flags(cls) -> dict[str, FieldInfo]:
         """The fields that are flags of the command line."""
         return {name: field for name, field in cls.model_fields.items() if _NO_FLAG not in field.metadata}
-
-    @classmethod
-    def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Stored values, without parameters that are gone and had the value that always holds now, or that are free."""
-        gone = cls.all_gone()
-
-        def ignored(name: str, value: Any) -> bool:
-            return name in gone and (gone[name].free or value == gone[name].was)
-
-        return {name: value for name, value in values.items() if not ignored(name, value)}
 
     def part(self, group: type[_Group], **others: Any) -> _Group:
         """The fields of one group as that group's model, with others in place of those that differ or are not here."""

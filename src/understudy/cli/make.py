@@ -36,11 +36,11 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import answer, listener, say, show_json
 from understudy.corpus.read import Kind, read_header, require_names
+from understudy.methods.additions.columns.variables import RowsParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters
+from understudy.methods.additions.topics.labelling import LabellingParameters
+from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.registry import load_release, method_class, method_names
-from understudy.methods.shared.guide.plan import ChoosingParameters
-from understudy.methods.shared.labelling import LabellingParameters
-from understudy.methods.shared.tables.variables import RowsParameters
-from understudy.methods.topics.plan import NAME as TOPICS
 from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.decided import settings_begun
@@ -210,7 +210,8 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
         found = pipeline.check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
     if as_json:
-        show_json({"usable": found.usable, "faults": faults, "file": str(found.file)})
+        clamped = [column.name for column in found.clamped]
+        show_json({"usable": found.usable, "faults": faults, "clamped": clamped, "file": str(found.file)})
     elif found.words:
         click.echo(found.words)
     if found.refused is not None:
@@ -290,7 +291,19 @@ class _TitleParameters(ModelParameters):
 @click.command(
     cls=ParametersCommand,
     groups=_topics_groups,
-    main=("data", "text", "roles", "owner", *_BUDGET, "topics", *_ADVISED[1:3], "expected_records", "llm", "output"),
+    main=(
+        "data",
+        "text",
+        "roles",
+        "language",
+        "owner",
+        *_BUDGET,
+        "topics",
+        *_ADVISED[1:3],
+        "expected_records",
+        "llm",
+        "output",
+    ),
 )
 @config_option
 @json_option

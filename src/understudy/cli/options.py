@@ -15,7 +15,7 @@ from understudy.base.parameters import Parameters, is_free, kinds_of
 from understudy.cli.environment import LEDGER, TEXT, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
-TABLE = ("text", "roles", "label", "labels", "topics", "columns", "owner")
+TABLE = ("text", "roles", "language", "label", "labels", "topics", "columns", "owner")
 WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
@@ -140,7 +140,6 @@ class ParametersCommand(click.Command):
         self.taken = {str(param.name) for param in self.params}
         named = {word[2:].split("=")[0].replace("-", "_") for word in args if word.startswith("--")}
         for group in self._groups(tuple(args)):
-            group.require_no_gone(named | {name.removeprefix("no_") for name in named})
             if no_flags := sorted(named & group.model_fields.keys() - group.flags().keys()):
                 name = no_flags[0]
                 about = " ".join((group.model_fields[name].description or "").replace("``", "").split())
@@ -148,7 +147,7 @@ class ParametersCommand(click.Command):
                     f"--{name.replace('_', '-')} is no flag. {about}",
                     f"Write `{name}: ...` in the configuration file (--config), or give {name}=... in Python.",
                 )
-            self.taken |= group.model_fields.keys() | group.all_gone().keys()
+            self.taken |= group.model_fields.keys()
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}

@@ -1,13 +1,15 @@
 """What can be wrong with a row, how it is told, and where its number is kept.
 
 A message names the kind of the problem and the column that was asked for; it never quotes a cell, a row number or a
-count. Those go to the private folder: ``bad_rows.jsonl`` (one line per bad row) and ``skipped_rows.json`` (the counts).
+count. Those go to the private folder: ``bad_rows.jsonl`` (one line per bad row) and ``skipped_rows.json`` (the counts,
+and by column how many values beyond its range count as its ends).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -187,10 +189,12 @@ class BadRowLog:
         line = json.dumps({"file": file, "row": row, "kind": kind})
         self._stream.write(line.encode("ascii") + b"\n")
 
-    def write_counts(self) -> int:
-        """Keep how many rows this whole pass left out, in all and by kind; return the first."""
+    def write_counts(self, clamped: Mapping[str, int]) -> int:
+        """Keep how many rows this whole pass left out, in all and by kind, and how many values were ``clamped``, by
+        column; return the first."""
         if self._private_dir is not None:
             counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
+            counts |= {"clamped": dict(sorted(clamped.items()))} if clamped else {}
             with atomic_file(private_folder(self._private_dir) / COUNTS_FILE, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(counts, indent=1).encode("ascii"))
         return self._counts.total()

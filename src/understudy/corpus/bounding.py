@@ -89,7 +89,7 @@ class BoundedBatch:
         """What each record says, in which words are counted: its text; of a JSON record the strings and numbers of its
         values, a line each, and of one that has parts what these say. Keys, names of parts and JSON's own words say
         nothing of a record, and would use up its contribution."""
-        return _said(self.texts, self.form, json_records=self.json_records)
+        return said_of(self.texts, self.form, json_records=self.json_records)
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +149,7 @@ class BoundedCorpus:
 
     def said(self, texts: Sequence[str]) -> Sequence[str]:
         """What such texts say, as :attr:`BoundedBatch.said`."""
-        return _said(texts, self.form, json_records=self.json_records)
+        return said_of(texts, self.form, json_records=self.json_records)
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
@@ -244,7 +244,7 @@ def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part:
     return function(replace(alike, corpus=part.table, part=part.name))
 
 
-def _said(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequence[str]:
+def said_of(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequence[str]:
     if form:
         return [form.contents(text) for text in texts]
     return [writable("\n".join(leaves(json.loads(text)))) for text in texts] if json_records else texts

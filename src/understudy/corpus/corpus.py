@@ -9,7 +9,8 @@ import json
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,6 +85,7 @@ class Corpus:
         self.name = name
         self.noted = noted
         self.skipped = 0  # by the last whole pass; private
+        self.clamped = Counter[str]()  # values beyond their columns' ranges, by that pass; private
         self._table = table
         self._reading = reading
         self._remove_temporary = None
@@ -115,13 +117,17 @@ class Corpus:
         reading = replace(self._reading, private_dir=None)
         return [Corpus(OpenTable(self.schema, rows, self._table.format), reading, noted=[]) for rows in found]
 
-    def keep_bad_rows(self, noted: Iterable[Noted]) -> None:
-        """Keep the numbers of bad rows that pieces noted in turn, as one pass of the whole would have."""
+    def keep_bad_rows(self, noted: Iterable[Noted], clamped: Mapping[str, int]) -> None:
+        """Keep what pieces noted in turn of bad rows and clamped values, as one pass of the whole would have."""
         with BadRowLog(self._reading.private_dir) as log:
             for each in noted:
                 log.note(*each)
-            if self._reading.on_bad_row == "skip":
-                log.write_counts()
+            if self._counts_rows:
+                log.write_counts(clamped)
+
+    @property
+    def _counts_rows(self) -> bool:
+        return self._reading.on_bad_row == "skip" or self.schema.clamps
 
     def require_usable(self, bad_share: float) -> None:
         """See that the share of all rows that was skipped, 0 to 1, is within what was declared; else CorpusError."""
@@ -139,15 +145,14 @@ class Corpus:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
         return next(iter(self._texts(key).digests), "")
 
-    def identity(self, key: bytes, *, lines: int, texts: tuple[str, ...] | None = None) -> Identity:
-        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), what it
-        is made of, and ``lines`` hashes. A pass or two.
+    def identity(self, key: bytes, *, texts: tuple[str, ...] | None = None) -> Identity:
+        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), and of
+        what it is made of. A pass or two.
         """
         texts = self._texts(key).digests if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing
             return Identity()
-        made_of = identity_of(self._table.sources, key, encoding=self._table.encoding, at_most=lines)
-        return replace(made_of, texts=texts, contents=(*texts, *made_of.contents))
+        return Identity((*texts, *identity_of(self._table.sources, key)), texts)
 
     def _texts(self, key: bytes) -> TextsHash:
         found = TextsHash(key, self.schema)
@@ -225,8 +230,9 @@ class Corpus:
                             break
                 elif error is None:
                     yield record
-            if error is None and self._reading.on_bad_row == "skip":
-                self.skipped = log.write_counts()
+            if error is None and self._counts_rows:
+                self.clamped = check.clamped
+                self.skipped = log.write_counts(self.clamped)
         if error is not None:
             raise error
 
@@ -252,13 +258,15 @@ Record = tuple[str, Label | None, str | None, list[str] | None, tuple[int, ...]]
 class RowCheck:
     """Turns the cells of ``schema.columns`` into a Record, or says why not.
 
-    ``known`` holds the labels; None accepts every label.
+    ``known`` holds the labels; None accepts every label. ``clamped`` counts the values of good rows
+    that are beyond their column's range and count as its end.
     """
 
     def __init__(self, schema: Schema, *, max_cell_bytes: int, known: Places | None) -> None:
         self._schema = schema
         self._max_cell_bytes = max_cell_bytes
         self._known = known
+        self.clamped = Counter[str]()
         position = schema.columns.index
         self._texts = [position(name) for name in schema.text_columns]
         self._record = [(name, position(name)) for name in schema.record_columns]
@@ -282,7 +290,8 @@ class RowCheck:
         problem = self._string_problem(text)
         if problem is not None:
             return problem
-        label = self._cross(cells) if self._crossed else self._read_label(cells)
+        beyond: list[str] = []
+        label = self._cross(cells, beyond) if self._crossed else self._read_label(cells)
         if isinstance(label, BadRow | BadCell):
             return label
         owner = None if self._owner is None else self._read_owner(cells[self._owner])
@@ -294,10 +303,12 @@ class RowCheck:
         read = []
         told = self._schema.form.tell(text) if self._tells else {}
         for column, place in self._typed:
-            cell = column.cell(told.get(column.name) if place is None else cells[place])
+            cell, clamped = column.read(told.get(column.name) if place is None else cells[place])
             if cell is None:
                 return BadCell(column)
             read.append(cell)
+            beyond += [column.name] * clamped
+        self.clamped.update(beyond)
         return text, label, owner, secrets, tuple(read)
 
     def _text(self, cells: Sequence[object]) -> object:
@@ -328,12 +339,13 @@ class RowCheck:
             return BadRow.UNKNOWN_LABEL
         return (isinstance(label, str) and self._string_problem(label)) or label
 
-    def _cross(self, cells: Sequence[object]) -> Label | BadRow | BadCell:
+    def _cross(self, cells: Sequence[object], beyond: list[str]) -> Label | BadRow | BadCell:
         index = 0
         for column, place in self._crossed:
-            cell = column.cell(cells[place])
+            cell, clamped = column.read(cells[place])
             if cell is None:
                 return BadCell(column)
+            beyond += [column.name] * clamped
             if cell == column.missing:
                 return BadRow.NULL_LABEL
             index = index * column.missing + cell

@@ -1,4 +1,4 @@
-"""What a table is known by again: its texts, the bytes of its files, and keyed hashes of its lines.
+"""What a table is known by again: its texts, the bytes of its files, and keyed hashes of its texts' cells.
 
 The texts alone are not enough. One file read by two columns is two texts, and would be two datasets with a cap each.
 """
@@ -7,32 +7,29 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
 from understudy.base.errors import CorpusError
 from understudy.base.lazy import pa
-from understudy.base.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NAME, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE
-from understudy.base.untrusted import depth_within
+from understudy.base.untrusted import said
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
+from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, without_exceptions
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile
 from understudy.corpus.spelling import one_spelling, record_spelling, tidy, visible
 from understudy.corpus.storage import Partitions
-from understudy.corpus.transcripts import arguments_line
 
 Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"
 """What a table is made of: files, or one thing in memory."""
 
 _CHUNK = 1 << 20
-_LONGEST_LINE = 1 << 24  # characters: a longer line is taken in pieces
-_PUNCTUATION = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != "\n")
+_NOTHING = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != "\n") + codecs.BOM_UTF8
+"""Bytes that say nothing in a file: blanks, what separates and quotes cells, and marks of its encoding."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,12 +39,10 @@ class Identity:
     Attributes:
         contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed; of
             a table in memory its whole rows in any order.
-        lines: the lowest 64-bit hashes of the table's distinct lines, whichever columns were asked for, increasing.
         texts: those of ``contents`` that are of the texts.
     """
 
     contents: tuple[str, ...] = ()
-    lines: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
 
 
@@ -62,23 +57,30 @@ def multiset_digest(total: int, key: bytes, person: bytes) -> str:
 
 
 class TextsHash:
-    """The keyed hash of a multiset of texts, in their one spelling. That of several tables is the hash of their sum.
+    """The keyed hash of a multiset of texts, in their one spelling, and the lowest ones of their cells. That of several
+    tables is the hash of their sum.
 
-    ``schema`` says whether they are JSON records.
+    A cell is a text; or a string in a JSON record or a dialogue, so that a text is known again beside another column.
+    It is compared by its letters and digits alone, whatever their case, and left out if it has no letter: unrelated
+    tables share numbers and dates. ``schema`` says what the texts are.
     """
 
     def __init__(self, key: bytes, schema: Schema) -> None:
         self._key = key
         self._spell = record_spelling if schema.record_columns else one_spelling
+        self._form = schema.form
         self.total: int | None = None
         """None for no text."""
-        self.lowest = Lowest(LOWEST_TEXTS)
+        self.cells = Lowest(MOST_CELLS)
 
     def add(self, texts: Iterable[str]) -> None:
         for text in texts:
-            number = keyed_number(self._spell(text).encode("utf-8"), self._key)
-            self.lowest.add(number >> 192)
-            self.add_total(number)
+            self.add_total(keyed_number(self._spell(text).encode("utf-8"), self._key))
+            for cell in self._cells_of(text):
+                letters = tidy(visible(cell)).casefold().translate(_ASCII_SIGNS)
+                letters = letters if letters.isascii() else _SIGNS.sub("", letters)
+                if letters and not letters.isdigit():
+                    self.cells.add(keyed_number(letters.encode("utf-8", "surrogatepass"), self._key, b"cell") >> 192)
 
     def add_total(self, total: int | None) -> None:
         if total is not None:
@@ -89,9 +91,15 @@ class TextsHash:
         """The digest by which a table is known; none for no text."""
         return () if self.total is None else (multiset_digest(self.total, self._key, b"multiset"),)
 
+    def _cells_of(self, text: str) -> list[str]:
+        parts = self._form.parse(text) if self._form else None
+        return said(text) if parts is None else [cell for part in parts for cell in said(part.content)]
 
-LOWEST_TEXTS = 512
-"""How many of the texts' lowest hashes are kept, to know a table that shares most of them."""
+
+_SIGNS = re.compile(r"[\W_]+")
+_ASCII_SIGNS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())  # ten times as fast
+MOST_CELLS = 512
+"""How many of the lowest hashes of cells are kept, to know a table that shares most of them."""
 
 
 class Lowest:
@@ -114,43 +122,18 @@ class Lowest:
         return tuple(sorted(self._found)[: self._at_most])
 
 
-_PLACES = {key: place for place, key in enumerate((ROLE, CONTENT, ACT, TOOL_CALLS, NAME, ARGUMENTS))}
-_TURNS = re.compile(r'\[\s*\{\s*("+)')
-"""Where a dialogue may begin that is JSON in a cell; in CSV with its quotes doubled."""
-
-
-class Lines:
-    """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
-    punctuation (which separates cells, or quotes them), invisible characters and the difference of capital letters.
-    """
-
-    def __init__(self, key: bytes, at_most: int) -> None:
-        self._key = key
-        self.lowest = Lowest(at_most)
-
-    def add(self, text: str) -> bool:
-        """Take the lines of a text in; whether one held anything."""
-        bare = tidy(visible(text)).casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
-        lines = set(bare.split(b"\n")) - {b""}
-        for line in lines:
-            digest = hashlib.blake2b(line, key=self._key, digest_size=8, person=b"line").digest()
-            self.lowest.add(int.from_bytes(digest))
-        return bool(lines)
-
-
-def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:
-    """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
+def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:
+    """Keyed hashes of what a table is made of: of the bytes of its files, or of the whole rows in memory. One pass.
 
     A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
     cannot be read, or two hold the same bytes and are not of different partitions: each record would count twice.
     """
-    lines = Lines(key, at_most)
     contents: list[str] = []
     seen: dict[str, set[Partitions]] = {}
     for source in sources:
         if isinstance(source, DataFile):
             try:
-                digests = _file(source, key, encoding, lines)
+                digests = _file(source, key)
             except decoding_errors():
                 raise damaged(source.shown) from None
             if any(_is_copy(source.partitions, seen.setdefault(digest, set())) for digest in digests):
@@ -162,24 +145,15 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
                 seen[digest].add(source.partitions)
             contents += digests
         else:
-            rows = (
-                arrow.table_cells(source, source.schema.names)
-                if hasattr(source, "schema")
-                else enumerate(map(_cells, source), 1)
-            )
-            contents.append(_rows_in_memory(without_exceptions(rows, "The table"), key, lines))
-    return Identity(tuple(dict.fromkeys(contents)), lines.lowest.hashes)
+            rows = arrow.table_cells(source, source.schema.names) if hasattr(source, "schema") else enumerate(source, 1)
+            contents.append(_rows_in_memory(without_exceptions(rows, "The table"), key))
+    return tuple(dict.fromkeys(contents))
 
 
-def _rows_in_memory(rows: Iterable[Row], key: bytes, lines: Lines) -> str:
-    """The digest of whole rows, in any order, in place of the bytes that a table in memory does not have; takes in
-    their lines."""
-    total = 0
-    for _, cells in rows:
-        joined = _joined(cells)
-        lines.add(joined)
-        total += keyed_number(joined.encode("utf-8", "surrogatepass"), key, b"whole row")
-    return multiset_digest(total, key, b"table")
+def _rows_in_memory(rows: Iterable[Row], key: bytes) -> str:
+    """The digest of whole rows, in any order, in place of the bytes that a table in memory does not have."""
+    numbers = (keyed_number(_joined(cells).encode("utf-8", "surrogatepass"), key, b"whole row") for _, cells in rows)
+    return multiset_digest(sum(numbers), key, b"table")
 
 
 def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
@@ -191,69 +165,26 @@ def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
     return partitions in others or any(columns != [name for name, _ in other] for other in islice(others, 1))
 
 
-def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
-    """The digest of a file's bytes, if it has a row; takes in its lines."""
+def _file(file: DataFile, key: bytes) -> list[str]:
+    """The digest of a file's bytes, if it has a row."""
     digest = hashlib.blake2b(key=key, digest_size=32, person=b"file")
-    if file.format == "parquet":
-        for _ in _bytes(file, digest):
-            pass
-        rows = without_exceptions(arrow.parquet_cells(file, arrow.parquet_schema(file).names), file.shown)
-        for _, cells in rows:  # a column that cannot be read ends them: no matter
-            lines.add(_joined(cells))
-        return [digest.hexdigest()] if arrow.count_rows(file) else []  # a row counts whatever its cells hold
-    pieces: Iterable[str]
-    if file.format == "jsonl":
-        pieces = ("\n".join(_objects(piece)) for piece in _text(_bytes(file, digest), encoding))
-    else:
-        texts = _without_header(_text(_bytes(file, digest), encoding))
-        pieces = ("\n".join(map(_joined, text.split("\n"))) for text in texts)
-    filled = [lines.add(piece) for piece in pieces]
-    return [digest.hexdigest()] if any(filled) else []
-
-
-def _bytes(file: DataFile, digest: hashlib.blake2b) -> Iterator[bytes]:
+    header = file.format not in ("jsonl", "parquet")  # unrelated tables may share it
+    has_row = begun = False
     with file.open() as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
-            yield chunk
-
-
-def _text(chunks: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Whole lines, many in a piece."""
-    encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
-    rest = ""
-    for chunk in chunks:
-        rest += decoder.decode(chunk)
-        whole, _, more = rest.rpartition("\n")
-        if whole or len(more) > _LONGEST_LINE:
-            yield whole or more
-            rest = more if whole else ""
-    yield rest + decoder.decode(b"", final=True)
-
-
-def _without_header(pieces: Iterable[str]) -> Iterator[str]:
-    """Drops the first line that is not blank: unrelated tables may share their header."""
-    found = False
-    for piece in pieces:
-        if not found and piece.strip():
-            found = True
-            piece = piece.lstrip().partition("\n")[2]
-        yield piece
-
-
-def _objects(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        if not nests_within(line, MOST_NESTED + 1):
-            continue
-        try:
-            yield _joined(_cells(json.loads(line)))
-        except ValueError:
-            continue
-
-
-def _cells(row: object) -> list[object]:
-    return list(row.values()) if isinstance(row, Mapping) else [row]
+            if has_row:
+                continue
+            bare = chunk.translate(None, _NOTHING)
+            bare = bare if begun else bare.lstrip(b"\n")
+            begun = begun or bool(bare)
+            if header:
+                _, ended, bare = bare.partition(b"\n")
+                header = not ended
+            has_row = not header and bool(bare.strip(b"\n"))
+    if file.format == "parquet":
+        has_row = arrow.count_rows(file) > 0  # a row counts whatever its cells hold
+    return [digest.hexdigest()] if has_row else []
 
 
 def _joined(cells: object, depth: int = 0) -> str:
@@ -261,47 +192,8 @@ def _joined(cells: object, depth: int = 0) -> str:
     than a file's may."""
     if isinstance(cells, BadRow | CorpusError) or cells is None or depth > MOST_NESTED + 1:
         return ""
-    if isinstance(cells, str):
-        return _dialogues_joined(cells, depth)
     if isinstance(cells, Mapping):
-        cells = _values(cells)
+        cells = list(cells.values())
     if isinstance(cells, list | tuple):
         return "\t".join(_joined(cell, depth + 1) for cell in cells)
     return str(cells)
-
-
-def _values(item: Mapping[str, object]) -> list[object]:
-    """What an object within a cell holds, its keys in one order and arguments in one spelling, since file formats keep
-    neither. Leaves out of turns and calls what only says which call is answered.
-    """
-    aside: tuple[str, ...] = ()
-    if isinstance(item.get(ROLE), str):
-        aside = (TOOL_CALL_ID, NAME)
-    elif isinstance(item.get(FUNCTION), Mapping):
-        aside = (ID, TYPE)
-    keys = sorted((key for key in item if key not in aside), key=lambda key: (_PLACES.get(key, len(_PLACES)), str(key)))
-    values = ((arguments_line(item[key]) or item[key]) if key == ARGUMENTS else item[key] for key in keys)
-    return [value for value in values if value is not None]
-
-
-def _dialogues_joined(text: str, depth: int) -> str:
-    """A text, with each JSON dialogue in it joined as a list would be."""
-    pieces: list[str] = []
-    start = 0
-    while ROLE in text and (found := _TURNS.search(text, start)):
-        start = found.end()
-        rest = text[found.start() :]
-        rest = rest.replace('""', '"') if found[1] == '""' else rest
-        try:
-            turns, end = _read_first(rest)
-        except ValueError:
-            continue
-        except RecursionError:
-            break
-        if depth_within(turns, MOST_NESTED) and all(isinstance(turn, dict) and ROLE in turn for turn in turns):
-            pieces += [text[: found.start()], _joined(turns, depth + 1)]
-            text, start = rest[end:], 0
-    return "\t".join([*pieces, text])
-
-
-_read_first = json.JSONDecoder().raw_decode

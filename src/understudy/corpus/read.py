@@ -44,6 +44,7 @@ from understudy.corpus.sources import (
     remove_spool,
     spool_stdin,
 )
+from understudy.corpus.spelling import tidy
 from understudy.corpus.storage import parse_address
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -446,7 +447,7 @@ def proposed_name(path: str | os.PathLike[str]) -> str | None:
 _MARKS = ";\t|"
 """What separates cells in many files that are called CSV."""
 _LONGEST_NAME = 60
-_IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
+_IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{4}-?W[0-9]{2}|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
 """Parts of addresses and dates."""
 Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
 
@@ -519,7 +520,8 @@ def _is_value(name: str) -> bool:
     """Whether it is no name: without a letter, long, or a number, a date or an address."""
     if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
         return True
-    return parse(name, "number") is not None or parse(name, "datetime") is not None
+    plain = tidy(name).replace("_", "")
+    return parse(plain, "number") is not None or parse(plain, "datetime") is not None
 
 
 def _kind(arrow_type: object) -> Kind | None:

@@ -87,6 +87,11 @@ class Schema:
         """The columns that the text is made of."""
         return (self.text,) if self.text is not None else self.form.fields or self.record_columns
 
+    @property
+    def clamps(self) -> bool:
+        """Whether some column's values beyond its range count as its ends."""
+        return any(column.clamps for column in (*self.crossed, *self.typed))
+
     @cached_property
     def label_index(self) -> Places:
         """From a label to its index in ``labels``."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from understudy.base.errors import CorpusError
@@ -23,7 +24,8 @@ class Contents:
         digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
         texts: of the texts alone, as :attr:`TextsHash.digests` has it.
         bad_share: how many of all rows were skipped, 0 to 1.
-        lowest_texts: the lowest hashes of the texts, as :attr:`TextsHash.lowest` has them.
+        clamped: by column how many values beyond its range count as its end.
+        cells: the lowest hashes of the texts' cells, as :attr:`TextsHash.cells` has them.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
 
@@ -31,7 +33,8 @@ class Contents:
     texts: tuple[str, ...]
     pieces: tuple[tuple[Corpus, str], ...]
     bad_share: float = 0.0
-    lowest_texts: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
+    clamped: Mapping[str, int] = field(default_factory=dict)
 
 
 def _in_order(key: bytes) -> hashlib.blake2b:
@@ -60,7 +63,8 @@ class _Found:
     skipped: int = 0
     noted: tuple[Noted, ...] = ()
     failed: bool = False
-    lowest: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
+    clamped: Mapping[str, int] = field(default_factory=dict)
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
@@ -75,18 +79,22 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
             for _ in corpus.batches():  # reports what is wrong, wherever it is
                 pass
             raise _changed()
-        corpus.keep_bad_rows(each for piece in found for each in piece.noted)
+        corpus.keep_bad_rows((each for piece in found for each in piece.noted), _clamped(found))
     texts = TextsHash(key, corpus.schema)
     for each in found:
         texts.add_total(each.texts)
-        for number in each.lowest:
-            texts.lowest.add(number)
+        for number in each.cells:
+            texts.cells.add(number)
     digest = multiset_digest(sum(each.total for each in found), key, b"rows")
     orders = (each.in_order for each in found)
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
     parts = tuple(zip(pieces, orders, strict=True))
-    return Contents(digest, texts.digests, parts, share, texts.lowest.hashes)
+    return Contents(digest, texts.digests, parts, share, texts.cells.hashes, _clamped(found))
+
+
+def _clamped(found: Iterable[_Found]) -> Mapping[str, int]:
+    return sum((Counter(each.clamped) for each in found), Counter[str]())
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
@@ -97,8 +105,10 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
         for row in _rows_of(batch):
             order.update(len(row).to_bytes(8) + row)
             total += keyed_number(row, key, b"row")
-    noted, lowest = tuple(corpus.noted or ()), texts.lowest.hashes
-    return _Found(total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, lowest=lowest)
+    noted, cells = tuple(corpus.noted or ()), texts.cells.hashes
+    return _Found(
+        total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, cells=cells, clamped=corpus.clamped
+    )
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from understudy.base.parameters import CommaSeparated, GoneOnes, Parameters, public_file
-from understudy.run.settings import NO_CACHE_SIZE, EngineParameters, ExactNumber, LedgerParameters, TableParameters
+from understudy.base.parameters import CommaSeparated, Parameters, public_file
+from understudy.run.settings import EngineParameters, ExactNumber, LedgerParameters, TableParameters
 
 FAMILIES = ("fidelity", "utility", "leakage")
 CLASSIFIERS = ("tf-idf", "embedding", "network", "encoder")
@@ -99,8 +99,6 @@ class ResultParameters(Parameters):
     """Folder for the results. Default: the output folder that is evaluated."""
     fresh: bool = False
     """Release metrics again in a folder that holds some; charges again."""
-
-    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
 
 
 class EvaluationConfig(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
 
 from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
-from understudy.ledger.values import Balance, Dataset, canonical_json, reading_fields, require_name
+from understudy.ledger.values import Balance, Dataset, both, canonical_json, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -48,7 +50,7 @@ def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
         lower, cure = cap.epsilon < old.epsilon or cap.delta < old.delta, "its epsilon and its delta"
     else:
         raise LedgerError(
-            f"The cap {cap} is of another kind than the cap {old} {of}.", f"Raise it with: {raising(dataset)}"
+            f"The cap {cap} is of another kind than the cap {old} {of}.", f"Raise it with: {raising(dataset.name, old)}"
         )
     if lower:
         raise LedgerError(
@@ -56,17 +58,33 @@ def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
         )
 
 
-def raising(dataset: Dataset) -> str:
-    secret = isinstance(dataset.cap, SecretBudget)
-    numbers = "--secret-prior P --secret-posterior R" if secret else "--epsilon E --delta D"
-    return f"understudy ledger open {dataset.name} {numbers} --raise"
+def raising(name: str, cap: Budget | SecretBudget, to: Budget | SecretBudget | None = None) -> str:
+    """The command that raises a dataset's cap: to no less than ``to``, or to numbers that the user chooses."""
+    if isinstance(cap, SecretBudget):
+        posterior = round_up(float(to.posterior)) if isinstance(to, SecretBudget) else "R"
+        flags = f"--secret-prior {as_typed(cap.prior)} --secret-posterior {posterior}"
+    elif isinstance(to, Budget):
+        epsilon, delta = both(Budget.of(max(cap.epsilon, to.epsilon), max(cap.delta, to.delta))).split(", ")
+        flags = f"--epsilon {epsilon} --delta {delta}"
+    else:
+        flags = "--epsilon E --delta D"
+    return f"understudy ledger open {name} {flags} --raise"
+
+
+def first_cap(name: str, cap: Budget | SecretBudget) -> str:
+    """What a dataset's first run does to its cap, in words, before it is charged."""
+    twice = Budget.of(2 * cap.epsilon, min(2 * cap.delta, Fraction(1, 2))) if isinstance(cap, Budget) else None
+    return (
+        f"This run sets the cap of dataset {name!r} to {cap}: all runs on it together may spend no more. "
+        f"To allow more runs later: {raising(name, cap, twice)}"
+    )
 
 
 def not_opened(name: str, unit: Unit) -> LedgerError:
     require_name(name)  # so that the message quotes no more than a name
     flags = {
         "record": "--epsilon E --delta D",
-        "owner": f"--owner {unit.column} --epsilon E --delta D",
+        "owner": f"--owner {shlex.quote(unit.column or '')} --epsilon E --delta D",
         "secret": "--secret-detectors ... --max-records-per-secret M --secret-prior P --secret-posterior R",
     }[unit.kind]
     return LedgerError(
@@ -178,14 +196,16 @@ def _exceeded(
         return BudgetExceeded(
             f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: with this run, the "
             f"ledger's bound for all of them comes to {_short(together)}{so_far}.",
-            f"Choose a smaller posterior, or raise the cap to that bound with: {raising(dataset)}",
+            f"Choose a smaller posterior, or raise the cap to that bound with: "
+            f"{raising(dataset.name, dataset.cap, together)}",
         )
     left = remaining(dataset, spent)
     return BudgetExceeded(
         f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: "
         f"{spent or 'nothing'} is spent, and {left or 'no epsilon'} remains.",
-        "More texts of a Release that is there already are free (understudy generate). For another one "
-        f"{'choose a smaller epsilon or delta, or ' * bool(left)}raise the cap with: {raising(dataset)}",
+        "More texts of a Release that is there already are free (`understudy generate`). For another one "
+        f"{'choose a smaller epsilon or delta, or ' * bool(left)}raise the cap with: "
+        f"{raising(dataset.name, dataset.cap, together)}",
     )
 
 

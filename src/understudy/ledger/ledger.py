@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ class Ledger:
             raise LedgerError(
                 f"There is no ledger at {self.location}" + (", but an empty file." if file and file.exists() else "."),
                 "If there was one, see that its drive is mounted, or restore it from a backup; else begin it with: "
-                f"understudy ledger create --ledger {self.location}",
+                f"understudy ledger create --ledger {shlex.quote(self.location)}",
             )
         if ledger_id is not None and ledger_id != settings.id:
             raise LedgerError(
@@ -161,7 +162,7 @@ class Ledger:
                     raise LedgerError(
                         f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
-                        f"Keep these values; a cap can be raised with: {admission.raising(known)}",
+                        f"Keep these values; a cap can be raised with: {admission.raising(name, known.cap)}",
                     )
                 return known
             if not by_hand and rows.is_strict(connection):
@@ -339,7 +340,7 @@ class Ledger:
 
         Args:
             contents: hashes of what is in it, keyed with :attr:`fingerprint_key`; they never leave the ledger.
-            sketch: of its lines, under the same key.
+            sketch: of its cells, under the same key.
 
         Returns:
             The other datasets that share much of their content with this one, sorted.

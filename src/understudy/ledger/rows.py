@@ -25,7 +25,7 @@ from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit
 
-VERSION = 2
+VERSION = 1
 _KEY_BYTES = 32
 
 metadata = sa.MetaData()
@@ -154,13 +154,11 @@ def is_strict(connection: sa.Connection) -> bool:
 def _require_version(text: object) -> None:
     if not isinstance(text, str) or not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
         raise damaged()
-    if int(text) < VERSION:
+    if int(text) != VERSION:
         raise LedgerError(
-            "The ledger was written by a version of understudy before the first release.",
-            "Begin another (--ledger PATH), and open its datasets with what is left of their caps.",
+            f"The ledger has format version {text}; this version of understudy reads {VERSION}.",
+            "Use the version of understudy that wrote it.",
         )
-    if int(text) > VERSION:
-        raise LedgerError("The ledger was written by a newer version of understudy.", "Upgrade understudy.")
 
 
 def _hexadecimal(text: str, size: int) -> bytes:

@@ -168,12 +168,13 @@ def canonical_json(value: object) -> str:
 
 _BYTES = 8
 _LEAST_SHARED = 3
-"""Fewer lines in common say nothing: two tables may both hold "n/a"."""
+"""Fewer cells in common say nothing: two tables may both hold "n/a"."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Keyed hashes of a table's distinct lines, the lowest of them: enough to tell that another table is much the same.
+    """Keyed hashes of the distinct cells of a table's texts, the lowest of them: enough to tell that another table is
+    much the same, also with a column more, read as JSON records, or with other punctuation.
 
     The *bottom-k sketch* of a set (Broder 1997; Cohen and Kaplan 2007) is the k smallest of its elements' hashes: a
     uniform sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a
@@ -183,58 +184,43 @@ class Sketch:
 
     Args:
         hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.
-        texts: likewise of its texts as they were read, which stay the same where columns are reordered, dates are
-            written otherwise or the file is encoded again; none in entries of earlier versions.
     """
 
     SIZE = 512
 
     hashes: tuple[int, ...] = field(repr=False)
-    texts: tuple[int, ...] = field(default=(), repr=False)
 
     def is_near(self, other: Sketch) -> bool:
-        """Whether the smaller of the two tables has more than half of its lines, or texts, from the other, as
-        estimated.
+        """Whether the smaller of the two tables has more than half of its cells from the other, as estimated.
 
         With 512 hashes the standard error is at most 0.03 for tables of one size, and 0.1 where one is twenty times
         the other. Where one is more than some hundred times the other, too few hashes are left to tell.
         """
-        return _are_near(self.hashes, other.hashes) or _are_near(self.texts, other.texts)
+        reach = min(self._reach, other._reach)
+        mine, theirs = ({each for each in sketch.hashes if each <= reach} for sketch in (self, other))
+        shared = len(mine & theirs)
+        return shared >= _LEAST_SHARED and 2 * shared > min(len(mine), len(theirs))
+
+    @property
+    def _reach(self) -> int:
+        """The highest hash up to which every hash of the table is known."""
+        return self.hashes[-1] if len(self.hashes) == self.SIZE else (1 << (8 * _BYTES)) - 1
 
     def merged(self, other: Sketch) -> Sketch:
         """The sketch of both tables together."""
-        pairs = (self.hashes, other.hashes), (self.texts, other.texts)
-        return Sketch(*(tuple(sorted({*first, *second})[: self.SIZE]) for first, second in pairs))
+        return Sketch(tuple(sorted({*self.hashes, *other.hashes})[: self.SIZE]))
 
     def to_text(self) -> str:
-        packed = [b"".join(each.to_bytes(_BYTES) for each in hashes) for hashes in (self.hashes, self.texts)]
-        return ".".join(base64.b64encode(each).decode() for each in (packed if self.texts else packed[:1]))
+        return base64.b64encode(b"".join(each.to_bytes(_BYTES) for each in self.hashes)).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Sketch:
         """The inverse of :meth:`to_text`; LedgerError, ValueError or TypeError for any other text."""
-        lines, _, texts = text.partition(".")
-        return cls(*map(_unpacked, (lines, texts)))
-
-
-def _unpacked(text: str) -> tuple[int, ...]:
-    packed = base64.b64decode(text, validate=True)
-    hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
-    if len(packed) % _BYTES or len(hashes) > Sketch.SIZE or list(hashes) != sorted(set(hashes)):
-        raise damaged()
-    return hashes
-
-
-def _are_near(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    reach = min(_reach(first), _reach(second))
-    mine, theirs = ({each for each in hashes if each <= reach} for hashes in (first, second))
-    shared = len(mine & theirs)
-    return shared >= _LEAST_SHARED and 2 * shared > min(len(mine), len(theirs))
-
-
-def _reach(hashes: tuple[int, ...]) -> int:
-    """The highest hash up to which every hash of the table is known."""
-    return hashes[-1] if len(hashes) == Sketch.SIZE else (1 << (8 * _BYTES)) - 1
+        packed = base64.b64decode(text, validate=True)
+        hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
+        if len(packed) % _BYTES or len(hashes) > cls.SIZE or list(hashes) != sorted(set(hashes)):
+            raise damaged()
+        return cls(hashes)
 
 
 def numbers(budget: Budget | SecretBudget | None, *, left: bool = False) -> tuple[str, str] | None:

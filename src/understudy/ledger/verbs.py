@@ -88,6 +88,8 @@ def open(  # noqa: A001 - the verb's name
     *,
     epsilon: Number | None = None,
     delta: Number | None = None,
+    secret_prior: Number | None = None,
+    secret_posterior: Number | None = None,
     owner: str | None = None,
     max_records_per_owner: int = 5,
     secrets: Sequence[str] = (),
@@ -100,11 +102,11 @@ def open(  # noqa: A001 - the verb's name
     """Open the dataset ``name`` with a cap on what all of its runs together may spend.
 
     Args:
-        cap: the cap, which may be given as ``epsilon`` and ``delta`` too.
+        cap: the cap; or in its place ``epsilon`` and ``delta``, or ``secret_prior`` and ``secret_posterior``.
         owner: what is protected, described as in the runs; so are the owner's and the secrets' other parameters.
         rule: how runs compose: ``basic`` or ``rdp``.
     """
-    cap = _cap(cap, epsilon, delta)
+    cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
     unit = Unit("owner", max_records_per_owner, owner) if owner else Unit("record")
     if isinstance(cap, SecretBudget):
         told = recognised_by(secrets, secrets_file, secret_detectors)
@@ -119,9 +121,13 @@ def open(  # noqa: A001 - the verb's name
         return Account.of(book, name)
 
 
-def _cap(cap: Budget | SecretBudget | None, epsilon: Number | None, delta: Number | None) -> Budget | SecretBudget:
-    if cap is not None and (epsilon is not None or delta is not None):
+def _cap(cap: Budget | SecretBudget | None, *numbers: Number | None) -> Budget | SecretBudget:
+    """The cap, or that of these numbers: epsilon and delta, or a prior and a posterior."""
+    epsilon, delta, prior, posterior = numbers
+    if cap is not None and any(number is not None for number in numbers):
         raise ConfigError("The cap is given twice.", "Give a Budget, or epsilon and delta.")
+    if prior is not None or posterior is not None:
+        return cap or SecretBudget(prior, posterior)
     return cap or Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
 
 
@@ -131,14 +137,16 @@ def raise_cap(
     *,
     epsilon: Number | None = None,
     delta: Number | None = None,
+    secret_prior: Number | None = None,
+    secret_posterior: Number | None = None,
     ledger: Location = None,
 ) -> Account:
     """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``.
 
     Args:
-        cap: the new one: a Budget, or ``epsilon`` and ``delta`` in its place.
+        cap: the new one, given as for :func:`open`.
     """
-    cap = _cap(cap, epsilon, delta)
+    cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
     with Ledger(ledger) as book:
         book.raise_cap(name, cap=cap)
         return Account.of(book, name)

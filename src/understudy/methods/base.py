@@ -220,11 +220,6 @@ class Method(ABC):
         facts. They become the run's, and hold when it is resumed."""
         return {}
 
-    @property
-    def foreign(self) -> Mapping[str, Any]:
-        """Parameters that nobody gave, where the texts are hardly English."""
-        return {}
-
     def require_guidable(self) -> None:  # noqa: B027 - optional
         """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
 
@@ -270,6 +265,11 @@ class Method(ABC):
     def available(self, release: Release) -> Sequence[int] | None:
         """How many records of each label the Release holds; None where any number can be made."""
         return None
+
+    @property
+    def knows_how_many(self) -> bool:
+        """Whether a Release of this method says how many records it holds, so that nobody has to."""
+        return self.needs.holds_texts and type(self).available is not Method.available
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         """How ``records`` are shared out over labels; None for equal shares."""

@@ -30,7 +30,16 @@ class PublicFacts:
     unit: Unit
     labels: LabelSet = field(default_factory=LabelSet)  # the declared label set
     expected_records: int | None = None
+    label: str | None = None  # the column of the labels
     columns: tuple[Column, ...] = ()  # typed columns beside texts that are no JSON records
+    typed: tuple[Column, ...] = ()  # all typed columns of the table
+    crossed: tuple[Column, ...] = ()  # those of which the label is made
+    texts: tuple[str, ...] = ()  # the columns of the texts
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The names of the columns that a synthetic table has besides its label."""
+        return (*self.texts, *(each.name for each in self.typed))
 
     def rows(self, private_text_tokens: int) -> Facts:
         """What rows take of the tokens to which private texts are cut together with them, where a model reads both."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from os import PathLike
@@ -13,12 +12,9 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.files import require_inside, require_path
-from understudy.base.parameters import Parameters
+from understudy.methods.additions.registry import additions_in, complete, own_parameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
-from understudy.methods.shared.guide.plan import GuideParameters
-from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.variables import TablesParameters, has_columns, parameters_of, variables_of
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 
@@ -66,35 +62,13 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     return method
 
 
-def own_parameters(release: Release) -> dict[str, Any]:
-    """The parameters of a Release that are its method's own: neither its seed nor its guide's nor its columns'."""
-    groups = (GuideParameters, TablesParameters)
-    others = {"seed", *(name for group in groups for name in (*group.model_fields, *group.all_gone()))}
-    known: type[Parameters] = method_class(release.method).parameters
-    return known.stored({name: value for name, value in release.parameters.items() if name not in others})
-
-
 def method_of(release: Release) -> Method:
-    """The method that made a Release, for whoever writes or computes something from what it holds.
-
-    Raises ReleaseError if an older version made it, with a parameter that is gone: it can be shown, and no more.
-    """
-    parameters = own_parameters(release)
-    try:
-        method_class(release.method).parameters.require_no_gone(parameters)
-    except ConfigError as error:
-        raise ReleaseError(
-            f"The Release comes from an older version. {error.problem}",
-            "Use the version that made it, which its statement names; or make another Release.",
-        ) from None
-    return make_method(release.method, parameters)
+    """Return the method that made a Release, with the Release's parameters."""
+    return make_method(release.method, dict(own_parameters(release)))
 
 
 def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
-
-    Of one that an older version made, with a parameter that is gone, no array is kept, since what it holds cannot be
-    checked here: it can be shown, and :func:`method_of` refuses it.
 
     Args:
         path: of the file, or of the output folder of a run that made one.
@@ -126,20 +100,16 @@ def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> 
         value = parameters.get(name)
         if isinstance(value, str) and value != Path(value).name:
             raise corrupt(path, "it names a file outside its folder")  # which generating would read here
-    if known.parameters.all_gone().keys() & parameters.keys():
-        return replace(release, arrays={})
     contents = _method_of(path, release, parameters).contents(release)
-    if contents is not None and (problem := mismatch(release, contents.complete(release))):
+    if contents is not None and (problem := mismatch(release, complete(contents, release))):
         raise corrupt(path, problem)
     return release
 
 
 def _method_of(path: Path, release: Release, parameters: Mapping[str, Any]) -> Method:
-    guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
     try:
-        GuideParameters(**guide)
-        if has_columns(release):
-            parts(variables_of(release), parameters_of(release))
+        for each in additions_in(release):
+            each.check(release)
         return make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None

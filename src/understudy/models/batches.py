@@ -160,7 +160,8 @@ class BatchChat:
         request, answer = slot.request, None
         if status == 200:
             try:
-                answer = read_answer(document, request.stop, most=most_characters(slot.max_tokens))
+                most, stop_sent = most_characters(slot.max_tokens), "stop" in (slot.sent or {})
+                answer = read_answer(document, request, most=most, stop_sent=stop_sent)
             except ValueError:
                 _log.debug("An answer was not a chat completion.")
         self.endpoint.budget.settle(slot.worst, (answer.usage or slot.worst) if answer else Usage())

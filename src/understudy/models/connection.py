@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from understudy.base.errors import ConfigError, ModelError, UnderstudyError
+from understudy.models.bare import without_thoughts, without_wrapping
 from understudy.models.limits import Usage, retry_after
 from understudy.models.presets import Preset
-from understudy.models.types import ChatRequest, FinishReason
+from understudy.models.types import ChatRequest, FinishReason, Message
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError, AsyncOpenAI
@@ -186,9 +187,9 @@ class Failure:
 
 
 async def attempt(
-    client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float, most: int
+    client: AsyncOpenAI, body: Mapping[str, Any], *, request: ChatRequest, timeout: float, most: int
 ) -> Answer | Failure:
-    """Send ``body`` once, as :func:`tried`; ``most`` characters of the answer are kept."""
+    """Send ``body`` once for ``request``, as :func:`tried`; ``most`` characters of the answer are kept."""
     unreadable = "the answer was not a chat completion"
 
     async def answer() -> Answer | Failure:
@@ -197,7 +198,7 @@ async def attempt(
             document = json.loads(reply)
             if isinstance(document, Mapping) and document.get("error") and not document.get("choices"):
                 return Failure("the endpoint answered with an error", unknown_usage=True)
-            return read_answer(document, stop, most=most)
+            return read_answer(document, request, most=most, stop_sent="stop" in body)
         except (ValueError, RecursionError):  # paid for, and another try would be, too
             return Failure(unreadable, retry=False, unknown_usage=True, status=200, refusal=_refusal("dialect", 200))
 
@@ -272,8 +273,8 @@ def _broken(error: BodyTooLong | APIConnectionError) -> Failure:
 
 _log = logging.getLogger(__name__)
 
+_NO_REQUEST = ChatRequest((Message("user", ""),))
 MOST_STOPS = 4  # that an endpoint takes; answers are cut at the others here
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _REJECTED = re.compile(
     r"unsupported|not support|unrecognized|unrecognised|unknown|unexpected|not permitted|not allowed|invalid param",
     re.IGNORECASE,
@@ -288,12 +289,14 @@ class Answer:
     finish_reason: FinishReason
     usage: Usage | None
     reasoned: bool
+    wrapped: bool  # thoughts, or words to whoever asked, came before the text
+    ended: bool  # by itself, or at a stop string that was sent
     ignored_stop: bool
 
     @property
     def ran_out(self) -> bool:
-        """Whether all tokens went into a reasoning that never came to its answer."""
-        return not self.text and self.finish_reason != "filtered" and (self.finish_reason == "length" or self.reasoned)
+        """Whether all tokens, or all up to a stop string, went into what comes before the text."""
+        return not self.text and self.finish_reason != "filtered" and (self.finish_reason == "length" or self.wrapped)
 
 
 @dataclass
@@ -303,11 +306,13 @@ class Dialect:
     limit_name: str = "max_tokens"
     left_out: set[str] = field(default_factory=set)  # parameters that it refused, no longer sent
     reasons: bool = False
+    plain: bool | None = None  # whether answers begin with their text; None: no whole answer has shown it yet
     ignores_stop: bool = False
     answered: bool = False
 
     def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
-        """The JSON body of ``POST /chat/completions``."""
+        """The JSON body of ``POST /chat/completions``. Answers are cut at stop strings here in any case: they are sent
+        once an answer has shown that they would not cut thoughts or a preamble instead of the text."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": message.role, "content": message.content} for message in request.messages],
@@ -315,7 +320,7 @@ class Dialect:
             "temperature": request.temperature,
             "top_p": request.top_p,
         }
-        if request.stop:
+        if request.stop and self.plain:
             body["stop"] = list(request.stop[:MOST_STOPS])
         if request.schema is not None:
             wanted = {"name": "record", "schema": json.loads(request.schema)}
@@ -344,14 +349,18 @@ class Dialect:
                 return True
         return False
 
-    def learn(self, answer: Answer) -> None:
+    def learn(self, answer: Answer, request: ChatRequest) -> None:
         self.answered = True
+        if answer.wrapped:
+            self.plain = False
+        elif self.plain is None and answer.text and answer.ended and request.stop:
+            self.plain = True
         self.reasons |= answer.reasoned
         self.ignores_stop |= answer.ignored_stop
 
 
-def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Answer:
-    """Read a chat completion (else a ValueError), without its thoughts, up to the first stop string.
+def read_answer(document: object, request: ChatRequest = _NO_REQUEST, *, most: int, stop_sent: bool = True) -> Answer:
+    """Read a chat completion (else a ValueError), without what is not its text, up to the first stop string.
 
     A text longer than ``most`` characters is cut there, as at its most tokens.
     """
@@ -369,8 +378,10 @@ def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Ans
         )
     if content is not None and not isinstance(content, str):
         raise ValueError("no text")
-    text, thought = _without_thoughts(content or "")
-    text, ignored = _cut(text, stop)
+    text, thought = without_thoughts(content or "")
+    reasoned |= thought or _reasoning_tokens(usage) > 0
+    text, wrapped = (text, False) if request.schema else without_wrapping(text, request.messages[-1].content)
+    text, ignored = _cut(text, request.stop)
     finish: FinishReason = "length" if choice.get("finish_reason") == "length" and not ignored else "stop"
     if len(text) > most:
         text, finish = text[:most], "length"
@@ -380,17 +391,11 @@ def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Ans
         text=text if text.strip() else "",
         finish_reason=finish,
         usage=_usage(usage),
-        reasoned=reasoned or thought or _reasoning_tokens(usage) > 0,
-        ignored_stop=any(string in stop[:MOST_STOPS] for string in ignored),
+        reasoned=reasoned,
+        wrapped=reasoned or wrapped,
+        ended=choice.get("finish_reason") != "length",
+        ignored_stop=stop_sent and any(string in request.stop[:MOST_STOPS] for string in ignored),
     )
-
-
-def _without_thoughts(text: str) -> tuple[str, bool]:
-    if "<think>" not in text and "</think>" not in text:
-        return text, False
-    if "<think>" not in text.partition("</think>")[0]:  # some chat templates open the thought in the prompt
-        text = text.partition("</think>")[2]
-    return _THOUGHT.sub("", text).lstrip(), True
 
 
 def _cut(text: str, stop: Sequence[str]) -> tuple[str, list[str]]:

@@ -171,7 +171,7 @@ class PendingRequest:
 
     def completion(self, answer: Answer, endpoint: EndpointChat, *, stretch: bool) -> Completion | None:
         """What ``answer`` is to the caller; None where it ran out of tokens and, with ``stretch``, is to get more."""
-        endpoint.dialect.learn(answer)
+        endpoint.dialect.learn(answer, self.request)
         if answer.usage is not None:
             endpoint.budget.learn(self.prompt_bytes, answer.usage.prompt_tokens)
             self.used += answer.usage
@@ -326,7 +326,7 @@ class _Session:
         self._in_flight.add(task := asyncio.current_task())
         try:
             body, most = endpoint.body(request, max_tokens=asked.max_tokens), most_characters(asked.max_tokens)
-            outcome = await attempt(self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most)
+            outcome = await attempt(self._client, body, request=request, timeout=endpoint.timeout, most=most)
             if isinstance(outcome, Answer):
                 used = outcome.usage or worst
             elif not outcome.unknown_usage:
@@ -349,9 +349,9 @@ class ProbeReport:
     """What was found, in the order of the questions; None where that is unknown.
 
     ``problem`` says why it does not answer, ``cure`` what to do about it, ``seconds`` how long its first answer took,
-    ``listed`` whether the endpoint lists the model, ``repeatable`` whether temperature 0 gives the same answer twice,
-    ``reasons`` whether it thinks before it answers, ``left_out`` which parameters it refused, so that they are no
-    longer sent.
+    ``listed`` whether the endpoint lists the model, ``honours_stop`` whether it ends at a stop string (not tried on a
+    model that reasons), ``repeatable`` whether temperature 0 gives the same answer twice, ``reasons`` whether it thinks
+    before it answers, ``left_out`` which parameters it refused, so that they are no longer sent.
     """
 
     model_id: str
@@ -381,6 +381,8 @@ def probe(model: ChatModel) -> ProbeReport:
         seconds = time.monotonic() - start
         if hello.finish_reason == "failed":
             raise ModelError(f"A plain question failed because {hello.error}.", _CURE)
+        if isinstance(model, EndpointChat) and model.dialect.plain is None:
+            model.dialect.plain = True  # so that a stop string is sent and tried
         few, stopped, first, second, system = collect(
             model,
             [
@@ -398,6 +400,7 @@ def probe(model: ChatModel) -> ProbeReport:
     dialect = model.dialect if isinstance(model, EndpointChat) else None
     in_time = few.finish_reason == "length" or (few.completion_tokens or len(few.text.split())) <= FEW_TOKENS
     counted_past = "7" in stopped.text or bool(dialect and dialect.ignores_stop)
+    tried = dialect is None or dialect.plain is True
     return ProbeReport(
         model.model_id,
         reachable=True,
@@ -407,7 +410,7 @@ def probe(model: ChatModel) -> ProbeReport:
         seconds=seconds,
         listed=listed,
         honours_max_tokens=in_time if few.text else None,
-        honours_stop=not counted_past if counted_past or "6" in stopped.text else None,
+        honours_stop=not counted_past if counted_past or (tried and "6" in stopped.text) else None,
         repeatable=first.text == second.text if first.text and second.text else None,
         takes_system_message=system.finish_reason != "failed",
         reports_usage=hello.prompt_tokens + hello.completion_tokens > 0,

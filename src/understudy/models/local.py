@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.lazy import torch
+from understudy.models.bare import without_thoughts, without_wrapping
 from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
@@ -200,13 +201,15 @@ class LocalChat:
         room = min(request.max_tokens, self._window - len(tokens))
         if room < 1:
             return None
+        chats = self._tokenizer.chat_template is not None
         return Prompt(
             tokens=tokens,
             temperature=request.temperature,
             top_p=request.top_p,
-            stop=request.stop if self._tokenizer.chat_template is not None else (*request.stop, _TURN),
+            stop=request.stop if chats else (*request.stop, _TURN),
             uniforms=request_uniforms(self._seed, request.key(self.model_id), count=room),
             phrases=request.phrases if self._writer else (),
+            chats=chats and not self._writer,
         )
 
 
@@ -234,6 +237,7 @@ class Prompt:
     stop: tuple[str, ...]
     uniforms: NDArray[np.float64]
     phrases: tuple[str, ...] = ()  # which the answer is steered to
+    chats: bool = False  # the model may think, or speak to whoever asked
 
 
 def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
@@ -268,13 +272,19 @@ class _Row:
         self.answer.append(token)
         # a token holds one byte at least, so that few need a look
         tails = ((stop, self.answer[-len(stop.encode()) - 4 :]) for stop in self.prompt.stop)
-        if any(stop in tokenizer.decode(tail, skip_special_tokens=True) for stop, tail in tails):
+        stopped = any(stop in tokenizer.decode(tail, skip_special_tokens=True) for stop, tail in tails)
+        if stopped and self._text(tokenizer):
             self.reason = "stop"
         elif len(self.answer) == len(self.prompt.uniforms):
             self.reason = "length"
 
+    def _text(self, tokenizer: Any) -> str:
+        """The answer so far; of a chat without what is not its text, so that it is empty while the model thinks."""
+        text: str = tokenizer.decode(self.answer, skip_special_tokens=True)
+        return without_wrapping(without_thoughts(text)[0])[0] if self.prompt.chats else text
+
     def completion(self, tokenizer: Any) -> Completion:
-        text = tokenizer.decode(self.answer, skip_special_tokens=True)
+        text = self._text(tokenizer)
         cuts = [text.index(stop) for stop in self.prompt.stop if stop in text]
         text = text[: min(cuts)] if cuts else text
         reason = self.reason or "length"

@@ -46,9 +46,6 @@ class ChatRequest:
         An endpoint's address is left out, as a resumed run may change it."""
         model_id = model_id.partition("@http")[0]
         fields = {**vars(self), "messages": [vars(message) for message in self.messages]}
-        for name in ("schema", "phrases"):  # so that older stores' keys last
-            if not fields[name]:
-                del fields[name]
         canonical = json.dumps([model_id, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 

@@ -79,7 +79,7 @@ class SelectionEvent(GaussianEvent):
         return self.delta
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, and delta {self.delta:.3g} of its own"
+        return f"{super().__str__()}; with a probability of at most {self.delta:.3g}, a word of one single unit"
 
 
 @dataclass(frozen=True)

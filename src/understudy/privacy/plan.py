@@ -218,7 +218,7 @@ def _mechanisms() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Addition:
+class AddedCharges:
     """Charges of Gaussian noise, and the forecast of what they buy."""
 
     charges: tuple[Charge, ...]
@@ -228,7 +228,7 @@ class Addition:
 def plan_beside(
     plan_method: Callable[[Budget], Plan],
     budget: Budget | SecretBudget,
-    plan_addition: Callable[[Sequence[float]], Addition],
+    plan_addition: Callable[[Sequence[float]], AddedCharges],
     *,
     shares: Sequence[float],
     what: str,

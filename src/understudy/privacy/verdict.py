@@ -72,6 +72,7 @@ class Verdict:
         share: of a label's texts that must say a thing for it to show, where the basis is such a share.
         records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
         times: how many times as many records of the same kind would do, where what is released counts no records.
+        unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
     """
 
     level: Level | None
@@ -79,6 +80,7 @@ class Verdict:
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
     times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
+    unsaid_in: Annotated[str, Field(pattern=r"^[a-z-]{0,20}$")] = ""
 
     @classmethod
     def of(
@@ -105,6 +107,13 @@ class Verdict:
         """The same, where ``records`` are no number of the table's but a weight in records of another kind."""
         times = math.inf if self.records is None or records < 1 else float(f"{self.records / records:.2g}")
         return replace(self, records=None, times=times if 1 <= times <= _MOST_TIMES else None)
+
+    def unsaid(self, language: str, *, expected: Verdict | None) -> Verdict:
+        """Return the verdict where hardly any term of ``language`` occurs, so that what shows is chance. The same where
+        the noise was ``expected`` to drown all."""
+        if expected and expected.level == "noise":
+            return self
+        return replace(self if self.level == "noise" else Verdict("noise", self.basis), unsaid_in=language)
 
     @property
     def coarse(self) -> Verdict | None:
@@ -135,4 +144,8 @@ class Verdict:
             cure = f"about {self.times:g} times as many {counted} of this kind would do"
             if self.times < _HARDLY_MORE:
                 cure = f"a few more {counted} of this kind would do"
-        return f"{self.level.capitalize()}: {told}" + (f"; {cure}." if cure and self.level != "good" else ".")
+        ending = f"; {cure}." if cure and self.level != "good" else "."
+        if self.unsaid_in:
+            language = "English" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
+            ending += f" Hardly any term of the vocabulary occurs in the texts: are they in {language}?"
+        return f"{self.level.capitalize()}: {told}{ending}"

@@ -33,7 +33,7 @@ from understudy.privacy.facts import Facts
 from understudy.release.statement import NOT_PRIVATE, Statement
 
 FORMAT = "understudy-release"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 MANIFEST = "release.json"
 ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 

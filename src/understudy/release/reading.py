@@ -260,15 +260,11 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
     if manifest["format"] != FORMAT:
         raise corrupt(path, "another format")
     version = manifest["format_version"]
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if version != FORMAT_VERSION or isinstance(version, bool):
         raise ReleaseError(
-            f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
-            "Install a newer understudy.",
-        )
-    if version < FORMAT_VERSION:
-        raise ReleaseError(
-            f"The Release {path.name} was made by an earlier version of understudy (format {version}).",
-            "Generate with that version, or make the release again with this one.",
+            f"The Release {path.name} has format version {version!r:.20}; this version of understudy reads "
+            f"{FORMAT_VERSION}.",
+            "Use the version of understudy that made it.",
         )
 
 

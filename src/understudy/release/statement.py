@@ -428,13 +428,16 @@ class Statement:
         """For people; ``labelled``: whether the table has labels."""
         protected = "Protected" if self.private else "Not protected"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
+        spent = ""
         if booked and self._sampled:
+            epsilon = round_up(self.epsilon_at[float(self.budget.delta)])  # type: ignore[union-attr]
+            spent = f": {self.budget} was booked, and epsilon {epsilon} at that delta was spent"
             booked += "What was released costs less, as the table says: nobody knows who is in the sample. "
         labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
         lines = [
             "# Privacy statement",
             "",
-            f"Method **{self.method}**. {protected}: **{self.unit.describe()}**.",
+            f"Method **{self.method}**{spent}. {protected}: **{self.unit.describe()}**.",
             "",
             *([f"Usefulness: **{self.usefulness}**", ""] if self.usefulness else []),
             self.promise.words() + labels if self.private else _NO_PROMISE,

@@ -19,7 +19,7 @@ from understudy.evaluate.metrics.value import (
     Metric,
     MetricValue,
 )
-from understudy.methods.shared.tables.variables import histograms_of
+from understudy.methods.additions.columns.variables import histograms_of
 from understudy.release import Release
 
 FLOORS = ("baseline", "untuned", MAJORITY)

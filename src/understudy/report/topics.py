@@ -9,8 +9,8 @@ import numpy as np
 from markupsafe import Markup
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.topics.found import Topic
-from understudy.methods.topics.plan import sample_of
+from understudy.methods.additions.topics.found import Topic
+from understudy.methods.additions.topics.plan import sample_of
 from understudy.privacy.exact import as_typed
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page

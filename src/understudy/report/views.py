@@ -48,7 +48,6 @@ from understudy.report.charts import (
 from understudy.report.contents import Contents
 from understudy.report.numbers import cut
 from understudy.report.svg import COLOURS
-from understudy.run.settings import RunConfig
 
 TITLES = {
     "promise": "What is promised",
@@ -490,7 +489,7 @@ def _parameters(release: Release) -> dict[str, Any]:
     defaults = {name: list(value) if isinstance(value, tuple) else value for name, value in plain}
     return {
         name: value
-        for name, value in RunConfig.stored(known.stored(release.parameters)).items()
+        for name, value in release.parameters.items()
         if value is not None and (name not in defaults or value != defaults[name])
     }
 

@@ -9,9 +9,7 @@ from typing import Any
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.transcript import TextForm
 from understudy.ledger.store import begun_settings
-from understudy.methods.base import Method
-from understudy.methods.registry import load_release, make_method
-from understudy.methods.shared.guide.plan import (
+from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
     NO_EMBEDDER,
     TYPICAL_RECORDS,
@@ -19,8 +17,11 @@ from understudy.methods.shared.guide.plan import (
     sample_words,
     why_no_guide,
 )
-from understudy.methods.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
-from understudy.methods.topics.plan import NAME as TOPICS
+from understudy.methods.additions.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
+from understudy.methods.additions.topics.plan import NAME as TOPICS
+from understudy.methods.base import Method
+from understudy.methods.registry import load_release, make_method
+from understudy.methods.shared.vocabulary import FOREIGN_SHARE, VocabularyParameters
 from understudy.models.catalog import embedder_here
 from understudy.models.machine import missing_packages
 from understudy.privacy.guarantee import SecretBudget
@@ -28,7 +29,7 @@ from understudy.run import settings
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table, writes_around_phrases
 from understudy.run.settings import RunConfig
-from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
+from understudy.text.vocabulary.terms import BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class TopicsDecision:
         if isinstance(budget, SecretBudget) or not budget.delta:
             return cls(2)  # refused, with its own message, when it is planned
         records = expected or TYPICAL_RECORDS
-        share, spare = (1.0, 1.0) if own else (LABELS_SHARE, SPARE)
+        share, spare = (1.0 - (config.method_parameters.get("discover_terms") or 0.0), 1.0) if own else _BESIDE
         count = topics_that_pay(budget, share=share, records=records / spare)
         told = f"{records:,} {'declared' if expected else 'assumed'} {config.unit.kind}s"
         told += "" if expected else " (declare how many: --expected-records)"
@@ -103,9 +104,11 @@ def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
     return config.model_copy(update={"delta": delta}), line if delta else ""
 
 
-def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
-    """The configuration with what the method takes from the declared size, and from names that are not English, where
-    nobody gives it; and a line on it.
+_BESIDE = (LABELS_SHARE, SPARE)
+
+
+def fitted(config: RunConfig) -> tuple[RunConfig, str]:
+    """The configuration with what the method takes from the declared size where nobody gives it; and a line on it.
 
     A run that began keeps what it began with. The size is rounded, so that a Release hardly tells it, should it have
     been counted. Where labels are read from the data, their number is private, and nothing that rests on it is taken.
@@ -119,32 +122,117 @@ def fitted(config: RunConfig, table: Table) -> tuple[RunConfig, str]:
         found = {name: begun.get(name) for name in found}
     taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
-    lines = [f"From the declared size of the corpus: {told}."] if told else []
-    if config.delta and method.foreign and taken_for_foreign(config, table):
-        language = {name: begun.get(name) if begun else value for name, value in method.foreign.items()}
-        taken |= language
-        if any(language.values()):
-            lines.append(_line_on_language(table, config.method_parameters.get("stop_words", ALL_LANGUAGES)))
     parameters = {**config.method_parameters, **taken}
-    return config.model_copy(update={"method_parameters": parameters}), " ".join(lines)
+    return config.model_copy(update={"method_parameters": parameters}), told and f"From the declared size: {told}."
 
 
-def _line_on_language(table: Table, stop_words: str) -> str:
-    why = "Few names of the columns and labels are English words" if table.looks_foreign else "All languages are named"
-    words = ", and stop words are those of 33 languages" if stop_words == ALL_LANGUAGES else ""
-    return (
-        f"{why}, so the texts are taken not to be English: 30 % of the budget finds their own terms (what dozens of "
-        f"records share can appear word for word){words}. If they are English: --vocabulary built-in."
-    )
+@dataclass(frozen=True)
+class LanguageDecision:
+    """In which language the texts are, from public facts, and what follows for the terms that are looked for.
+
+    Args:
+        language: two letters, or ``all-languages`` for any but English; None where nothing tells it.
+        config: with stop words of the language, and with the finding of terms where owners are protected.
+        problem: why nothing may be charged as it is, and what to do; None where there is no reason.
+    """
+
+    language: str | None
+    config: RunConfig
+    problem: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig, table: Table) -> LanguageDecision:
+        """As the user states it, or English where the table's names are evidence of it."""
+        said, language = config.method_parameters, language_of(config, table)
+        method = make_method(config.method, said)
+        terms = method if isinstance(method, VocabularyParameters) else None
+        known = terms is not None and (terms.vocabulary != BUILT_IN or _counts_known(method))
+        if language is None:
+            asks = not known and (terms is not None or _reads_english(config, method))
+            return cls(None, config, _NOT_STATED if asks else None)
+        if language == "en":
+            return cls(language, config)
+        if config.topics is not None:
+            return cls(language, config, _TOPICS_ARE_ENGLISH)
+        if terms is None or _counts_known(method):
+            return cls(language, config)
+        taken: dict[str, Any] = {} if terms.stop_words else {"stop_words": language}
+        problem = None
+        if not known and terms.discover_terms is None:
+            if method.dump().get("noise") == "laplace" or config.delta is None:
+                problem = _ENGLISH_LIST, "Name a public list of their words with --vocabulary FILE."
+            elif config.owner:
+                taken["discover_terms"] = FOREIGN_SHARE
+            else:
+                problem = _ENGLISH_LIST, _PROPOSED
+        parameters = {**said, **taken}
+        return cls(language, config.model_copy(update={"method_parameters": parameters}), problem)
+
+    @property
+    def line(self) -> str:
+        """What is found in the texts and leaves word for word, for people; empty where nothing is."""
+        found = self.config.method_parameters.get("discover_terms")
+        if not found:
+            return ""
+        unit = "owners" if self.config.owner else "records"
+        alone = "" if self.config.owner else f" {_REPEATED}"
+        return f"{float(found):.0%} of the budget finds terms that many {unit} share: they leave word for word.{alone}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else is built in for English, where the texts are not, or nobody says what they are."""
+        if self.problem:
+            return (" ".join(self.problem),)
+        if self.language in (None, "en"):
+            return ()
+        method = make_method(self.config.method, self.config.method_parameters)
+        return (_ENGLISH_MODELS,) if _reads_english(self.config, method) else ()
 
 
-def taken_for_foreign(config: RunConfig, table: Table) -> bool:
-    """Whether the texts are taken not to be English. Whoever names the built-in vocabulary says that they are, and
-    whoever names the stop words of all languages that they are not; else the table's names tell."""
-    said = config.method_parameters
-    if said.get("vocabulary") == BUILT_IN or said.get("stop_words") == ALL_LANGUAGES:
-        return said.get("stop_words") == ALL_LANGUAGES
-    return table.looks_foreign
+def language_of(config: RunConfig, table: Table) -> str | None:
+    """The language that is stated, or English where names are evidence of it; None where nothing tells it."""
+    method = make_method(config.method, config.method_parameters)
+    if config.language is None and isinstance(method, VocabularyParameters) and method.not_english:
+        return method.tongue
+    if config.language is None and (config.method_parameters.get("vocabulary") == BUILT_IN or table.is_in_english):
+        return "en"
+    return config.language
+
+
+def _counts_known(method: Method) -> bool:
+    """Whether topics are those of another Release, whose terms are there."""
+    topics = getattr(method, "topics", None)
+    return isinstance(topics, str) and topics != "auto"
+
+
+def _reads_english(config: RunConfig, method: Method) -> bool:
+    """Whether a built-in model, which knows English alone, reads the private texts."""
+    embeds = method.needs.embedder or config.guide or config.topics is not None
+    reads = method.needs.private_model and config.private_model in (None, "builtin")
+    return bool(reads or (embeds and config.embedder == "builtin"))
+
+
+_NOT_STATED = (
+    "The language of the texts is not stated, and no declared label or value shows that it is English.",
+    "State it with two letters: --language en, or --language de.",
+)
+_ENGLISH_LIST = "The built-in list of terms is English, and the texts are said not to be."
+_REPEATED = (
+    "A record is protected, not a person: what one person repeats in many records is among them (--owner COLUMN "
+    "protects people)."
+)
+_PROPOSED = (
+    "Let --discover-terms 0.3 find the texts' own terms, which then leave word for word, also those that one person "
+    "repeats in many records (--owner COLUMN protects people); or name a public list of words: --vocabulary FILE."
+)
+_TOPICS_ARE_ENGLISH = (
+    "Topics in place of labels are found by English words, and the texts are said not to be English.",
+    "Find them first (`understudy topics --language ...`), or declare labels, and leave topics out.",
+)
+_ENGLISH_MODELS = (
+    "A built-in model reads the private texts, and knows English alone: name one of their language (--embedder, "
+    "--private-model; docs/languages.md)."
+)
 
 
 def _known_topics(path: Path) -> str:
@@ -190,8 +278,8 @@ class GuideDecision:
             return cls(False, why)
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
-        if config.embedder == "builtin" and taken_for_foreign(config, table):
-            return cls(False, "the built-in embedder reads English, and the texts are taken not to be")
+        if config.embedder == "builtin" and language_of(config, table) != "en":
+            return cls(False, "the built-in embedder reads English, and nothing says that the texts are")
         told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
         reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
         if expected and rate < 1:
@@ -252,8 +340,8 @@ _NOT_HERE = "is not on this machine (pip install 'understudy[local]')"
 
 
 def _in_english(method: Method) -> bool:
-    """False where the method leaves out the stop words of every language: what is built in is English."""
-    return getattr(method, "stop_words", None) != ALL_LANGUAGES
+    """False where the method leaves out the stop words of another language: what is built in is English."""
+    return not (isinstance(method, VocabularyParameters) and method.not_english)
 
 
 _SAMPLES = 4

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.errors import in_keywords
 from understudy.base.labels import LabelSet
+from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.base import Method
-from understudy.methods.topics.plan import line_on_sample
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
@@ -113,17 +114,19 @@ def forecast(config: RunConfig) -> Forecast:
     warned = (*plan.forecast.warnings, *job.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)
-    return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))
+    made = math.prod(each.made_each(job.wanted, job.method) for each in job.additions)
+    return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels, made))
 
 
-def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet) -> Facts:
+def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet, made: int) -> Facts:
+    """Return the calls of a language model, where ``made`` texts are made for each one that is wanted."""
     if method.needs.generation_llm == "never" or not (wanted.said or method.needs.candidates):
         return Facts()  # the Release holds the texts, or none are asked for
     counts = wanted.counts(labels.size) if wanted.said else [0] * labels.size  # the release asks by itself
     records = Fact("records", sum(counts), "synthetic records")
     if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
-    counts = [count * wanted.candidates(method) for count in counts]
+    counts = [count * made for count in counts]
     estimate = method.estimate_calls(counts, texts.parameters, texts.template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * texts.parameters.max_tokens

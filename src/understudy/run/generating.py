@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,11 +20,12 @@ from understudy.base.lazy import library, pa
 from understudy.base.transcript import TURNS
 from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
+from understudy.methods.additions import base as additions
+from understudy.methods.additions.base import Use
+from understudy.methods.additions.registry import additions_in, label_counts
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
-from understudy.methods.shared.guide.guide import guide_counts
-from understudy.methods.topics.found import topic_counts
 from understudy.models import catalog
 from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
@@ -33,13 +35,11 @@ from understudy.models.presets import preset_of
 from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
-from understudy.run.guiding import GuidedChooser
 from understudy.run.job import FreeJob
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
-from understudy.run.tabling import TableRows
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 
@@ -313,51 +313,39 @@ def write_texts(
     capped: bool = False,
     clear: bool = False,
 ) -> Result:
-    """The synthetic records that are asked for, written to the output folder if there is one.
+    """Write the synthetic records that are asked for, to the output folder if there is one.
 
     Args:
         capped: write as many as there are where more are asked for of a Release that holds the texts itself.
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
-    method, wanted = job.method, job.wanted
-    rows = TableRows.of(made, seed=wanted.seed, where=wanted.where, prompt_columns=writing.prompted)
-    asked = _counts(wanted, made, method, rows, listener, capped=capped)
-    if rows is not None:
-        rows.require(asked)
-    private = session.folder.private
-    chooser = GuidedChooser.of(made, wanted, job.embedder, private, listener)
-    counts = [count * wanted.candidates(method) for count in asked]
-    if chooser is not None and (there := method.available(made)) is not None:
-        counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
-    chat, total = writing.chat, sum(counts)
+    # 1. What the Release's additions bring, and how many texts of each label are made.
+    method, wanted, held = job.method, job.wanted, job.method.available(made)
+    uses = _uses(made, job, writing, session.folder.private, listener)
+    asked = _counts(wanted, made, method, uses, listener, capped=capped)
+    counts = asked
+    for use in uses:
+        use.require(asked)
+        counts = use.candidates(counts, held)
+    rows = next((use.rows for use in uses if use.rows is not None), None)
+    chooser = next((use.chooser for use in uses if use.chooser is not None), None)
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
-    if chat is not None:
-        listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
-        loaded = writing.named.llm == "builtin" and "torch" in sys.modules
-        if loaded and method.needs.generation_llm == "optional" and best_device() == "cpu":
-            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored ones take no time
-            took = f"{math.ceil(answers * _CORE_SECONDS / cores / 60)} min on {cores} free core{'s' * (cores > 1)}"
-            listener.say(f"That takes about {took} ({answers} answers).")
-    embedder = job.embedder.load(private, made.schema.form) if method.needs.generation_embedder else None
+
+    # 2. Load the models, and tell what will be asked of them.
+    _tell_asked(method, writing, writer, sum(counts), made, listener)
+    embedder = job.embedder.load(session.folder.private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None
-    if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:
-        listener.say(f"The language model {job.chat.llm} is not used: a Release of {made.method} needs none.")
-    if changed := session.begin():
-        listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
-    session.clear_scratch()
-    condition = "" if rows is None else rows.condition
-    if session.visible_folder is not None and (clear or condition):
-        if clear and GENERATED not in session.store.stages():
-            session.visible_folder.clear(keep=made)
-        stated = _with_condition(made.statement, condition)
-        session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
+
+    # 3. Begin: from here on the folder is this run's.
+    condition = ", ".join(filter(None, (use.condition for use in uses)))
+    _begin(session, made, condition, listener, clear=clear)
+    for use in uses:
+        for line in use.lines():
+            listener.say(line)
+
+    # 4. Write, choose and complete the texts; each says what it was made from.
     tools = GenerationTools(writer, embedder, model, chooser, wanted.seed, say=listener.say, progress=listener.progress)
-    origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
-    if chat is not None or method.needs.private_model:
-        origin["document_type"] = writing.prompts.template.document_type
-    if rows is not None and condition:
-        origin["where"] = condition
-        listener.say(f"The condition holds for {rows.shares.sum():.2%} of the rows of the released distribution.")
+    origin = _origin(made, method, writing, condition)
     try:
         records = [
             replace(record, provenance={**record.provenance, **origin})
@@ -365,49 +353,131 @@ def write_texts(
         ]
     except NoText as error:
         raise NoText(error.problem, _without_text(session, job.chat, made)) from None
-    if chooser is not None:
-        records = chooser.choose_records(records, asked)
+    for use in reversed(uses):
+        records = use.chosen(records, asked)
     written = [record for record in records if record.text]
-    if rows is not None:
-        texts, written = len(written), [record for record in map(rows.completed, written) if record is not None]
-        if texts and not written:
-            raise NoText(
-                "No dialogue that was written meets the condition (--where).",
-                "Ask for less of what is told from a dialogue, or name another language model (--llm).",
-            )
-    if records and not written and chat is not None and not method.needs.candidates:
+    for use in reversed(uses):
+        written = use.completed(written)
+    _require_text(records, written, session, made, job, writing, clear=clear)
+
+    # 5. Keep them.
+    if session.visible_folder is not None:
+        path = session.visible_folder.write_records(written, made.schema)
+        listener.say(f"Wrote {len(written)} synthetic records to {path}.")
+    if writing.chat is not None and (fault := alike(written)):
+        listener.say(f"{fault} Read a few, and try the model with {_check(job.chat)}.")
+    if missing := len(records) - len(written):
+        listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
+    session.store.mark(GENERATED)
+    return Result(made, written, missing, session.visible_folder, condition)
+
+
+def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener: Listener) -> list[Use]:
+    """Return what is used of the Release's additions."""
+    with_what = additions.Writing(
+        wanted=job.wanted,
+        method=job.method,
+        embedder_name=job.embedder.embedder,
+        embedder=lambda: job.embedder.load(private, made.schema.form),
+        prompted=writing.prompted,
+        seed=job.wanted.seed,
+        say=listener.say,
+        progress=listener.progress,
+    )
+    return [use for each in additions_in(made) if (use := each.use(made, with_what)) is not None]
+
+
+def _tell_asked(
+    method: Method, writing: Writing, writer: Writer, total: int, made: Release, listener: Listener
+) -> None:
+    """Tell which language model is asked for how many texts, and how long that takes."""
+    chat, needed = writing.chat, method.needs.generation_llm
+    if chat is not None:
+        listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
+        loaded = writing.named.llm == "builtin" and "torch" in sys.modules
+        if loaded and needed == "optional" and best_device() == "cpu":
+            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored ones take no time
+            took = f"{math.ceil(answers * _CORE_SECONDS / cores / 60)} min on {cores} free core{'s' * (cores > 1)}"
+            listener.say(f"That takes about {took} ({answers} answers).")
+    if needed == "never" and writing.named.llm != ModelParameters().llm:
+        listener.say(f"The language model {writing.named.llm} is not used: a Release of {made.method} needs none.")
+
+
+def _begin(session: Session, made: Release, condition: str, listener: Listener, *, clear: bool) -> None:
+    """Begin or resume the run, and put the statement of its Release into the folder."""
+    if changed := session.begin():
+        listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
+    session.clear_scratch()
+    if session.visible_folder is not None and (clear or condition):
+        if clear and GENERATED not in session.store.stages():
+            session.visible_folder.clear(keep=made)
+        stated = _with_condition(made.statement, condition)
+        session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
+
+
+def _origin(made: Release, method: Method, writing: Writing, condition: str) -> dict[str, Any]:
+    """Return what every text says of what it was made from."""
+    origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
+    if writing.chat is not None or method.needs.private_model:
+        origin["document_type"] = writing.prompts.template.document_type
+    return {**origin, **({"where": condition} if condition else {})}
+
+
+def _require_text(
+    records: Sequence[SyntheticRecord],
+    written: Sequence[SyntheticRecord],
+    session: Session,
+    made: Release,
+    job: FreeJob,
+    writing: Writing,
+    *,
+    clear: bool,
+) -> None:
+    """Raise NoText if a model wrote no text at all; a run that was charged for a tuned model ends all the same."""
+    needs = job.method.needs
+    if not records or written:
+        return
+    if writing.chat is not None and not needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
-    if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends
+    if needs.generation_model and clear:
         raise NoText(
             "The tuned model wrote no text that can be used.",
             "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
             "(--unfinished keep).",
         )
-    if session.visible_folder is not None:
-        path = session.visible_folder.write_records(written, made.schema)
-        listener.say(f"Wrote {len(written)} synthetic records to {path}.")
-    if missing := len(records) - len(written):
-        if method.needs.holds_texts:
-            cure = "They are empty in the Release."
-        elif method.needs.generation_model:
-            cure = "Ask for longer ones (--max-tokens), or for others (--seed)."
-        elif writing.form is not None:
-            cure = (
-                f"Their answers were not {writing.form.name}. Ask for longer ones (--max-tokens), or others (--seed)."
-            )
-        elif chat is None:
-            cure = "Name a language model (--llm)."
-        else:
-            cure = f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
-        listener.say(f"{in_texts(missing)} could not be generated. {cure}")
-    session.store.mark(GENERATED)
-    return Result(made, written, missing, session.visible_folder, condition)
+
+
+def _cure_of_missing(method: Method, writing: Writing) -> str:
+    """Return what to do about texts that were not written."""
+    if method.needs.holds_texts:
+        return "They are empty in the Release."
+    if method.needs.generation_model:
+        return "Ask for longer ones (--max-tokens), or for others (--seed)."
+    if writing.form is not None:
+        return f"Their answers were not {writing.form.name}. Ask for longer ones (--max-tokens), or others (--seed)."
+    if writing.chat is None:
+        return "Name a language model (--llm)."
+    return f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
+
+
+def alike(records: Sequence[SyntheticRecord]) -> str:
+    """Say in a sentence that most texts keep none of their phrases, are equal or begin alike; else return ""."""
+    count = len(records)
+    equal, begun = (
+        max(Counter(record.text.split(end)[0] for record in records).values(), default=0) for end in ("\0", "\n")
+    )
+    lost = sum(bool(record.provenance.get("phrases")) and not record.provenance.get("kept") for record in records)
+    faults = ((equal, "are equal"), (begun, "begin with the same line"), (lost, "contain none of their phrases"))
+    return next((f"{number} of {count} texts {fault}." for number, fault in faults if number > max(count / 2, 3)), "")
+
+
+def _check(named: Chat) -> str:
+    return f"`understudy models check {named.llm}{f' --base-url {named.base_url}' if named.base_url else ''}`"
 
 
 def _without_text(session: Session, named: Chat, made: Release) -> str:
     """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
-    where = f" --base-url {named.base_url}" if named.base_url else ""
-    check = f"Try it with `understudy models check {named.llm}{where}`; the same command then asks again"
+    check = f"Try it with {_check(named)}; the same command then asks again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():
         return f"{check}, free of charge."
@@ -432,17 +502,18 @@ def load_chat(named: Chat, listener: Listener) -> ChatModel:
 
 
 def _counts(
-    wanted: Wanted, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
+    wanted: Wanted, made: Release, method: Method, uses: Sequence[Use], listener: Listener, *, capped: bool
 ) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
     available, labels = method.available(made), made.schema.label_set.size
     if available is not None and not wanted.said:
         return list(available)
     asked, total = wanted.counts(labels), wanted.records
-    if total is not None and rows is not None and available is None:
-        asked = rows.counts(total)
+    shared = [each for use in uses if total is not None and (each := use.share_out(total)) is not None]
+    if shared and available is None:
+        asked = shared[0]
     elif total is not None and (wanted.like_private or made.schema.topics) and labels > 1:
-        if (found := topic_counts(made) or guide_counts(made) or method.label_counts(made)) is None:
+        if (found := label_counts(made) or method.label_counts(made)) is None:
             raise no_label_counts(method)
         asked = like_counts(total, *found)
     elif total is not None and (weights := method.label_weights(made)) is not None:

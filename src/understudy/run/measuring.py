@@ -177,8 +177,16 @@ def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
     return ledger
 
 
+def tell_first_cap(ledger: Ledger, dataset: str, plan: Plan, listener: Listener) -> None:
+    """Say, before anything is charged, that the first run on a dataset sets its cap, and how to raise it."""
+    from understudy.ledger.admission import first_cap
+
+    if ledger.dataset(dataset) is None:
+        listener.say(first_cap(dataset, plan.budget))
+
+
 def ledger_of(store: RunStore) -> str | None:
-    """The id of the ledger in which the run was charged; None if it was not, or an older version did not say."""
+    """Return the id of the ledger in which the run was charged; None if it was not charged."""
     began = store.value(_FINGERPRINT) or {}
     return bytes(began["ledger"]).decode() if "ledger" in began else None
 
@@ -216,7 +224,7 @@ def pay(
         receipt = Receipt(session.store.run_id, plan)
         return Paid(_door(plan, receipt, session, None, ""), b"insecure")
     assert found is not None
-    known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE, texts=found.texts)
+    known = corpus.identity(ledger.fingerprint_key, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != found.digest:
         raise ResumeError(
@@ -234,7 +242,7 @@ def pay(
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
     if known.contents:
-        for other in ledger.identify(dataset, *known.contents, sketch=Sketch(known.lines, found.lowest_texts)):
+        for other in ledger.identify(dataset, *known.contents, sketch=Sketch(found.cells)):
             warnings.warn(
                 f"Much of this table is known as the dataset {other!r}, and this run counts for {dataset!r}. "
                 "If they are the same data, use one of the two names (--dataset) for all runs: what is spent under "

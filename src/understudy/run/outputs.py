@@ -41,7 +41,7 @@ from understudy.release.statement import Statement
 from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
-"""Formats of synthetic tables: Parquet, and what earlier versions wrote."""
+"""Formats in which a synthetic table may lie in its folder; runs write Parquet."""
 REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
 _SHAREABLE = "release"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,9 @@ from understudy.corpus.read import proposed_name, require_header
 from understudy.corpus.schema import require_told
 from understudy.corpus.secrets import SecretFinder, make_detectors, secret_finder
 from understudy.corpus.sources import Reading
+from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.base import Method
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.labelling import COLUMN
-from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters, Variables
 from understudy.models import catalog
 from understudy.models.causal import CausalModel
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
@@ -32,7 +31,7 @@ from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
-from understudy.text.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.terms import COMMON, built_in_terms
 from understudy.text.vocabulary.words import split_words
 
 
@@ -71,19 +70,13 @@ class Wanted(
         assert self.records is not None
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
-    def candidates(self, method: Method) -> int:
-        """Texts made for each one that is kept."""
-        if not self.guide or self.guide_candidates == 0:
-            return 1
-        return self.guide_candidates or (1 if method.guided else _TEXTS)
-
-    def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
+    def require(self, method: Method, *, labels: int, additions: Collection[str]) -> None:
         """See that this can be had, before anything is done; else ConfigError.
 
         Args:
-            guide, columns: as the Release has them.
+            additions: the names of those that the Release has.
         """
-        if (self.said or not method.needs.holds_texts) and (
+        if (self.said or not method.knows_how_many) and (
             sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
         ):
             raise ConfigError(
@@ -95,12 +88,12 @@ class Wanted(
                 "Give --records N, in place of --records-per-label.",
             )
         asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
-        if asked and not guide:
+        if asked and "guide" not in additions:
             raise ConfigError(
                 f"{asked!r} is about the guide of a Release, and there is none.",
                 "Leave it out, or release with --guide.",
             )
-        if self.where and not columns:
+        if self.where and "columns" not in additions:
             raise ConfigError(
                 "A condition on rows is given (--where), and there are no typed columns.",
                 "Leave it out, or declare --columns for the release.",
@@ -124,10 +117,6 @@ def no_label_counts(method: Method) -> ConfigError:
         f"A Release of {method.name} with these settings holds no counts of the labels (like_private).",
         f"Leave --like-private out, or release with --guide{sizes}.",
     )
-
-
-_TEXTS = 3
-"""Made for each one that a guide keeps."""
 
 
 class Chat(settings.ModelParameters, use_attribute_docstrings=False):
@@ -206,7 +195,7 @@ class Texts:
     form: TextForm
     record_columns: tuple[str, ...]
     foreign: bool = False
-    """Whether they are taken not to be English (docs/decisions/081)."""
+    """Whether they are said not to be English."""
 
     @cached_property
     def template(self) -> PromptTemplate:
@@ -223,8 +212,6 @@ class Promise(
     settings.LedgerParameters,
     settings.SizeParameters,
     settings.PlanParameters,
-    GuideParameters,
-    TablesParameters,
     use_attribute_docstrings=False,
 ):
     """What a release promises, and in which ledger it is charged."""
@@ -343,20 +330,9 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         require_header(self.data, [name for name in names if name is not None], reading)
 
     @property
-    def looks_foreign(self) -> bool:
-        """:func:`looks_foreign`, by what is declared."""
-        return looks_foreign((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
-
-    def variables(self, labels: LabelSet) -> Variables | None:
-        """The label, with these labels, and the typed columns; None without typed columns."""
-        label = self.label or (COLUMN if labels.names else None)
-        return Variables(label, labels, self.all_columns, self.crossed) if self.columns else None
-
-    def require_no(self, column: str) -> None:
-        """Raises ConfigError if a column that is written has this name."""
-        typed = (each.name for each in self.all_columns)
-        if column in (*text_columns(self.text), *self.record_columns, *typed):
-            raise ConfigError(f"A column is called {column!r}, as the one of topics is.", "Rename it in the table.")
+    def is_in_english(self) -> bool:
+        """:func:`is_in_english`, by what is declared."""
+        return is_in_english((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""
@@ -382,15 +358,16 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             )
 
 
-_COMMON = 20_000
-"""Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
-labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
-(docs/decisions/081)."""
+def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
+    """Return whether what is declared is evidence of English texts: at least half of the words in the labels and values
+    are common English ones, and so are half of those in all names together. Names of columns alone are no evidence:
+    tables in any language have English ones."""
+    common = built_in_terms()[:COMMON]
+    values = [str(value) for each in columns if each.kind == "category" for value in each.values]
+    said = _words((*labels.names, *values))
+    told = said | _words((*names, *(each.name for each in columns)))
+    return bool(said) and all(2 * len(each.intersection(common)) >= len(each) for each in (said, told))
 
 
-def looks_foreign(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
-    """Whether fewer than half of the words of what is declared, columns, labels and values, are common English."""
-    values = (value for each in columns if each.kind == "category" for value in each.values)
-    told = (*names, *(each.name for each in columns), *labels.names, *map(str, values))
-    words = {word for name in told for word in split_words(name) if word.isalpha() and len(word) > 3}
-    return len(words) > 3 and 2 * len(words.intersection(built_in_terms()[:_COMMON])) < len(words)
+def _words(names: Iterable[str]) -> set[str]:
+    return {word for name in names for word in split_words(name) if word.isalpha() and len(word) > 3}

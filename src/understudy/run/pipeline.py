@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError, in_keywords
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.base.labels import canonical, declared_labels
@@ -21,17 +22,17 @@ from understudy.corpus import Corpus, TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
 from understudy.ledger.store import begun_settings, is_in_use
+from understudy.methods.additions.registry import additions_in
 from understudy.methods.registry import load_release, method_of
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
-from understudy.methods.shared.tables.variables import has_columns
+from understudy.methods.shared.vocabulary import VocabularyParameters
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
-from understudy.run.guiding import has_guide
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table, looks_foreign
+from understudy.run.parts import Table
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
@@ -90,8 +91,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     made = made if isinstance(made, Release) else load_release(made)
     method = method_of(made)
     free = set(method.generation_parameters.model_fields)
-    older = {"seed", *RunConfig.all_gone()}  # shares of the budget, which is spent
-    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name not in older}
+    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(
@@ -101,13 +101,9 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     job = FreeJob(
         config,
         form=made.schema.form,
-        guide=has_guide(made),
-        columns=has_columns(made),
-        topics=made.schema.topics,
+        additions=[each.name for each in additions_in(made)],
         labels=made.schema.label_set.size,
-        foreign=looks_foreign(
-            (*made.schema.text_columns, made.schema.label or ""), made.schema.columns, made.schema.label_set
-        ),
+        foreign=isinstance(method, VocabularyParameters) and method.not_english,
     )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:
@@ -163,7 +159,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    job, size = FreeJob(config, foreign=looks_foreign((), (), config.label_set)), config.label_set.size
+    job, size = FreeJob(config), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
         raise ConfigError(
@@ -214,6 +210,7 @@ class Checked:
 
     Args:
         faults: each kind that a row has, and its cure.
+        clamped: columns with values beyond their range, which count as its ends.
         refused: what a run would end with, before its charge; None where the table can be used.
         file: private: counts of each kind, and where the first of them are; None without an output folder.
     """
@@ -221,6 +218,7 @@ class Checked:
     faults: Sequence[CorpusError]
     refused: CorpusError | None
     file: Path | None
+    clamped: Sequence[Column] = ()
 
     @property
     def usable(self) -> bool:
@@ -230,8 +228,13 @@ class Checked:
     def words(self) -> str:
         """For people, of flags."""
         lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
-        if self.faults and self.file is not None:
-            lines.append(f"How many rows, and where the first are: {self.file}")
+        lines += [
+            f"Some values of the column {each.name!r} are beyond its range, {each.least} to {each.most}, and count as "
+            "its nearest end.\n  Declare a wider range (--columns), unless this is what you want."
+            for each in self.clamped
+        ]
+        if (self.faults or self.clamped) and self.file is not None:
+            lines.append(f"How many these are, and where the first bad rows are: {self.file}")
         if self.refused is None:
             left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if self.faults else ""
             lines.append(f"The table can be read as it is declared.{left_out} Nothing was charged.")
@@ -250,7 +253,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     """
     config.part(Table).require_header()  # a wrong name or delimiter comes before what else is wrong
     if config.epsilon or config.secret_prior:
-        Job(config, charges=source is None)  # whatever public facts can tell
+        Job(config, charges=source is None).require_language()  # whatever public facts can tell
     table = Table.of(config)
     with ExitStack() as stack:
         if config.output is None:
@@ -274,9 +277,10 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         file = None if config.output is None else private / CHECK_FILE
         if file is not None:
             found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
+            found |= {"values beyond their range": read.clamped}
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
-    if not (read.lowest_texts or counts):
+    if not (read.texts or counts):
         raise CorpusError("The table has no rows.", "Look at the file: a run would be charged, and release noise.")
     some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
     refused = CorpusError(
@@ -284,4 +288,6 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         "Follow the advice above, and check again: a check is free.",
     )
     faults = [fault_of(kind, corpus.schema) for kind in sorted(counts)]
-    return Checked(faults, refused if bad_share > table.max_bad_rows else None, file)
+    columns = (*corpus.schema.crossed, *corpus.schema.typed)
+    clamped = [column for column in columns if column.name in read.clamped]
+    return Checked(faults, refused if bad_share > table.max_bad_rows else None, file, clamped)

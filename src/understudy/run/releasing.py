@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,16 +25,10 @@ from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
-from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
+from understudy.corpus.verified import Contents, VerifiedCorpus, contents
+from understudy.methods.additions.base import Addition, Releasing
+from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
-from understudy.methods.shared.guide.plan import GUIDE, GuideParameters, require_guide_fits
-from understudy.methods.shared.labelling import BESIDE, COLUMN, TOPIC_CENTRES, TOPIC_SIZES, TOPIC_TERMS
-from understudy.methods.shared.tables.fitting import require_fitting
-from understudy.methods.shared.tables.variables import TablesParameters
-from understudy.methods.topics.found import names_of
-from understudy.methods.topics.plan import line_on_sample
-from understudy.methods.topics.release import TopicLabels, embed_candidates, find
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
@@ -53,13 +48,16 @@ from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, require_room
-from understudy.run.guiding import with_guide
 from understudy.run.job import Job
-from understudy.run.measuring import open_ledger, pay
+from understudy.run.measuring import Paid, open_ledger, pay, tell_first_cap
 from understudy.run.parts import Table
+from understudy.run.rehearsal import filled, is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
-from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
+from understudy.text.writing import Writer
+
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
 
 
 def check_cap(session: Session, job: Job) -> None:
@@ -68,6 +66,31 @@ def check_cap(session: Session, job: Job) -> None:
         with open_ledger(job.promise, session.store) as ledger:
             plan = session.as_booked(job.declared_plan)
             ledger.check_if_open(job.promise.dataset, plan, run_id=session.store.run_id)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What there is before the charge: all that public facts could refuse has been tried.
+
+    Args:
+        corpus: verified to stay as it is.
+        found: what was read of it, to know it again; None without a ledger.
+        records: the corpus bounded, without the key that comes with the charge.
+        prepared: what the method prepared.
+        planned: the Release without content.
+    """
+
+    corpus: Corpus
+    found: Contents | None
+    records: BoundedCorpus
+    plan: Plan
+    preparation: Preparation
+    additions: tuple[Addition, ...]
+    prepared: Any
+    planned: Release
+    writing: Writing | None
+    ledger: Ledger | None
+    scratch: Path
 
 
 @quiet_libraries()
@@ -80,16 +103,42 @@ def make_release(
     *,
     resume: bool = False,
 ) -> Release:
-    """The Release of the private data; the one that is there already where the run had come so far.
+    """Return the Release of the private data; the one that is there already where the run had come so far.
 
     Args:
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method, promise, table = job.method, job.promise, job.table
-    skips = table.skips_bad_rows
-    own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
-    file = session.folder.release_file(method.name)
+    if (there := _release_there(session, job, listener, resume=resume)) is not None:
+        return there
+    with ExitStack() as stack:
+        # 1. Check, load, plan and probe whatever could fail: nothing is charged yet.
+        ready = _prepare(stack, session, job, corpus, writing, listener)
+
+        # 2. Charge the whole plan, synced before any noise is drawn.
+        paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        at = _opened(session, job, ready, paid, listener)
+
+        # 3. Measure, part by part; what a part made is released, and what the next ones see.
+        first = [each for each in ready.additions if each.is_first(job.method)]
+        for addition in first:
+            at = addition.release(at, ready.plan)
+        at = _release_method(job.method, at, ready, listener)
+        for addition in reversed([each for each in ready.additions if each not in first]):
+            at = addition.release(at, ready.plan)
+
+    # 4. Everything below is post-processing of sealed values.
+    made = _sealed(session, ready, at)
+    session.folder.write_release(made)
+    session.store.mark(RELEASED)
+    session.clear_scratch(_scratch(session, job))
+    _tell_made(made, listener, skips=job.table.skips_bad_rows)
+    return made
+
+
+def _release_there(session: Session, job: Job, listener: Listener, *, resume: bool) -> Release | None:
+    """Return the Release that this run made already; None where one is to be made, or continued."""
+    method, file = job.method, session.folder.release_file(job.method.name)
     if resume:
         if not session.begun:
             raise ConfigError(
@@ -98,131 +147,145 @@ def make_release(
             )
         if file.exists():
             require_no_less(method, load_release(file, max_bytes=sys.maxsize))
-    elif RELEASED in session.store.stages() and file.exists():
-        more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
-        listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
-        made = load_release(file, max_bytes=sys.maxsize)  # this run's own
-        _require_own(session, made)
-        session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
-        session.clear_scratch(own_scratch)
-        return made
+        return None
+    if RELEASED not in session.store.stages() or not file.exists():
+        return None
+    more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
+    listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
+    made = load_release(file, max_bytes=sys.maxsize)  # this run's own
+    _require_own(session, made)
+    session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
+    session.clear_scratch(_scratch(session, job))
+    return made
+
+
+def _scratch(session: Session, job: Job) -> Path:
+    return (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
+
+
+def _prepare(
+    stack: ExitStack,
+    session: Session,
+    job: Job,
+    corpus: Corpus | None,
+    writing: Writing | None,
+    listener: Listener,
+) -> _Ready:
+    """Do everything that could fail for public reasons, and tell the user what is about to be charged."""
+    method, promise, table, own_scratch = job.method, job.promise, job.table, _scratch(session, job)
     early = session.as_booked(job.declared_plan)
-    with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
-        if ledger is not None:
-            ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
-        engine = stack.enter_context(open_engine(job.engine, own_scratch))
-        if corpus is None:
-            corpus = stack.enter_context(table.open(session.folder.private))
-        _check_columns(table, corpus, topics=job.topics)
-        labels = job.label_set if job.topics else LabelSet(tuple(canonical(label) for label in corpus.labels))
-        plan = session.as_begun(job.plan(labels))
-        variables = table.variables(labels)
-        if variables is not None:
-            require_fitting()
-        preparation = replace(
-            _load_models(session, job, plan, labels, engine, listener),
-            prompts=None if writing is None else writing.prompts,
-            record_columns=tuple(corpus.schema.record_columns),
-            columns=corpus.schema.typed,
-        )
-        protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
-        listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-        if job.fitted_line:
-            listener.say(job.fitted_line)
-        if job.topics_decision.why:
-            listener.say(job.topics_decision.line)
-        if line := line_on_sample(plan, promise.expected_records):
-            listener.say(line)
-        if job.guide_decision.why:
-            listener.say(f"Guide {'on' if promise.guide else 'off'}: {job.guide_decision.why}.")
-        noisy, expected = session.noise.origin != "none", plan.forecast.verdict
-        _tell(expected if noisy else None, listener, plan.unit)
-        for warning in job.warnings:
-            listener.say(f"Warning: {warning}")
-            if listener.nobody:
-                warnings.warn(warning, UnderstudyWarning, stacklevel=2)
-        found = None
-        if ledger is not None:
-            found = contents(corpus, ledger.fingerprint_key, engine)
-            if not session.begun:  # one that was charged resumes, whatever share of the rows is bad
-                corpus.require_usable(found.bad_share)
-            corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        if plan.unit.kind == "secret":
-            finder = table.finder(corpus)
-            check_records_per_secret(corpus, finder, plan.unit.max_records)
-            preparation = replace(preparation, secrets=finder)
-        session.folder.require_writable()
-        planned = _planned_release(job, corpus, plan, preparation)
-        require_readable(planned)
-        if writing is not None:
-            require_room(writing, method, planned, longest_details(variables, writing.prompted), listener)
-        if method.needs.candidates and not session.begun:
-            listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
-        json_records = bool(corpus.schema.record_columns)
-        no_key = b""  # it comes with the charge
-        unkeyed = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
-        scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
-        preparation = replace(preparation, resuming=session.begun)
-        candidates = embed_candidates(labels.size, preparation) if job.topics else None
-        prepared = _prepared(method, unkeyed, plan, preparation)
-        paid = pay(ledger, promise.dataset, plan, corpus, found, session, listener)
-        for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
-            if model is not None:
-                require_same_model(session, model, what=what)
-        tools = ReleaseTools(
-            **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
-            door=paid.door,
-            writer=writing.writer(labels.names, listener) if writing and method.needs.candidates else None,
-            prepared=prepared,
-            scratch=scratch,
-            note=session.folder.note_privately,
-        )
-        if not corpus.schema.labels_declared:
-            listener.say("The label set is read from the data: it is not protected.")
-        if skips:
-            listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
-        listener.say("Reading the private records.")
-        bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
-        beside, parameters = Released({}), promise.part(TablesParameters)
-        if job.topics:
-            bounded, labels, beside = label_by_topics(bounded, plan, tools, candidates=candidates)
-            planned = replace(planned, schema=replace(planned.schema, labels=labels.names))
-            variables = table.variables(labels)
-            named = replace(preparation, labels=labels, say=lambda _line: None)  # it was said
-            tools = replace(
-                tools,
-                labels=labels,
-                writer=None if tools.writer is None else needed(writing).writer(labels.names, listener),
-                prepared=_prepared(method, unkeyed, plan, named),
-            )
-        if variables is not None and method.needs.rows:
-            beside = with_columns(beside, bounded, plan, tools, variables=variables, parameters=parameters)
-            rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=job.wanted.seed)
-            tools = replace(tools, rows=needed(rows).of_part)
-        released = method.release(bounded, plan, tools) | beside
-        if promise.guide:
-            released = with_guide(released, bounded, plan, tools)
-        if variables is not None and not method.needs.rows:
-            released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
-    verdict = released.noise_check.verdict or (expected and expected.coarse) if noisy else None
-    statement = replace(
-        planned.statement,
-        public_inputs=released.public_inputs,
-        notes=(*planned.statement.notes, *released.notes),
-        verdict=verdict,
+    ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
+    if ledger is not None:
+        ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
+    engine = stack.enter_context(open_engine(job.engine, own_scratch))
+    if corpus is None:
+        corpus = stack.enter_context(table.open(session.folder.private))
+    _check_columns(table, corpus, finds_labels=job.finds_labels)
+    labels = job.label_set if job.finds_labels else LabelSet(tuple(canonical(label) for label in corpus.labels))
+    plan = session.as_begun(job.plan(labels))
+    preparation = replace(
+        _load_models(session, job, labels, engine, listener),
+        prompts=None if writing is None else writing.prompts,
+        record_columns=tuple(corpus.schema.record_columns),
+        columns=corpus.schema.typed,
+        resuming=session.begun,
     )
-    made = replace(
-        planned,
-        statement=statement.with_seals(session.store.seals()),  # as its values are, whatever this process is
-        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
-        terms=list(released.terms),
-        noise_check=replace(released.noise_check, verdict=None),
-        strings={name: list(strings) for name, strings in released.strings.items()},
+    _tell_plan(session, job, plan, listener)
+    if ledger is not None:
+        tell_first_cap(ledger, promise.dataset, plan, listener)
+    found = None
+    if ledger is not None:
+        found = contents(corpus, ledger.fingerprint_key, engine)
+        if not session.begun:  # one that was charged resumes, whatever share of the rows is bad
+            corpus.require_usable(found.bad_share)
+        corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+    if plan.unit.kind == "secret":
+        finder = table.finder(corpus)
+        check_records_per_secret(corpus, finder, plan.unit.max_records)
+        preparation = replace(preparation, secrets=finder)
+    session.folder.require_writable()
+    planned = _planned_release(job, corpus, plan, preparation)
+    require_readable(planned)
+    if writing is not None:
+        details = "; ".join(filter(None, (each.details(writing.prompted) for each in job.additions)))
+        require_room(writing, method, planned, details, listener)
+    if method.needs.candidates and not session.begun:
+        listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
+    json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
+    records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
+    scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
+    additions = tuple(each.prepare(preparation) for each in job.additions)
+    prepared = _prepared(method, records, preparation, plan=plan)
+    if is_rehearsed(method) and not session.begun:
+        prepare = partial(_prepared, method, plan=plan)
+        rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
+    return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
+
+
+def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Listener) -> Releasing:
+    """Open the door to the private records that the charge paid for."""
+    preparation, writing, schema = ready.preparation, ready.writing, ready.corpus.schema
+    for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
+        if model is not None:
+            require_same_model(session, model, what=what)
+    tools = ReleaseTools(
+        **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
+        door=paid.door,
+        writer=_candidates(job.method, writing, preparation.labels, listener),
+        prepared=ready.prepared,
+        scratch=ready.scratch,
+        note=session.folder.note_privately,
     )
-    session.folder.write_release(made)
-    session.store.mark(RELEASED)
-    session.clear_scratch(own_scratch)
+    if not schema.labels_declared:
+        listener.say("The label set is read from the data: it is not protected.")
+    if job.table.skips_bad_rows:
+        listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
+    if schema.clamps:
+        listener.say("Numbers beyond a column's range count as its ends; private/skipped_rows.json counts them.")
+    listener.say("Reading the private records.")
+    return Releasing(replace(ready.records, hash_key=paid.hash_key, scratch=ready.scratch), tools, ready.planned)
+
+
+def _release_method(method: Method, at: Releasing, ready: _Ready, listener: Listener) -> Releasing:
+    """Release what the method releases, about the labels that there are by now."""
+    tools, labels = at.tools, at.tools.labels
+    if labels is not ready.preparation.labels:  # an addition found them
+        named = replace(ready.preparation, labels=labels, say=lambda _line: None)  # it was said
+        prepared = _prepared(method, ready.records, named, plan=ready.plan)
+        tools = replace(tools, writer=_candidates(method, ready.writing, labels, listener), prepared=prepared)
+    return replace(at, tools=tools, released=method.release(at.corpus, ready.plan, tools) | at.released)
+
+
+def _candidates(method: Method, writing: Writing | None, labels: LabelSet, listener: Listener) -> Writer | None:
+    """Return what writes candidates, for a method that needs some."""
+    return writing.writer(labels.names, listener) if writing and method.needs.candidates else None
+
+
+def _sealed(session: Session, ready: _Ready, at: Releasing) -> Release:
+    """Return the Release with its content, and its statement with the seals of all values."""
+    released, planned = at.released, at.planned
+    verdict = released.noise_check.verdict
+    if verdict is None and session.noise.origin != "none" and ready.plan.forecast.verdict is not None:
+        verdict = ready.plan.forecast.verdict.coarse
+    return filled(planned, released, session.store.seals(), verdict if session.noise.origin != "none" else None)
+
+
+def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> None:
+    """Tell what is protected, what was decided, and what is to be expected of the budget."""
+    protected = plan.unit.describe() if job.method.private else "nobody: a yardstick without privacy"
+    listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
+    for line in job.decisions(plan):
+        listener.say(line)
+    _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
+    for warning in job.warnings:
+        listener.say(f"Warning: {warning}")
+        if listener.nobody:
+            warnings.warn(warning, UnderstudyWarning, stacklevel=2)
+
+
+def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
+    """Tell how much of what was released stands above its noise."""
+    verdict = made.statement.verdict
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
@@ -234,7 +297,6 @@ def make_release(
         if listener.nobody:
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
-    return made
 
 
 def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: bool = False) -> None:
@@ -255,7 +317,7 @@ def _require_own(session: Session, made: Release) -> None:
 
 
 def _load_models(
-    session: Session, job: Job, plan: Plan, labels: LabelSet, engine: Engine | None, listener: Listener
+    session: Session, job: Job, labels: LabelSet, engine: Engine | None, listener: Listener
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
@@ -271,8 +333,6 @@ def _load_models(
         require_text_invariance_here(embedder, say=listener.say)
         if engine is not None:
             require_same_vectors(engine, embedder)
-        if any(charge.name == GUIDE for charge in plan.charges):
-            require_guide_fits(labels.size, dimension)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = job.private_model.load()
@@ -288,7 +348,7 @@ def _load_models(
     )
 
 
-def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:
+def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *, plan: Plan) -> Any:
     """What the method does before the charge; rows that do not fit into memory are told as such."""
     try:
         return method.prepare(corpus, plan, preparation)
@@ -304,37 +364,37 @@ def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Pr
 def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
     """The Release without its content, and its statement without seals."""
     read = preparation.embedder if job.embeds_private_texts else None
-    schema, promise, columns = corpus.schema, job.promise, job.table.all_columns
-    guided = promise.part(GuideParameters).model_dump(mode="json") if promise.guide else {}
-    rows = promise.part(TablesParameters).model_dump(mode="json") if columns else {}
-    return Release(
+    schema, stored = corpus.schema, dict[str, Any]()
+    for addition in job.additions:
+        stored |= addition.stored
+    planned = Release(
         method=job.method.name,
-        parameters={**_without_folders(job.method), **guided, **rows, "seed": job.wanted.seed},
+        parameters={**_without_folders(job.method), **stored, "seed": job.wanted.seed},
         schema=PublicSchema(
             schema.text or "record",
-            COLUMN if job.topics else schema.label,
-            job.label_set.names if job.topics else tuple(schema.labels),
+            schema.label,
+            tuple(schema.labels),
             tuple(schema.record_columns),
-            columns,
-            schema.form,
-            topics=job.topics,
+            form=schema.form,
         ),
         statement=Statement.of(
             plan,
             public_inputs={},
             labels_declared=schema.labels_declared,
-            dataset=promise.dataset,
+            dataset=job.promise.dataset,
             trusted=(*trusted_with_texts(read), *statement_of(job.engine)),
-            labels_found=job.topics,
         ),
         arrays={},
     )
+    for addition in job.additions:
+        planned = addition.planned(planned)
+    return planned
 
 
-def _check_columns(table: Table, corpus: Corpus, *, topics: bool) -> None:
+def _check_columns(table: Table, corpus: Corpus, *, finds_labels: bool) -> None:
     """Check that the corpus was read with the columns that say what is protected."""
     schema = corpus.schema
-    if topics and schema.label:
+    if finds_labels and schema.label:
         raise ConfigError(
             "Topics take the place of labels, and the corpus was read with a label column.",
             "Read it without one: read_corpus(...) without label; or leave topics out.",
@@ -405,34 +465,3 @@ def require_same_model(session: Session, model: CausalModel | Embedder, *, what:
             "Use the model that it began with (of the built-in one: the version of understudy), or --fresh to start "
             "over (which charges the budget again).",
         )
-
-
-def label_by_topics(
-    corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *, candidates: Any
-) -> tuple[BoundedCorpus, LabelSet, Released]:
-    """Find the topics of the records, with charges of their own, and give each record the nearest one for its label:
-    the records with these labels, the topics' names, and the topics for the Release.
-
-    Guarantee:
-        Unit: a record; or an owner, of whom the same records count as without labels. The centres are released
-        (:mod:`understudy.methods.topics.release`) before a record gets its label, which is a function of its own text
-        and of them: a record has one label, as of a column, and the sensitivity of what is released by label is what
-        it is there. Each session of a run computes a record's topic again, and may round otherwise: so each charge must
-        be one measurement of all labels together, and a method that counts labels one by one under one charge is
-        refused (``labels_in_parallel``). Labels of records never leave ``private/``; no text is read but to embed it.
-
-    Args:
-        tools: with as many labels as topics are looked for.
-        candidates: what :func:`~understudy.methods.topics.release.embed_candidates` gave.
-    """
-    found = find(tools.labels.size, corpus, plan, replace(tools, prepared=candidates), beside=BESIDE)
-    return (
-        replace(corpus, label=TopicLabels(needed(tools.embedder), found.centres)),
-        LabelSet(names_of(found.terms)),
-        Released(
-            {TOPIC_CENTRES: found.centres, TOPIC_SIZES: found.sizes},
-            public_inputs={"topic terms": found.vocabulary, "embedder": found.embedder},
-            noise_check=replace(found.check, verdict=None),
-            strings={TOPIC_TERMS: found.terms},
-        ),
-    )

@@ -49,12 +49,10 @@ class Lasting:
     Args:
         settings: what the run store holds; they are the same, but for the changeable.
         changeable: names of settings on which no stored value rests.
-        counted: which of the stored settings count today, since some are gone.
     """
 
     settings: Mapping[str, Any]
     changeable: Collection[str] = ()
-    counted: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
 
     def free(self, more: Mapping[str, Any]) -> Lasting:
         """For a folder of what costs nothing: with ``more`` settings, and none that may change."""
@@ -134,7 +132,6 @@ class Session:
             config=lasting.settings,
             plan={"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]},
             changeable=lasting.changeable,
-            stored=lasting.counted,
         )
         self.store.mark(BEGUN)
         return changed

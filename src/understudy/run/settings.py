@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
-from understudy.base.errors import ConfigError, did_you_mean, nearest
+from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.labels import LabelSet, canonical, declared_labels
 from understudy.base.parameters import (
@@ -22,8 +22,6 @@ from understudy.base.parameters import (
     Ablation,
     CommaSeparated,
     Free,
-    Gone,
-    GoneOnes,
     OneOrSeveral,
     Parameters,
     is_free,
@@ -31,16 +29,18 @@ from understudy.base.parameters import (
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.read import exactly_named
 from understudy.corpus.storage import parse_address
+from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.additions.registry import ADDITIONS
+from understudy.methods.additions.topics.labelling import LabellingParameters
 from understudy.methods.registry import make_method, method_class
-from understudy.methods.shared.guide.plan import ChoosingParameters, GuideParameters
-from understudy.methods.shared.labelling import LabellingParameters
-from understudy.methods.shared.tables.variables import RowsParameters, TablesParameters
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.text.prompts.template import WritingParameters
+from understudy.text.vocabulary.terms import LANGUAGES
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
@@ -51,7 +51,6 @@ T = TypeVar("T")
 _OPERATIONAL = object()
 Operational = Annotated[T, _OPERATIONAL]
 """A setting that a resumed run may change: it alters neither what is released nor what is written."""
-NO_CACHE_SIZE = Gone(4.0, "at most 4 GB of vectors are kept in private/embeddings, which may be deleted at any time")
 
 
 def _columns_of_text(value: object) -> object:
@@ -120,12 +119,6 @@ class TableParameters(Parameters):
     """Share of the rows that are skipped where they cannot be used; with more the run is refused before its charge.
     0: the first such row is an error."""
 
-    gone: ClassVar[GoneOnes] = {
-        "label_type": Gone(None, "labels have the type of the file's column, or that in which they are declared"),
-        "max_cell_bytes": Gone(1_048_576, "a row with a cell of more than 1 MiB is bad"),
-        "on_bad_row": Gone("error", "max_bad_rows above 0 skips rows that cannot be used", free=True),
-    }
-
     @field_validator("max_bad_rows", mode="before")
     @classmethod
     def _share(cls, value: Any) -> Any:
@@ -193,6 +186,17 @@ class DataParameters(TableParameters):
     data: Operational[OneOrSeveral] = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
     ``abfs://``); ``-`` for standard input."""
+    language: str | None = None
+    """The language of the texts, as two letters of ISO 639-1: ``en``, ``de``, ... What is built in reads English.
+    Default: English where the declared labels or values, and the columns' names, are English words; else it is asked
+    for before anything is charged."""
+
+    @field_validator("language")
+    @classmethod
+    def _code(cls, value: str | None) -> str | None:
+        if value is not None and value not in LANGUAGES:
+            raise ValueError("expected two letters of ISO 639-1, such as en, de or fr")
+        return value
 
     @field_validator("data")
     @classmethod
@@ -323,8 +327,6 @@ class EmbedderParameters(Parameters):
     trust_endpoint: bool = False
     """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
 
-    gone: ClassVar[GoneOnes] = {"embedding_cache_gb": NO_CACHE_SIZE}
-
 
 class PrivateModelParameters(Parameters):
     """The model that reads private text; it must be local."""
@@ -332,11 +334,6 @@ class PrivateModelParameters(Parameters):
     private_model: str | None = None
     """Reads private text on this machine, or is the base of what a Release tuned: ``builtin`` (the default),
     ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
-
-    gone: ClassVar[GoneOnes] = {
-        "private_device": Gone(None, "CUDA is used if there is one; UNDERSTUDY_DEVICE=cpu keeps to the CPU", free=True),
-        "private_dtype": Gone(None, "bfloat16 is used where the processor supports it, else float32", free=True),
-    }
 
 
 class ModelParameters(Parameters):
@@ -356,11 +353,6 @@ class ModelParameters(Parameters):
     """Ask through batches (OpenAI's): half the price, answers within a day."""
     spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
-
-    gone: ClassVar[GoneOnes] = {
-        "max_concurrency": Gone(64, "at most 64 requests are made at once, and fewer where an endpoint refuses some"),
-        "token_cap": Gone(None, "spending_cap counts millions of tokens where price_input and price_output are 1"),
-    }
 
     @field_validator("llm_extra_body")
     @classmethod
@@ -395,11 +387,6 @@ class EngineParameters(Parameters):
     """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
     output's private folder."""
 
-    gone: ClassVar[GoneOnes] = {
-        "engine_address": Gone(None, "the variable UNDERSTUDY_RAY_ADDRESS has the address of the cluster"),
-        "worker_gpus": Gone(0.0, "the workers share the GPUs of a Ray cluster equally"),
-    }
-
 
 class OutputParameters(Parameters):
     """The output."""
@@ -417,17 +404,21 @@ class OutputParameters(Parameters):
     fresh: Operational[bool] = False
     """Start over in a used output folder; charges the budget a second time."""
 
-    gone: ClassVar[GoneOnes] = {
-        "keep_formulas": Gone(False, "cells that a spreadsheet would run are escaped; Result.save can leave them"),
-        "output_format": Gone("parquet", "the table is Parquet; `understudy export` writes CSV and JSONL", free=True),
-    }
-
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     """The flags that say this budget."""
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
     return {name: str(value) for name, value in vars(budget).items()}  # delta where there is one
+
+
+_NAMED = {LabellingParameters, TablesParameters, RowsParameters, GuideParameters, ChoosingParameters}
+_OF_OTHER_ADDITIONS: Any = tuple(
+    group
+    for each in ADDITIONS
+    for group in (each.parameters, each.writing)
+    if group is not None and group not in _NAMED
+)
 
 
 class RunConfig(
@@ -441,10 +432,11 @@ class RunConfig(
     WritingParameters,
     ModelParameters,
     LabellingParameters,
-    GuideParameters,
-    ChoosingParameters,
     TablesParameters,
     RowsParameters,
+    GuideParameters,
+    ChoosingParameters,
+    *_OF_OTHER_ADDITIONS,  # type: ignore[misc]
     EngineParameters,
     OutputParameters,
 ):
@@ -466,7 +458,7 @@ class RunConfig(
         """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
         needs, fields = method_class(self.method).needs, type(self).model_fields
         found = {name for name, field in fields.items() if is_free(field)} | ModelParameters.model_fields.keys()
-        writing = WritingParameters.model_fields.keys() | WritingParameters.all_gone().keys()
+        writing = WritingParameters.model_fields.keys()
         sampling = {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
         fixed = sampling if needs.holds_texts else set[str]()
         if needs.private_model:  # it reads the prompt
@@ -474,10 +466,6 @@ class RunConfig(
         elif needs.candidates:
             fixed = fixed | (writing - sampling - {"examples_per_prompt", "prompt_terms", "label_in_prompt"})
         return frozenset((found | writing) - fixed)
-
-    def without_gone(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Stored settings, without those that are gone and had the value that always holds now."""
-        return self.stored(method_class(self.method).parameters.stored(values))
 
     @property
     def lasting(self) -> dict[str, Any]:
@@ -487,20 +475,9 @@ class RunConfig(
         unused.add("method_parameters")
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
-        if not self.llm_extra_body:  # so that runs which began before there was one resume
-            unused.add("llm_extra_body")
-        if not self.like_private:  # likewise
-            unused.add("like_private")
-        if self.topics is None:  # likewise
-            unused.add("topics")
-        if self.columns is None:  # likewise
-            unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
         fields = self.model_dump(mode="json", exclude=unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
-        for name in ("roles", "acts", "tools"):
-            if not fields[name]:  # likewise
-                del fields[name]
         if self.labels is not None:
             fields["labels"] = list(self.label_set.names)
         if self.columns is not None:
@@ -519,7 +496,8 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters),
-        *(EmbedderParameters, LabellingParameters, GuideParameters, TablesParameters),
+        EmbedderParameters,
+        *(each.parameters for each in ADDITIONS),
         *(EngineParameters, OutputParameters),
     )
     if method.needs.private_model:
@@ -531,7 +509,6 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     """Sort a flat mapping into a run's configuration and the method's parameters, and check both."""
     values = exactly_named(values.get("data"), values)
     method = configured_method(values)
-    method_class(method).parameters.require_no_gone(values)
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}
     rest = {name: value for name, value in values.items() if name not in own}
@@ -542,17 +519,15 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
         raise ConfigError(
             "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
         )
-    known, now = run_names({"method": method}), {*RunConfig.model_fields, *own} - {"method_parameters"}
+    known = {*RunConfig.model_fields, *own} - {"method_parameters"}
     if unknown := sorted(map(str, rest.keys() - known)):
-        near = now if nearest(unknown[0], now) else known  # one that is gone may have been meant
-        raise ConfigError(f"There is no parameter {unknown[0]!r:.60}.", did_you_mean(unknown[0], sorted(near), LISTED))
+        raise ConfigError(f"There is no parameter {unknown[0]!r:.60}.", did_you_mean(unknown[0], sorted(known), LISTED))
     return RunConfig(**rest, method_parameters=parameters)
 
 
 def run_names(values: Mapping[str, Any]) -> frozenset[str]:
-    """The names that a run takes, with the method of a configuration; those of parameters that are gone among them."""
-    groups = (RunConfig, method_class(configured_method(values)).parameters)
-    return frozenset(name for group in groups for name in (*group.model_fields, *group.all_gone()))
+    """Return the names of all parameters that a run with the method of this configuration takes."""
+    return frozenset({*RunConfig.model_fields, *method_class(configured_method(values)).parameters.model_fields})
 
 
 def configured_method(values: Mapping[str, Any]) -> str:

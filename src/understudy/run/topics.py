@@ -15,11 +15,11 @@ from understudy.base.display import card, table
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import library
 from understudy.corpus import Corpus
+from understudy.methods.additions.topics import found
+from understudy.methods.additions.topics.changes import Change, changes
+from understudy.methods.additions.topics.found import Topic, topics_of
+from understudy.methods.additions.topics.plan import NAME
 from understudy.methods.registry import load_release, method_of
-from understudy.methods.topics import found
-from understudy.methods.topics.changes import Change, changes
-from understudy.methods.topics.found import Topic, topics_of
-from understudy.methods.topics.plan import NAME
 from understudy.models import catalog
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Embedder, Message

@@ -50,7 +50,7 @@ class FoundRun:
     Args:
         id: by which addresses name it: a hash of its place, never a path.
         name: its place below the folder of runs.
-        progress: what its last run says; None for folders of earlier versions, and those that were handed over.
+        progress: what its last run says; None for folders that were handed over.
         in_use: whether a process works on it now.
     """
 

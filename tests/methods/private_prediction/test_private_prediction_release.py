@@ -28,7 +28,7 @@ from understudy.text.writing import SyntheticRecord
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"clip": "recenter"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"clip": "recenter"}, {"clip": "fixed"}], ids=str)
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()
     for rows in ODD_TABLES.values():

@@ -17,9 +17,9 @@ from tiny_corpora import Row, bounded
 import understudy as us
 from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError, ReleaseError
+from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.private_texts import sort_into_batches
 from understudy.run import pipeline as running
-from understudy.run import tabling
 from understudy.run.settings import run_config
 
 WARD = b"ward: "
@@ -37,7 +37,7 @@ def says_its_ward(text: bytes, drawn: bytes) -> int:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(columns_release, "fit", simple_fit)
 
 
 @pytest.fixture

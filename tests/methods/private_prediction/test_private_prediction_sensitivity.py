@@ -31,7 +31,7 @@ from understudy.privacy.unit import Unit
 
 BATCHES, SIZE, STEPS = 2, 3, (70, 101)
 PAIRS = 8
-CLIPS = ("difference", "recenter")
+CLIPS = ("difference", "recenter", "fixed")
 ODD = (
     "",
     " ",
@@ -140,7 +140,7 @@ class Path_:
 
 def samplers(model: CausalModel) -> list[TokenSampler]:
     made = []
-    for clip, clip_range in zip(CLIPS, (0.7, 6.0), strict=True):
+    for clip, clip_range in zip(CLIPS, (0.7, 6.0, 6.0), strict=True):
         mechanism = PrivateTokens(clip_range, SIZE, 1.0, 12)
         made.append(TokenSampler(clip, mechanism, 40, model.encode))
     return made

@@ -146,6 +146,10 @@ def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) 
     [
         ({"candidates": 1000}, "1000 candidates are asked for, and the model knows 259 tokens"),
         ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
+        ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
+        ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "are empty"),
+        ({"prefixes": "long.txt", "prefixes_are_public": True}, "fills a text"),
+        ({"prefixes": "missing.txt", "prefixes_are_public": True}, "cannot be read"),
     ],
 )
 def test_what_public_facts_tell_is_told_before_the_charge(
@@ -156,9 +160,22 @@ def test_what_public_facts_tell_is_told_before_the_charge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "prefixes.txt").write_text("\n \n")
+    (tmp_path / "long.txt").write_text("word " * 400)
     with pytest.raises(ConfigError, match=problem):
         release(config(**changes))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+@pytest.mark.slow
+def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    (tmp_path / "prefixes.txt").write_text("Seen\n\nThe\n")
+    more = {"prefixes": str(tmp_path / "prefixes.txt"), "prefixes_are_public": True, "student_loss": "published"}
+    made = release(config(**more)).release
+    assert set(made.statement.public_inputs["prefixes"]) == {"source", "sha256"}
+    assert made.parameters["prefixes"] == "prefixes.txt"
+    texts = np.split(made.arrays["pseudo_tokens"], np.cumsum(made.arrays["pseudo_lengths"])[:-1])
+    assert len({tuple(each[:3].tolist()) for each in texts}) == 2
 
 
 @pytest.mark.slow

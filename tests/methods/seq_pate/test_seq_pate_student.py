@@ -101,3 +101,14 @@ def test_a_student_comes_nearer_to_what_it_is_answered(causal: CausalModel) -> N
     made.learn(taught, start, steps=20, seed=0)
     with made.tuned.active():
         assert float(made._loss(taught, numbers)) < 0.8 * before
+
+
+def test_the_published_loss_is_that_of_the_answers_and_of_the_pseudo_labels(causal: CausalModel) -> None:
+    numbers, losses = range(len(TEXTS)), {}
+    for loss in ("kl", "pseudo-labels", "published"):
+        made = student(causal, student_loss=loss)
+        questions = asked(made, 12)
+        with made.tuned.active():
+            losses[loss] = float(made._loss(lessons(questions, np.eye(8)[np.zeros(12, dtype=int)]), numbers))
+    assert losses["published"] == pytest.approx(losses["kl"] + losses["pseudo-labels"], rel=1e-5)
+    assert min(losses.values()) > 0

@@ -194,6 +194,7 @@ _ATTACKS: dict[str, partial[Any]] = {
     "columns": partial(sums.columns, Unit()),
     "columns-owners": partial(sums.columns, OWNER),
     "private-tokens": partial(models.private_tokens, "recenter"),
+    "private-tokens-fixed": partial(models.private_tokens, "fixed"),
     "private-tokens-difference": partial(models.private_tokens, "difference"),
     "private-tokens-owners": partial(models.private_tokens, "recenter", rows=3),
     "private-tokens-many": partial(models.private_tokens, "recenter", vocabulary=_MANY),

@@ -128,12 +128,12 @@ def private_tokens(
     mechanism = PrivateTokens(clip, batch_size, 1.0, TOKENS)
     first = np.arange(vocabulary) < vocabulary // 2
     favours_second = np.where(first, 0.0, clip)
-    others = [np.zeros(vocabulary), favours_second] if clipping == "recenter" else [favours_second]
+    others = [np.zeros(vocabulary), favours_second] if clipping != "difference" else [favours_second]
     return TokenAttack(
         mechanism,
         TokenSums(clipping, clip, mechanism.grid),
         np.array(others),
-        np.tile(np.where(first, SURE, 0.0), (rows, 1)),
+        np.tile(np.where(first, SURE, -SURE), (rows, 1)),
         Claim((mechanism.event,), float(budget.delta)),
     )
 

@@ -21,13 +21,20 @@ from understudy.base.lazy import special
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
+from understudy.methods.additions.columns.fitting import shares
+from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals
+from understudy.methods.additions.columns.plan import column_charges
+from understudy.methods.additions.columns.variables import SELECTED, TablesParameters, Variables
+from understudy.methods.additions.guide.plan import guide_sensitivity, rate_of
+from understudy.methods.additions.guide.sums import GuideSums
+from understudy.methods.additions.topics import plan as topics_plan
+from understudy.methods.additions.topics.labelling import SIZES, VOTES
+from understudy.methods.additions.topics.release import TopicSizes, TopicSums
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
-from understudy.methods.shared.guide.plan import guide_sensitivity, rate_of
-from understudy.methods.shared.labelling import SIZES, VOTES
 from understudy.methods.shared.queries.counts import (
     ColumnTermHistogram,
     LabelCounts,
@@ -35,15 +42,8 @@ from understudy.methods.shared.queries.counts import (
     TermHistogram,
     TermRows,
 )
-from understudy.methods.shared.queries.guide import GuideSums
-from understudy.methods.shared.queries.marginals import IndependenceScores, Marginals
 from understudy.methods.shared.queries.unlisted import UnlistedTerms
-from understudy.methods.shared.tables.fitting import shares
-from understudy.methods.shared.tables.plan import column_charges
-from understudy.methods.shared.tables.variables import SELECTED, TablesParameters, Variables
 from understudy.methods.shared.votes import VoteHistogram
-from understudy.methods.topics import plan as topics_plan
-from understudy.methods.topics.release import TopicSizes, TopicSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, exact_sum, measure, select

@@ -26,7 +26,7 @@ from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed, read_budget, read_charge
 
-VERSION = 2
+VERSION = 1
 """Version of every form; files of another are refused."""
 MOST_EVALUATION_BYTES = 64 * 1024**2
 """Largest file of an evaluation, which holds some thousands of whole texts for the map."""

@@ -188,7 +188,6 @@ class RunStore:
         config: _Settings,
         plan: _Settings,
         changeable: Collection[str] = (),
-        stored: Callable[[_Settings], dict[str, Any]] = dict,
     ) -> str:
         """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
 
@@ -196,7 +195,6 @@ class RunStore:
 
         Args:
             config_digest: of everything that a resumed run must share with the first, and of what is ``changeable``.
-            stored: takes out of the stored settings what an older version had and what always holds now.
 
         Raises:
             ResumeError: if the digest is another; it names the settings that changed.
@@ -204,9 +202,9 @@ class RunStore:
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
         before = _beginning(self._setting_once(_RUN, kept))
-        found = stored(before["config"]), json.loads(kept)["config"]
+        found = before["config"], json.loads(kept)["config"]
         fixed = [_without(each, changeable) for each in found]
-        if before["digest"] != config_digest and (fixed[0] != fixed[1] or before["config"] == found[1]):
+        if before["digest"] != config_digest and (fixed[0] != fixed[1] or found[0] == found[1]):
             changed = _changes(*fixed)
             again = " (both charge the budget a second time)" if self.charged else ""
             free = f"`understudy generate {self._folder.parent.name} --output ELSEWHERE` writes more texts of its "

@@ -21,7 +21,7 @@ from typing import Any
 from understudy.base.errors import ResumeError, StorageError, UnderstudyError
 from understudy.base.files import AGAIN, PRIVATE_MODE, atomic_file, storage_error, sync_folder
 
-VERSION = 3
+VERSION = 1
 _CHUNK = 900  # keys per query: old SQLite libraries take 999
 WAIT_SECONDS = 30.0
 """For which a lock that another program holds on the file is waited."""
@@ -112,16 +112,10 @@ class Database:
             connection.execute(f"PRAGMA user_version = {VERSION}")
         elif found != _APPLICATION_ID:
             raise ResumeError(f"{self._path} is not a run store.", "Use another --output, or move that file away.")
-        elif version > VERSION:
+        elif version != VERSION:
             raise ResumeError(
-                f"{self._path} was written by a newer version of understudy.",
-                "Upgrade understudy: the same command then resumes.",
-            )
-        elif version < VERSION:
-            raise ResumeError(
-                f"{self._path} was begun by an earlier version of understudy, whose values have no seals.",
-                "Finish it with that version, at no further charge (and generate from its Release with that version), "
-                "or use another --output.",
+                f"{self._path} has format version {version}; this version of understudy reads {VERSION}.",
+                "Use the version of understudy that wrote it: the same command then resumes. Or use another --output.",
             )
 
     @contextmanager

@@ -8,13 +8,12 @@ votes-1..T   in every round, a noisy histogram of the private records' votes
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
-from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
@@ -50,13 +49,6 @@ class VotingParameters(Parameters):
     """Your word that your own vocabulary was not made from private data."""
     top_terms: int = Field(200, ge=1)
     """Private keywords: size of the privatised vocabulary (N)."""
-
-    gone: ClassVar[GoneOnes] = {
-        "terms_per_record": Gone(10, "of private keywords the first 10 distinct terms of a record count"),
-        "label_share": Gone(0.05, "noisy label counts get 5 % of the budget (of mu^2)"),
-        "vocabulary_share": Gone(0.2, "the privatised vocabulary gets a fifth of the budget (of mu^2)"),
-        "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
-    }
 
 
 class AugPEParameters(EvolutionParameters, VotingParameters, HarvestParameters):

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Gone, GoneOnes
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.training import Cost, LearningRate
@@ -47,17 +46,6 @@ class TrainingParameters(DeclaredSize):
     """Steps of training (T). Default: 10."""
     learning_rate: float = Field(5e-2, gt=0, le=1)
     """Learning rate of AdamW, at its highest."""
-
-    gone: ClassVar[GoneOnes] = {
-        "epochs": Gone(None, "--steps and --sampling-rate say it: epochs are their product"),
-        "noise_multiplier": Gone(None, "the noise is the least that the budget allows"),
-        "clipping_norm": Gone(_CLIPPING_NORM, "gradients are clipped to a fixed norm; --learning-rate sets the step"),
-        "warmup": Gone(_WARMUP, f"the learning rate rises over {_WARMUP:.0%} of the steps"),
-        "decay": Gone("linear", "the learning rate falls to 0 linearly"),
-        "weight_decay": Gone(0.0, "weights do not decay"),
-        "checkpoints": Gone(_CHECKPOINTS, f"the training is stored {_CHECKPOINTS} times"),
-        "rows_at_once": Gone(None, "as many gradients are computed at once as fit into memory", free=True),
-    }
 
 
 class DPFinetuneParameters(TunedParameters, TrainingParameters):

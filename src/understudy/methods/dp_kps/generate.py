@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.methods.additions.columns.variables import variables_of
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -18,10 +19,9 @@ from understudy.methods.dp_kps.plan import (
     discovery_share,
     known_noise,
     phrase_columns,
-    public_vocabulary,
 )
 from understudy.methods.public import CallEstimate, Chooser, GenerationTools
-from understudy.methods.shared.tables.variables import variables_of
+from understudy.methods.shared.vocabulary import public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement

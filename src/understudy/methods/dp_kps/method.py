@@ -10,10 +10,6 @@ from understudy.methods.base import Method
 from understudy.methods.dp_kps import generate as generating
 from understudy.methods.dp_kps import release as releasing
 from understudy.methods.dp_kps.plan import NAME, DPKPSParameters, SequenceParameters, make_plan
-from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN
-
-_FOREIGN_SHARE = 0.3
-"""Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
 
 
 class DPKPS(Method, DPKPSParameters):
@@ -40,10 +36,3 @@ class DPKPS(Method, DPKPSParameters):
     def dump(self) -> dict[str, Any]:
         """Without ``discover_terms`` where it is not given, so that runs which began before there was one resume."""
         return {name: value for name, value in super().dump().items() if (name, value) != ("discover_terms", None)}
-
-    @property
-    def foreign(self) -> Mapping[str, Any]:
-        """Terms found in the texts, since those of the built-in list are English, and stop words of every language."""
-        if self.noise == "laplace" or self.vocabulary != BUILT_IN or self.discover_terms is not None:
-            return {}
-        return {"discover_terms": _FOREIGN_SHARE} | ({} if self.stop_words else {"stop_words": ALL_LANGUAGES})

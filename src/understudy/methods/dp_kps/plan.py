@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from typing import ClassVar
 
 from pydantic import Field
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Ablation, CommaSeparated, Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, CommaSeparated, Parameters
+from understudy.methods.additions.columns.variables import ALL, NONE
 from understudy.methods.public import PublicFacts
-from understudy.methods.shared.tables.variables import ALL, NONE
+from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -28,7 +27,6 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
-from understudy.text.vocabulary.terms import ALL_LANGUAGES, BUILT_IN, Vocabulary, load_vocabulary
 
 
 class SequenceParameters(Parameters):
@@ -41,57 +39,19 @@ class SequenceParameters(Parameters):
     contrast: Ablation[float] = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
 
-    gone: ClassVar[GoneOnes] = {
-        "shrinkage": Gone(
-            True, "sequences are always sampled by what scores are expected to be, given their noise", free=True
-        ),
-        "temperature": Gone(1.0, "terms are sampled in proportion to their scores", free=True),
-        "coherence": Gone(
-            0.0, "terms are sampled for themselves; with a guide, sequences are chosen as a whole", free=True
-        ),
-        "top_k": Gone(
-            None, "all terms of the privatised vocabulary may be sampled (--top-terms makes it smaller)", free=True
-        ),
-        "sequence_candidates": Gone(4, "the guide chooses among 4 sequences for each one", free=True),
-        "swap_rounds": Gone(
-            3, "chosen sequences vary in 3 rounds, unless 80 % match their label as they are", free=True
-        ),
-    }
 
-
-class ReleaseParameters(Parameters):
+class ReleaseParameters(VocabularyParameters):
     """What DP-KPS releases, and how its budget is split."""
 
     noise: Ablation[NoiseKind] = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
-    vocabulary: str = public_file(BUILT_IN)
-    """A public list of terms: a file, or the built-in English word list."""
-    vocabulary_is_public: bool = False
-    """Your word that your own vocabulary and stop words were not made from private data."""
-    stop_words: str | None = public_file(None)
-    """A file of words to leave out, ``built-in``, ``none``, or ``all-languages``: those of 33, which also says that the
-    texts are not English. Default: a built-in English list; of all languages where few names of the columns and labels
-    are English, unless ``vocabulary`` is named."""
     top_terms: int | None = Field(None, ge=1)
     """Size of the privatised vocabulary (N). Default: twice as many as are likely to be real, given the noise (300 to
     5000)."""
     terms_per_record: Ablation[int] = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
-    discover_terms: float | None = Field(None, ge=0, le=0.9)
-    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has, and numbers: those
-    that many records have join the vocabulary. 0: none. Default: none; 0.3 where few names of the columns and labels
-    are English, as the built-in vocabulary is."""
     phrase_columns: Ablation[CommaSeparated] = (ALL,)
     """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names."""
-
-    gone: ClassVar[GoneOnes] = {
-        "mode": Gone("independent", "terms are sampled for themselves (docs/decisions/082)"),
-        "bandwidth": Gone(0.0, "terms are counted exactly, without smoothing (docs/decisions/082)"),
-        "features": Gone(2000, "terms are counted exactly, without random features (docs/decisions/082)", free=True),
-        "ensemble": Gone("log", "terms are sampled for themselves (docs/decisions/082)", free=True),
-        "vocabulary_size": Gone(None, "a shorter --vocabulary is a file with fewer terms"),
-        "vocabulary_share": Gone(0.2, "the vocabulary gets a fifth of the budget"),
-    }
 
 
 class DPKPSParameters(ReleaseParameters, SequenceParameters):
@@ -99,14 +59,11 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
 
 
 NAME = "dp-kps"
-VOCABULARY, DISCOVERED, DENSITY, COLUMN_DENSITY = "vocabulary", "discovered-terms", "density", "column-density"
+VOCABULARY, DENSITY, COLUMN_DENSITY = "vocabulary", "density", "column-density"
 _VOCABULARY_SHARE = 0.2
 """Share of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000
 """Discovered terms that join the vocabulary: those that most units have."""
-_DISCOVERED_PER_UNIT = 100
-_DISCOVERED_DELTA = Fraction(1, 10)
-"""Share of delta: the probability with which a term is shown that one unit alone has."""
 _COLUMNS_PART = 0.5
 """Share of the density's budget for all columns together, beside the label."""
 
@@ -129,17 +86,6 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
     if len(set(asked)) < len(asked):
         raise ConfigError("A column is named twice (phrase_columns).", "Name each once.")
     return tuple(sorted(places[name] for name in asked))
-
-
-def public_vocabulary(parameters: ReleaseParameters) -> Vocabulary:
-    """The terms that are counted. Raises ConfigError if they are not declared public."""
-    own = parameters.vocabulary != BUILT_IN or parameters.stop_words not in (None, BUILT_IN, "none", ALL_LANGUAGES)
-    if own and not parameters.vocabulary_is_public:
-        raise ConfigError(
-            "A vocabulary or stop word list of your own must not be made from the private data.",
-            "If it is public, say so with --vocabulary-is-public.",
-        )
-    return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
@@ -176,12 +122,11 @@ def mechanisms(
     share, part = _VOCABULARY_SHARE, _COLUMNS_PART if cells else 0.0
     shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if cells else [])]
     discovered = discovery_share(parameters)
-    lone = budget.delta * _DISCOVERED_DELTA
+    noise, found = parameters.noise, None
+    multipliers: Sequence[float]
     if discovered:
-        shares = [*(each * (1 - discovered) for each in shares), discovered]
-        budget = Budget.of(budget.epsilon, budget.delta - lone)
-    noise = parameters.noise
-    if noise == "gaussian":
+        found, multipliers = split_off(budget, discovered, shares)
+    elif noise == "gaussian":
         multipliers = gaussian_split(budget, shares)
     else:
         multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
@@ -191,8 +136,8 @@ def mechanisms(
     sums: dict[str, NoisySum | NoisySelection] = {
         VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,))
     }
-    if discovered:
-        sums[DISCOVERED] = NoisySelection(multipliers[-1], float(lone), _DISCOVERED_PER_UNIT)
+    if found:
+        sums[DISCOVERED] = found
     sums[DENSITY] = NoisySum(noise, multipliers[1], weights, (labels, columns))
     if cells:
         require_releasable((sum(cells), most), cure="Lower top_terms, or name fewer phrase_columns.")
@@ -249,8 +194,8 @@ def _forecast(
         Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
         Fact("density_score_noise", noise, f"density score noise (std, {units})"),
     ]
-    if isinstance(selection := sums.get(DISCOVERED), NoisySelection):
-        entries.append(Fact("discovery_threshold", selection.threshold / COUNT_GRID, _DISCOVERY.format(units=units)))
+    if isinstance(found := sums.get(DISCOVERED), NoisySelection):
+        entries.append(Fact("discovery_threshold", found.threshold / COUNT_GRID, _DISCOVERY.format(units=units)))
     if COLUMN_DENSITY in sums:
         title = f"noise on a term's score by a column (std, {units})"
         entries.append(Fact("column_density_score_noise", sums[COLUMN_DENSITY].noise_std, title))
@@ -270,8 +215,8 @@ def _forecast(
             seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
             if drowned := [column.name for column in chosen if seen < column.size]:
                 warnings.append(_DROWNED.format(units=units, names=", ".join(drowned), share=_COMMON))
-    found = verdict(parameters, noise, labels=facts.labels.size, records=facts.expected_records)
-    return Facts(tuple(entries), tuple(warnings), found)
+    judged = verdict(parameters, noise, labels=facts.labels.size, records=facts.expected_records)
+    return Facts(tuple(entries), tuple(warnings), judged)
 
 
 def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: float | None) -> Verdict:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.generate import contrast_weights, sampling_scores
@@ -37,31 +38,28 @@ from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DENSITY,
-    DISCOVERED,
     MOST_DISCOVERED,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
     known_noise,
     phrase_columns,
-    public_vocabulary,
     records_per_term,
     score_noise,
     verdict,
 )
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
-from understudy.methods.shared.tables.variables import has_columns, variables_of
+from understudy.methods.shared.queries.unlisted import find_terms
+from understudy.methods.shared.vocabulary import DISCOVERED, FEWEST, public_vocabulary, word_for_word
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
-from understudy.text.vocabulary.terms import Vocabulary, load_stop_words
-from understudy.text.vocabulary.words import TermMatcher, split_words
+from understudy.text.vocabulary.terms import BUILT_IN, is_english
+from understudy.text.vocabulary.words import TermMatcher
 
 
 def contents(parameters: DPKPSParameters, release: Release) -> Contents:
@@ -71,8 +69,8 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
     discovered = any(charge.name == DISCOVERED for charge in release.statement.charges)
     if discovered:
         arrays[DISCOVERED] = Held("float64", ("discovered terms",))
-    known = "phrase_columns" in release.parameters and not release.schema.record_columns  # older ones have none
-    typed = variables_of(release).columns if known and has_columns(release) else ()
+    beside = not release.schema.record_columns and has_columns(release)
+    typed = variables_of(release).columns if beside else ()
     try:
         sizes = [typed[place].size for place in phrase_columns(parameters, typed)]
     except ConfigError:
@@ -88,7 +86,8 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     """Release the privatised vocabulary, of a public one, and how much each label's records say its terms."""
     vocabulary = public_vocabulary(parameters)
     tools.require_same(VOCABULARY, vocabulary.sha256)
-    all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record)
+    read = None if parameters.vocabulary != BUILT_IN or parameters.not_english else is_english
+    all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record, read)
     all_terms = TermHistogram(all_rows, None, len(vocabulary.terms), parameters.noise)
     measured = tools.measure(VOCABULARY, all_terms, corpus)
     counts, origin = measured.value, measured.seal.noise
@@ -102,7 +101,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen]}
     notes: tuple[str, ...] = ()
     if any(charge.name == DISCOVERED for charge in plan.charges):
-        names, values = _discovered(parameters, vocabulary, corpus, plan, tools)
+        names, values = find_terms(vocabulary.terms, parameters.stop_words, corpus, plan, tools, most=MOST_DISCOVERED)
         terms = names + terms  # surely real, so of the first ranks
         arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
         notes = (word_for_word(plan),)
@@ -125,31 +124,6 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     return Released(arrays, terms, public, check, notes)
 
 
-def word_for_word(plan: Plan) -> str:
-    """What the statement says of terms that were found: from how many records on they show."""
-    selection = plan.mechanism(DISCOVERED)
-    alone = max(1, round(selection.threshold / COUNT_GRID))
-    among = round(alone * math.sqrt(selection.most))
-    several = "" if plan.unit.kind == "owner" else " A term of one person with so many records is among them."
-    return (
-        "Terms of one to three words that no public list has were found in the private texts and appear word for word: "
-        f"those of about {alone} {plan.unit.kind}s, if these have no other such term, or of {among}, if they have "
-        f"{selection.most} each, and more.{several}"
-    )
-
-
-def _discovered(
-    parameters: DPKPSParameters, vocabulary: Vocabulary, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Terms that the vocabulary does not have, in order of name, and their noisy weighted counts."""
-    listed = frozenset(" ".join(split_words(term)) for term in vocabulary.terms)
-    stop_words, most = load_stop_words(parameters.stop_words), plan.mechanism(DISCOVERED).most
-    query = UnlistedTerms(listed, stop_words, most, tools.scratch)
-    found = tools.measure(DISCOVERED, query, corpus)
-    joined = np.sort(np.argsort(-found.value, kind="stable")[:MOST_DISCOVERED])
-    return [found.names[place] for place in joined.tolist()], found.value[joined]
-
-
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
 
@@ -166,7 +140,7 @@ def noise_check(
     with the share f of a label's weight is in the share f m of texts with m terms each, which is taken for half of S.
 
     The vocabulary's floor is the level that noise alone reaches at about one of all public terms; that of a score
-    is three standard deviations.
+    is three standard deviations. Where hardly any term is above the floor, the verdict says that, whatever else is.
     """
     units = f"{plan.unit.kind}s"
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
@@ -201,4 +175,6 @@ def noise_check(
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
     found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
+    if above + discovered < min(FEWEST, vocabulary_size / 10):
+        found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)

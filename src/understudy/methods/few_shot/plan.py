@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from statistics import NormalDist
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
@@ -36,8 +36,6 @@ class StoppingParameters(Parameters):
 
 class FewShotParameters(TextParameters, StoppingParameters):
     """All parameters of few-shot."""
-
-    gone: ClassVar[GoneOnes] = {"exemplars_per_prompt": Gone(4, "a prompt shows 4 exemplars at most", free=True)}
 
     sampling_rate: float | None = Field(None, ge=LEAST_RATE, le=1)
     """Probability with which each record is sampled for a token (q); public, never computed from the private data.

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.parameters import Parameters
+from understudy.methods.additions.guide.addition import GuideAddition
+from understudy.methods.additions.guide.guide import choose, guide_of
+from understudy.methods.additions.guide.release import release as release_guide
 from understudy.methods.base import Method, Needs, needed
 from understudy.methods.contents import Contents
-from understudy.methods.guided_evolution import release as releasing
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
 from understudy.methods.public import GenerationTools
 from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.parameters import sizes_within
-from understudy.methods.shared.guide.guide import choose, guide_of
 from understudy.release import Release
 from understudy.text.writing import SyntheticRecord
 
@@ -37,13 +38,13 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
     needs: ClassVar[Needs] = Needs(embedder=True, generation_embedder=True, generation_llm="always")
 
     plan = make_plan
-    release = staticmethod(releasing.release)
+    release = staticmethod(release_guide)
     longest_prompts = variation.longest_prompts
     estimate_calls = loop.estimate_calls
 
     def contents(self, release: Release) -> Contents:
         """The guide, and nothing else."""
-        return Contents({}, {}).with_guide(release)
+        return GuideAddition.contents(Contents({}, {}), release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         """Evolve texts towards the guide, and take them out."""

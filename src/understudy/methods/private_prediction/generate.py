@@ -8,9 +8,9 @@ import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ReleaseError
+from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionParameters
 from understudy.methods.public import GenerationTools
-from understudy.methods.shared.tables.variables import has_columns, variables_of
 from understudy.release import Release
 from understudy.text.writing import SyntheticRecord
 

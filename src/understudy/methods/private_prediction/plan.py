@@ -6,12 +6,12 @@ tokens       up to r private tokens for every batch; batches are disjoint, so th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Gone, GoneOnes, Parameters
+from understudy.base.parameters import Parameters
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
@@ -22,7 +22,9 @@ from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
 """Most batches of all labels together: each is a list of its own in memory, empty or not."""
-Clip = Literal["difference", "recenter"]
+Clip = Literal["difference", "recenter", "fixed"]
+_CLIP_RANGES = {"recenter": 10.0, "fixed": 20.0}
+"""Of logits as they are Amin et al. need twice the range (appendix B.1)."""
 
 
 class StoppingParameters(Parameters):
@@ -36,41 +38,33 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """All parameters of private prediction."""
 
     clip: Clip = "difference"
-    """What is clipped: ``difference`` (of log-probabilities, to the public ones) or ``recenter`` (logits)."""
+    """What is clipped: ``difference`` (of log-probabilities, to the public ones), or logits: ``recenter`` (the largest
+    at c) or ``fixed`` (as they are)."""
     clip_range: float | None = Field(None, gt=0, le=1e6)
-    """c, or C of differences. Default: 10 with ``recenter``; with ``difference`` the largest that the budget buys."""
+    """c, or C of differences. Default: 10 with ``recenter``, 20 with ``fixed``; the largest that the budget buys with
+    ``difference``."""
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
-    """Private texts in a batch as declared (s): the fixed divisor. Default: 255 with ``recenter``, 31 otherwise."""
+    """Private texts in a batch as declared (s): the fixed divisor. Default: 31 with ``difference``, 255 otherwise."""
     batches: int | None = Field(None, ge=1, le=MOST_BATCHES)
     """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not
     given."""
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
-    """Private tokens of a batch (r). Default: 256 with ``difference``; with ``recenter`` as many as the budget buys."""
+    """Private tokens of a batch (r). Default: 256 with ``difference``, otherwise as many as the budget buys."""
     temperature: float | None = Field(None, gt=0, le=1e6)
-    """Temperature of sampling (tau). Default: 2 with ``recenter``, 1 otherwise."""
+    """Temperature of sampling (tau). Default: 1 with ``difference``, 2 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
-
-    gone: ClassVar[GoneOnes] = {
-        "sparse_vector": Gone(False, "every sampled token is a private one", free=True),
-        "threshold": Gone(0.15, "every sampled token is a private one", free=True),
-        "threshold_noise": Gone(0.2, "every sampled token is a private one", free=True),
-        "public_temperature": Gone(1.0, "every sampled token is a private one", free=True),
-        "text_tokens": Gone(
-            50, "the forecast takes a text for 50 tokens; it also says how many tokens there are", free=True
-        ),
-    }
 
     @property
     def resolved(self) -> ResolvedNumbers:
         """The choices, with the defaults that depend on the clipping. Raises ConfigError if the clip range and the
-        tokens are both left open, which ``recenter`` never does."""
+        tokens are both left open, which clipped logits never do."""
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:
             tokens = 256
         return ResolvedNumbers(
-            clip_range=10.0 if self.clip_range is None and not differences else self.clip_range,
+            clip_range=_CLIP_RANGES.get(self.clip) if self.clip_range is None else self.clip_range,
             batch_size=self.batch_size or (31 if differences else 255),
             tokens=tokens,
             temperature=self.temperature or (1.0 if differences else 2.0),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
-from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
@@ -86,13 +86,6 @@ class ReleaseParameters(Parameters):
     """Public incidence: take the records without secrets for the public corpus. They get no protection at all."""
     clusters: int = Field(100, ge=1, le=1_000_000)
     """Clusters of each label (K)."""
-
-    gone: ClassVar[GoneOnes] = {
-        "expected_sample": Gone(None, "with public incidence the records of the largest weight are always sampled"),
-        "secret_weight": Gone(1.0, "with public incidence the records of one secret weigh 1 together"),
-        "residual_clip": Gone(1.0, "embeddings count up to a distance of 1 from their centre"),
-        "size_share": Gone(0.8, "the sizes get 0.8 of a record's squared norm, the centres the rest"),
-    }
 
 
 class SecPEParameters(ReleaseParameters, FreeParameters):

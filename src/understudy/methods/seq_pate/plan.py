@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.labels import NOISY, declared_proportions
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters, private_file
+from understudy.base.parameters import Ablation, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
@@ -33,7 +33,7 @@ NAME = "seq-pate"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
 PSEUDO_TEXTS = 128
 """In all rounds."""
-StudentLoss = Literal["kl", "top-answer", "pseudo-labels"]
+StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
@@ -41,17 +41,6 @@ class TeacherParameters(DeclaredSize):
 
     teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
     """Number of teachers, and of shards (M). Default: half of the declared records, 2000 at most."""
-
-    gone: ClassVar[GoneOnes] = {
-        "teacher_layers": Gone(2, "teachers adapt the last two blocks, as the student does"),
-        "teacher_rank": Gone(4, "teachers have adapters of --lora-rank, as the student has"),
-        "teacher_targets": Gone([ALL], "teachers adapt all linear layers, as the student does"),
-        "teacher_matrices": Gone("up", "of a teacher's two matrices B alone learns, as of the student's"),
-        "teacher_steps": Gone(4, "a teacher is trained for 4 steps"),
-        "teacher_batch": Gone(1, "a teacher reads one text per step"),
-        "teacher_learning_rate": Gone(0.1, "teachers learn at a rate of 0.1 at its highest"),
-        "teachers_at_once": Gone(None, "as many teachers go through one pass as fit into memory", free=True),
-    }
 
 
 class QueryParameters(Parameters):
@@ -74,11 +63,6 @@ class QueryParameters(Parameters):
     noise: Ablation[NoiseKind] = "gaussian"
     """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP); the latter where delta is 0."""
 
-    gone: ClassVar[GoneOnes] = {
-        "hard_rank": Gone(1, "a position is hard if the student ranks a token above its pseudo-label"),
-        "queries_per_text": Gone(16, "16 positions of a pseudo-sentence are asked about, where there are enough"),
-    }
-
 
 class StudentParameters(Parameters):
     """Public texts with pseudo-labels, and how the student learns."""
@@ -87,20 +71,14 @@ class StudentParameters(Parameters):
     """Who writes those of the later rounds: the student as it is then, or the base model."""
     student_loss: StudentLoss = "kl"
     """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``). To see what
-    answers are worth, ``pseudo-labels`` learns from none."""
+    answers are worth, ``pseudo-labels`` learns from none. ``published`` learns from both, as the paper's equation 4
+    does, after as many steps on pseudo-labels alone as in a round."""
+    prefixes: str | None = public_file(None)
+    """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
+    prefixes_are_public: bool = False
+    """Your word that the prefixes were not made from private data."""
     learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
-
-    gone: ClassVar[GoneOnes] = {
-        "prefixes": Gone(None, "pseudo-sentences begin as the model begins them"),
-        "prefixes_are_public": Gone(False, "pseudo-sentences begin as the model begins them"),
-        "pseudo_texts": Gone(128, "there are 128 pseudo-sentences in all"),
-        "kl_weight": Gone(20.0, "the student learns answers at a weight of 20, or, with --student-loss, from none"),
-        "pseudo_weight": Gone(0.0, "the student learns from answers, or from pseudo-labels alone (--student-loss)"),
-        "pseudo_steps": Gone(0, "the student learns from the first answers on"),
-        "student_steps": Gone(16, "the student learns for 16 steps per round"),
-        "student_batch": Gone(16, "the student reads 16 pseudo-sentences per step"),
-    }
 
 
 class PhraseParameters(Parameters):
@@ -118,10 +96,6 @@ class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, Stu
     private_text_tokens: int = Field(64, ge=1, le=1_000_000)
     """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
 
-    gone: ClassVar[GoneOnes] = {
-        "lora_targets": Gone([ALL], "the student adapts all linear layers, as its teachers do"),
-        "lora_layers": Gone(2, "the student adapts the last two blocks, as its teachers do"),
-    }
     adapted: ClassVar[str] = ALL
     blocks: ClassVar[int | None] = 2
     """Blocks that teachers and student adapt, the last ones; the trunk below is computed once for all teachers."""

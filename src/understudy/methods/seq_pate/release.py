@@ -4,12 +4,12 @@ Tian et al. 2022, *SeqPATE: Differentially private text generation via knowledge
 privacy boundary:
 
     teachers = adapters, each tuned on the records whose keyed hash names it         private, teachers.py
-    student  = adapters that have learnt nothing                                     public
+    student  = adapters that have learnt nothing, or of pseudo-sentences             public
     for r in 1 .. R:
         rows    = pseudo-sentences that the student (or the base model) writes       post-processing
         asked   = T / R of their positions that the student finds hard               post-processing
         answers = sum of the teachers' probabilities there + noise                   charge "answers-r"
-        student = tuned on answers (KL)                                              post-processing
+        student = tuned on answers (KL), pseudo-labels or both                       post-processing
     return the student, all pseudo-sentences, questions and noisy answers
 
 Guarantee:
@@ -25,6 +25,7 @@ Guarantee:
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -96,6 +97,7 @@ class Ready:
     asked: LabelPrompts
     tuned: TunedModel  # the model that becomes the student
     faculty: Faculty
+    prefixes: tuple[str, ...] = ()  # public beginnings of pseudo-sentences
     kind: str = ""  # of the machines that train the teachers; "" before that is tried
 
 
@@ -117,7 +119,32 @@ def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
     recipe = Recipe(TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE, _GROUP[model.device])
     reading = TunedModel(lora, tuned.instructions, tokens=tuned.tokens)  # workers are not sent the student
     faculty = Faculty(lora, Trunk(model, layers=parameters.blocks), reading, recipe)
-    return Ready(asked, tuned, faculty)
+    return Ready(asked, tuned, faculty, _prefixes(parameters, tuned))
+
+
+def _prefixes(parameters: SeqPATEParameters, tuned: TunedModel) -> tuple[str, ...]:
+    if parameters.prefixes is None:
+        return ()
+    path, most = Path(parameters.prefixes), parameters.private_text_tokens
+    if not parameters.prefixes_are_public:
+        raise ConfigError(
+            "The prefixes are a file of your own: it must not be made from private data.",
+            "If they are public, say so with --prefixes-are-public.",
+        )
+    found = _lines(path, f"The prefixes {path.name}", "Give a UTF-8 text file, one per line.")
+    if not found or any(len(tuned.causal.encode(tuned.instructions.target(each))) >= most for each in found):
+        raise ConfigError(
+            f"The prefixes {path.name} are empty, or one fills a text of {most} tokens.",
+            "Give one short beginning of a text per line.",
+        )
+    return found
+
+
+def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
+    try:
+        return tuple(line.strip() for line in read_lines(path) if line.strip())
+    except (OSError, UnreadableText) as error:
+        raise cannot_read(what, error, cure) from None
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
@@ -132,10 +159,7 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     if parameters.phrases is None:
         return
     most = parameters.phrase_shards or 1
-    try:
-        phrases = [line.strip() for line in read_lines(Path(parameters.phrases)) if line.strip()]
-    except (OSError, UnreadableText) as error:
-        raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
+    phrases = _lines(Path(parameters.phrases), "The file of phrases", "Give a UTF-8 text file, one phrase per line.")
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
     finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
@@ -265,9 +289,12 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
         here = labels[number :: parameters.rounds]
         name = str(number + 1)
-        write = partial(student.write, here, name=name, seed=tools.seed)
+        write = partial(student.write, here, name=name, seed=tools.seed, prefixes=found.prefixes)
         texts = PseudoTexts(**tools.keep(f"pseudo-{name}", write))
         rows = texts.rows(prompts)
+        if parameters.student_loss == "published" and number == 0:
+            learn = partial(student.learn, Lessons(rows), weights, steps=STUDENT_STEPS, seed=tools.seed)
+            weights = tools.keep("student-0", learn)["weights"]
         tuned.trainable.load(weights)
         choose = partial(student.choose, rows, size, seed=tools.seed + number)
         questions = Questions(rows, **tools.keep(f"questions-{name}", choose))
@@ -283,7 +310,14 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
     arrays = {**counts, **memory.arrays()}
-    return released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))
+    made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))
+    if not found.prefixes:
+        return made
+    sha256 = hashlib.sha256("\n".join(found.prefixes).encode()).hexdigest()
+    return replace(made, public_inputs={**made.public_inputs, "prefixes": {"source": _PREFIXES, "sha256": sha256}})
+
+
+_PREFIXES = "prefixes of your own"
 
 
 def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> list[int]:

@@ -131,15 +131,16 @@ class Student:
     tuned: TunedModel
     parameters: SeqPATEParameters
 
-    def write(self, labels: Sequence[int], *, name: str, seed: int) -> Arrays:
+    def write(self, labels: Sequence[int], *, name: str, seed: int, prefixes: Sequence[str] = ()) -> Arrays:
         """A pseudo-sentence for each label, sampled from the loaded model: the arrays of :class:`PseudoTexts`. As the
-        seed, ``name`` decides the texts."""
+        seed, ``name`` decides the texts. They begin with the ``prefixes`` in turn, if there are any."""
         sampling = Sampling(seed, 1.0, _MASS, self.tuned.tokens, (BLANK_LINE,))
         keys = [(label, f"{name} {number}") for number, label in enumerate(labels)]
-        answers = self.tuned.sample(keys, sampling=sampling)
+        begun = [prefixes[number % len(prefixes)] if prefixes else "" for number in range(len(keys))]
+        answers = self.tuned.sample(keys, sampling=sampling, beginnings=begun)
         targets = [
-            self.tuned.row(answer.text, label, end=answer.finish_reason == "stop").target
-            for label, answer in zip(labels, answers, strict=True)
+            self.tuned.row(beginning + answer.text, label, end=answer.finish_reason == "stop").target
+            for label, beginning, answer in zip(labels, begun, answers, strict=True)
         ]
         targets = [each if len(each) else np.zeros(1, dtype=np.int32) for each in targets]  # an empty text is token 0
         return {
@@ -230,19 +231,19 @@ class Student:
 
     def _loss(self, lessons: Lessons, numbers: Sequence[int]) -> Any:
         """The sum over questions of lambda times the KL divergence from the answer; or that over tokens of the loss on
-        pseudo-labels."""
+        pseudo-labels; or (``published``) both."""
         causal = self.tuned.causal
         block = Block.around([lessons.rows[number] for number in numbers], device=causal.device)
         logits = target_logits(causal, self.tuned.network, block)
-        if self.parameters.student_loss == "pseudo-labels":
-            return losses_of(logits, block).sum()
+        loss = self.parameters.student_loss
+        pseudo = losses_of(logits, block).sum() if loss in ("pseudo-labels", "published") else 0.0 * logits.sum()
         asked = [(row, *each) for row, number in enumerate(numbers) for each in lessons.asked[number]]
-        if not asked:
-            return 0.0 * logits.sum()
+        if loss == "pseudo-labels" or not asked:
+            return pseudo
         rows, places = [each[0] for each in asked], [each[1] for each in asked]
         tokens = torch.from_numpy(np.array([each[2] for each in asked])).to(causal.device).long()
         shares = torch.from_numpy(np.array([each[3] for each in asked])).to(causal.device).float()
         found = logits[rows, places].float().gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, -torch.inf)
         found = found.log_softmax(1).masked_fill(tokens < 0, 0.0)  # among the candidates, as teachers answer
         divergence = torch.special.xlogy(shares, shares) - shares * found
-        return _KL_WEIGHT * divergence.sum()
+        return pseudo + _KL_WEIGHT * divergence.sum()

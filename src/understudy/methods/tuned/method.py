@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from understudy.base.errors import ReleaseError
 from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import GenerationTools
@@ -23,11 +24,11 @@ from understudy.methods.tuned.model import (
     LABELS,
     LARGEST_WEIGHT,
     MODEL,
+    PROMPTS,
     DeclaredSize,
     SamplingParameters,
     TunedParameters,
     trainable_of,
-    tuned_weights,
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
@@ -166,3 +167,9 @@ def released(
         strings={"form": [instructions.opening, instructions.lead, instructions.shape], **asked.schema_strings},
         **others,
     )
+
+
+def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Return all arrays that are neither the method's ``others`` nor those of an addition."""
+    beside = complete(Contents({}, {}), release).arrays
+    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *beside, *others}}

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import UNIFORM
-from understudy.base.parameters import Ablation, Gone, GoneOnes, Parameters
-from understudy.methods.contents import BESIDE
+from understudy.base.parameters import Ablation, Parameters
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
-from understudy.release import Release
 
 MODEL = "private model"
 """The public input that names the base model."""
@@ -58,11 +54,6 @@ class TuningParameters(Parameters):
     lora_rank: int = Field(4, ge=1, le=1024)
     """Rank of the adapters."""
 
-    gone: ClassVar[GoneOnes] = {
-        "lora_matrices": Gone("up", "of an adapter's two matrices B alone learns"),
-        "lora_targets": Gone([ATTENTION], "the layers of queries and values are adapted"),
-        "lora_layers": Gone(None, "all blocks are adapted"),
-    }
     adapted: ClassVar[str] = ATTENTION
     """The linear layers that are adapted."""
     blocks: ClassVar[int | None] = None
@@ -82,8 +73,6 @@ class LabelParameters(Parameters):
     label_sizes: str = UNIFORM
     """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
     (they cost)."""
-
-    gone: ClassVar[GoneOnes] = {"label_share": Gone(0.03, "noisy label counts get 3 % of the budget")}
 
 
 class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):
@@ -105,8 +94,3 @@ def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
             "Tune adapters alone (--learns lora), or with a lower rank (--lora-rank).",
         )
     return made or Weights(model, blocks=None)
-
-
-def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """All arrays that are nothing else; ``others`` are the method's."""
-    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}

@@ -12,13 +12,13 @@ from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Ablation, Free, Parameters, public_file
 from understudy.base.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.models.types import Message
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -73,15 +73,6 @@ class WritingParameters(Parameters):
     def asks_itself(self) -> bool:
         """Whether a prompt or a form of the user's own asks for the texts, on which the writer was not trained."""
         return self.prompt is not None or self.json_schema is not None
-
-    gone: ClassVar[GoneOnes] = {
-        "examples": Gone(None, "`examples` are part of the prompt file (--prompt; docs/prompts.md)"),
-        "examples_are_public": Gone(False, "`examples_are_public` is part of the prompt file (--prompt)", free=True),
-        **{
-            name: Gone(field.default, f"`{name}` is one of the `settings` of the prompt file (--prompt)")
-            for name, field in PromptSettings.model_fields.items()
-        },
-    }
 
 
 GENERAL = "general"
@@ -236,17 +227,8 @@ class PromptTemplate(Parameters):
 
     @property
     def sha256(self) -> str:
-        """The hash of the fields without later ones that have their default: older hashes stay valid."""
-        general = {"prediction"} if self.prediction == PredictionPrompts() else set()
-        general |= {
-            name
-            for name in (
-                *("details", "as_json", "as_fields", "as_dialogue", "as_acts", "as_calls", "rows", "dialogues"),
-                *("settings", "examples_are_public"),
-            )
-            if getattr(self, name) == type(self).model_fields[name].default
-        }
-        return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
+        """Return the SHA-256 of all fields."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def _ask(self, phrases: Sequence[str], label: str | None) -> str:
         chosen = self.user_with_label if label is not None and self.user_with_label else self.user

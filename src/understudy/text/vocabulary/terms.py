@@ -20,6 +20,18 @@ from understudy.base.lazy import pa
 from understudy.text.vocabulary.words import split_words
 
 BUILT_IN, ALL_LANGUAGES = "built-in", "all-languages"
+LANGUAGES = frozenset(
+    """aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en
+    eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja
+    jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb
+    nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq
+    sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu""".split()  # noqa: SIM905
+)
+"""The codes of ISO 639-1."""
+COMMON = 20_000
+"""Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
+labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
+(docs/decisions/081)."""
 LARGEST = 5_000_000  # terms, each with noise of its own at some microseconds
 
 
@@ -60,7 +72,8 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
             frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
         stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words;
-            ``all-languages`` for those of every language that the package stop-words has.
+            ``all-languages`` for those of every language that the package stop-words has, two letters of ISO 639-1
+            for those of one language.
 
     Raises ConfigError: the file cannot be read or has no terms.
     """
@@ -99,20 +112,48 @@ def built_in_terms() -> tuple[str, ...]:
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
-    """The built-in English list for None or ``built-in``, no words for ``none``, else one word per line of a file.
+    """Return the built-in English list for None or ``built-in``, no words for ``none``, else the lines of a file.
 
-    With ``all-languages``, those of the 33 languages of the package stop-words beside it (BSD licence).
+    For the code of a language (ISO 639-1) the list of the package stop-words (BSD licence) is added to the English one;
+    for ``all-languages``, and for a language that the package does not have, those of all its 33 languages.
     """
     lines: list[str] = []
-    if source in (None, BUILT_IN, ALL_LANGUAGES):
+    languages = stop_word_languages(str(source))
+    if source in (None, BUILT_IN) or languages:
         lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
     elif str(source) != "none":
         lines = _read_lines(Path(source))
-    if source == ALL_LANGUAGES:
-        from stop_words import AVAILABLE_LANGUAGES, get_stop_words
+    if languages:
+        from stop_words import get_stop_words
 
-        lines += [word for language in AVAILABLE_LANGUAGES for word in get_stop_words(language)]
+        lines += [word for language in languages for word in get_stop_words(language)]
     return frozenset(word for line in lines for word in split_words(line))
+
+
+def stop_word_languages(source: str | None) -> tuple[str, ...]:
+    """Return the languages whose stop words ``source`` names; none for a file or the built-in English list."""
+    if source != ALL_LANGUAGES and source not in LANGUAGES:
+        return ()
+    from stop_words import LANGUAGE_MAPPING
+
+    code = _ALIASES.get(source, source)
+    return (code,) if code in LANGUAGE_MAPPING else tuple(sorted(LANGUAGE_MAPPING))
+
+
+_ALIASES = {"no": "nb", "nn": "nb"}
+"""Of languages that the package lists under another code."""
+
+
+@lru_cache(maxsize=1)
+def _english() -> frozenset[str]:
+    return frozenset(built_in_terms()) | load_stop_words(None)
+
+
+def is_english(text: str) -> bool:
+    """Return whether at least half of the distinct words of ``text``, of its first 2,000 characters, are in the English
+    list. Of texts in other languages some 20 % are; numbers do not count."""
+    words = {word for word in split_words(text[:2000]) if word.isalpha() and len(word) > 1}
+    return bool(words) and 2 * len(words & _english()) >= len(words)
 
 
 def _is_useful(words: tuple[str, ...], stop_words: frozenset[str]) -> bool:

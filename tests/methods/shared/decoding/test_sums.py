@@ -19,6 +19,7 @@ from understudy.base.errors import PrivacyError
 from understudy.methods.shared.decoding.sums import (
     Candidates,
     Difference,
+    Fixed,
     Recentred,
     Softmax,
     Sums,
@@ -77,13 +78,15 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
     found = over(rows, made("recenter", clip), count=count)
     expected = torch.clamp(z - z.amax(1, keepdim=True) + clip, -clip, clip).sum(0) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 10  # half a step per row, and float32
+    found = over(rows, made("fixed", clip), count=count)
+    assert np.abs(found.utilities(8) - z.clamp(-clip, clip).sum(0).numpy() * GRID / clip).max() <= 10
     found = over(rows, made("difference", clip), count=count)
     expected = (torch.clamp(phi - phi_public, -clip, clip).sum(0) + 8 * phi_public) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 15
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, 64])
-@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+@pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
 def test_sums_do_not_depend_on_blocks_and_chunks(
     monkeypatch: pytest.MonkeyPatch, clipping: str, rows_at_once: int
 ) -> None:
@@ -105,7 +108,12 @@ def test_sums_do_not_depend_on_blocks_and_chunks(
 def test_a_row_adds_the_same_at_every_place_of_a_block(rows_at_once: int, tokens: int) -> None:
     row, others = some(1, tokens, seed=1)[0], some(rows_at_once - 1, tokens)
     candidates = Candidates(None, some(1, tokens, seed=2)[0])
-    terms = [Softmax(2**20), Difference(3.0, 2**20, candidates.logits.log_softmax(0)), Recentred(3.0, 2**20)]
+    terms = [
+        Softmax(2**20),
+        Difference(3.0, 2**20, candidates.logits.log_softmax(0)),
+        Recentred(3.0, 2**20),
+        Fixed(3.0, 2**20),
+    ]
     seen = set()
     for place in range(rows_at_once):
         block: Any = Given(torch.cat([others[:place], row[None], others[place:]]), rows_at_once)
@@ -127,6 +135,18 @@ def largest_move(sums: TokenSums, rows: torch.Tensor, added: torch.Tensor) -> in
     return int(np.abs(with_it.utilities(8) - without.utilities(8)).max())
 
 
+def test_logits_that_are_clipped_above_alone_move_a_sum_by_more_than_its_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin."""
+    row = torch.tensor([0.0, -50.0, 50.0, 0.0, 0.0, 0.0])
+    assert largest_move(made("fixed"), some(5, 6), row) == GRID
+
+    def above_alone(self: Fixed, logits: Any, tokens: slice, scale: Any) -> Any:
+        return logits.as_they_are(tokens).clamp_(max=self.clip).mul_(scale / self.clip).round_()
+
+    monkeypatch.setattr(Fixed, "__call__", above_alone)
+    assert largest_move(made("fixed"), some(5, 6), row) > GRID
+
+
 def distribution(row: torch.Tensor) -> NDArray[np.int64]:
     """What a row alone adds to a sum of softmaxes."""
     contexts: Any = Given(row[None], 1)
@@ -138,7 +158,7 @@ ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+@pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
 @given(row=arrays(np.float32, 6, elements=st.sampled_from(ODD) | st.floats(-30, 30, width=32)))
 def test_no_row_moves_a_sum_by_more_than_its_grid(clipping: str, dtype: torch.dtype, row: NDArray[np.float32]) -> None:
     assert largest_move(made(clipping), some(5, 6).to(dtype), torch.from_numpy(row).to(dtype)) <= GRID
@@ -153,7 +173,7 @@ def test_a_row_that_pushes_one_token_moves_the_sums_by_the_whole_grid() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+@pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
 def test_a_row_with_broken_logits_counts_as_one_of_equal_logits(clipping: str, bad: float) -> None:
     rows, equal = some(6, 50), some(6, 50)
     rows[3, 7], equal[3] = bad, 0.0
@@ -183,7 +203,7 @@ def test_rounding_to_the_nearest_oversteps_the_grid_and_is_caught() -> None:
     assert sums[0] > 2**19 >= sums[1]
 
 
-@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+@pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
 def test_an_owners_rows_together_move_no_more_than_one_record(clipping: str) -> None:
     rows, sums = some(5, 6), made(clipping)
     row = torch.full((3, 6), -50.0)

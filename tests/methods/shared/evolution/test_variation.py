@@ -205,17 +205,6 @@ def test_a_model_that_fails_throughout_is_an_error_and_not_an_empty_population()
 # -- what a user may choose -------------------------------------------------------------------------------------------
 
 
-def test_of_an_older_schedule_the_last_number_holds() -> None:
-    older = {"population": [2000, 500, 100], "blank_probability": [0.9], "rounds": 3}
-    assert EvolutionParameters.stored(older) == {"population": 100, "blank_probability": 0.9, "rounds": 3}
-
-
-@pytest.mark.parametrize("schedule", [{"population": [200, 100]}, {"blank_probability": (0.5, 0.4)}])
-def test_a_schedule_is_told_what_took_its_place(schedule: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="one number, for all rounds"):
-        EvolutionParameters(**schedule)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.methods.shared.guide.guide import CONTRAST, Choice, Guide, choose, herd, noise_check
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.methods.additions.guide.guide import CONTRAST, Choice, Guide, choose, herd, noise_check
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
 
 DIMENSION = 384
 

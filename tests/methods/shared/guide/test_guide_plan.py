@@ -10,21 +10,21 @@ from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.public import PublicFacts
-from understudy.methods.shared.guide.plan import (
+from understudy.methods.additions.guide import addition as guide_addition
+from understudy.methods.additions.guide.plan import (
     GUIDE,
     VECTOR_WEIGHT,
     embedding_rate,
     plan_with_guide,
     why_no_guide,
 )
+from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.public import PublicFacts
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
-from understudy.run import job as jobs
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.job import Job
 from understudy.run.settings import run_config
@@ -95,7 +95,7 @@ def test_method_and_guide_together_are_within_the_budget(name: str, budget: Budg
 def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(
     monkeypatch: pytest.MonkeyPatch, name: str, budget: Budget, share: float
 ) -> None:
-    monkeypatch.setattr(jobs, "GUIDE_SHARE", share)
+    monkeypatch.setattr(guide_addition, "GUIDE_SHARE", share)
     plan = planned(name, budget)
     events = [charge.event for charge in plan.charges]
     multipliers = [event.noise_multiplier for event in events if isinstance(event, GaussianEvent)]

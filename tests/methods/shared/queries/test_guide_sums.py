@@ -15,8 +15,8 @@ from tiny_corpora import LABELS, OWNER, RECORD, HashEmbedder, Row, bounded, move
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
-from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.privacy import measurement
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum, SubsampledSum

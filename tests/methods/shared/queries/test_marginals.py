@@ -15,8 +15,8 @@ from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded, celled, movement, 
 
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.shared.queries.marginals import IndependenceScores, Marginals, independent
-from understudy.methods.shared.tables.fitting import shares
+from understudy.methods.additions.columns.fitting import shares
+from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals, independent
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from understudy.base.errors import ConfigError
-from understudy.methods.shared.tables.distribution import Distribution, elimination_order
+from understudy.methods.additions.columns.distribution import Distribution, elimination_order
 
 SIZES = (3, 4, 2, 3)
 SHAPES: dict[str, Sequence[tuple[int, ...]]] = {

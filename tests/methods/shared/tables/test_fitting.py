@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.methods.shared.tables.fitting import fit
+from understudy.methods.additions.columns.fitting import fit
 
 pytest.importorskip("mbi")
 SIZES = (3, 5, 4)

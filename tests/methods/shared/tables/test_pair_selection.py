@@ -10,9 +10,9 @@ import pytest
 
 from understudy.base.columns import declared_columns
 from understudy.base.labels import LabelSet
-from understudy.methods.shared.tables.distribution import numbers_of
-from understudy.methods.shared.tables.fitting import MOST_NUMBERS, Worth, select_sets, shares
-from understudy.methods.shared.tables.variables import MOST_THREES, SELECTED, TREE, Variables
+from understudy.methods.additions.columns.distribution import numbers_of
+from understudy.methods.additions.columns.fitting import MOST_NUMBERS, Worth, select_sets, shares
+from understudy.methods.additions.columns.variables import MOST_THREES, SELECTED, TREE, Variables
 
 SIZES = (4, 4, 4, 4)
 PAIRS = tuple(combinations(range(4), 2))

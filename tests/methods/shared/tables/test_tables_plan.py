@@ -9,12 +9,12 @@ import pytest
 from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
-from understudy.methods.shared.tables.plan import parts
-from understudy.methods.shared.tables.variables import TablesParameters, Variables
+from understudy.methods.additions.columns import addition as columns_addition
+from understudy.methods.additions.columns.plan import parts
+from understudy.methods.additions.columns.variables import TablesParameters, Variables
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.run import job as jobs
 from understudy.run.job import Job
 from understudy.run.settings import run_config
 
@@ -55,7 +55,7 @@ def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
 def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(
     monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr(jobs, "COLUMNS_SHARE", share)
+    monkeypatch.setattr(columns_addition, "COLUMNS_SHARE", share)
     plan = planned(guide=True)
     events = [charge.event for charge in plan.charges]
     weights = [1 / event.noise_multiplier**2 for event in events if isinstance(event, GaussianEvent)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from understudy.base.columns import Column, in_words
 from understudy.base.errors import ConfigError, ModelError
-from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.structured import (
     SCHEMA,
@@ -40,8 +40,6 @@ class TextParameters(Parameters):
     """What to do with a text that did not end within its tokens."""
     json_schema: str | None = public_file(None)
     """Records: a public JSON Schema file that they must fit, and that the prompt shows."""
-
-    gone: ClassVar[GoneOnes] = {"record_form": Gone("json", "the model sees and writes records as JSON")}
 
 
 _PLACE = "\u2042the private texts\u2042"

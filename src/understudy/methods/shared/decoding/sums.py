@@ -59,7 +59,7 @@ def public_candidates(logits: Any, *, count: int | None, margin: float = 0.0) ->
     return Candidates(tokens, logits[tokens])
 
 
-Clipping = Literal["recenter", "difference"]
+Clipping = Literal["recenter", "difference", "fixed"]
 
 _CHUNK = 2**18  # rows times tokens; a chunk in float32, 1 MiB, stays within a core's cache
 _VECTOR = 16  # float32 numbers in the widest register
@@ -88,6 +88,10 @@ class _Logits:
     def below_top(self, tokens: slice) -> Any:
         """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
         return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
+
+    def as_they_are(self, tokens: slice) -> Any:
+        """``z_i`` of a chunk, ``Float32[R, k]``; never NaN."""
+        return self._logits[:, tokens].to(torch.float32, copy=True)
 
     @cached_property
     def mass(self) -> Any:
@@ -121,6 +125,21 @@ class Recentred:
     def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
         values = logits.below_top(tokens).add_(self.clip).clamp_(min=-self.clip)
         return values.mul_(scale / self.clip).round_()
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """``z_i`` clipped to ``[-c, c]`` as it is (the baseline of Amin et al., appendix B.1), in steps of ``c / scale``.
+
+    Guarantee
+        As of :class:`Recentred`: every entry is an integer in ``[-scale, scale]``.
+    """
+
+    clip: float
+    grid: int
+
+    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
+        return logits.as_they_are(tokens).clamp_(-self.clip, self.clip).mul_(scale / self.clip).round_()
 
 
 @dataclass(frozen=True)
@@ -158,7 +177,7 @@ class Softmax:
         return logits.below_top(tokens).exp_().mul_((scale * _BELOW / logits.mass).float()).floor_()
 
 
-Term = Recentred | Difference | Softmax
+Term = Recentred | Fixed | Difference | Softmax
 """What one row adds to a sum, as integers in float32; ``grid`` bounds a row of divisor 1."""
 
 
@@ -195,8 +214,8 @@ class Sums:
     """One token step's sums over the private rows, in steps of their grids.
 
     Args:
-        public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: 0 for ``recenter``, the
-            public log-probabilities for ``difference``.
+        public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: the public log-probabilities
+            for ``difference``, 0 for the others.
     """
 
     clipped: NDArray[np.int64]  # ``Int64[K]``, the sum of clipped logits or of clipped log-probability differences
@@ -233,10 +252,13 @@ class TokenSums:
         if any(divisor < 1 for divisor in divisors):
             raise bug("Every private row is divided by its owner's number of rows, 1 or more.")
         public = candidates.logits.log_softmax(-1)
-        recenter = self.clipping == "recenter"
-        term: Term = Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)
-        clipped = row_sums(contexts, candidates, term, divisors=[0, *divisors])
-        if recenter:
+        terms: dict[Clipping, Term] = {
+            "recenter": Recentred(self.clip, self.grid),
+            "fixed": Fixed(self.clip, self.grid),
+            "difference": Difference(self.clip, self.grid, public),
+        }
+        clipped = row_sums(contexts, candidates, terms[self.clipping], divisors=[0, *divisors])
+        if self.clipping != "difference":
             return Sums(clipped, np.zeros_like(clipped))
         steps = (public.double() * (self.grid / self.clip)).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC)
         return Sums(clipped, steps.round().long().cpu().numpy())

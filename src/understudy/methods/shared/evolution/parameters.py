@@ -3,15 +3,15 @@ or post-processing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError
 from understudy.base.labels import in_proportion
-from understudy.base.parameters import Gone, GoneOnes, Parameters, public_file
+from understudy.base.parameters import Parameters, public_file
 
 MOST_CANDIDATES = 1_000_000
 """Most candidates of a round: their texts are stored together, in one value of the run's store."""
@@ -43,21 +43,6 @@ class EvolutionParameters(Parameters):
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
 
-    gone: ClassVar[GoneOnes] = {
-        "initial_candidates": Gone(None, "the first round has population times variations candidates of each label"),
-        "keep_selected": Gone(True, "a chosen text is always a candidate again"),
-        "lookahead": Gone(0, "a candidate is judged by its own embedding"),
-        "words_spread": Gone(20.0, "a variation is asked for its parent's number of words, give or take 20"),
-        "temperatures": Gone(None, "--llm-temperature holds in all rounds"),
-    }
-
-    @field_validator("population", "blank_probability", mode="before")
-    @classmethod
-    def _no_schedule(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            raise ValueError("there are no schedules any more: expected one number, for all rounds")
-        return value
-
     @model_validator(mode="after")
     def _something_new(self) -> Self:
         if self.variations < 2 and self.rounds > 1:
@@ -69,16 +54,6 @@ class EvolutionParameters(Parameters):
         if self.min_words > self.max_words:
             raise ValueError("min_words is above max_words")
         return self
-
-    @classmethod
-    def stored(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Older files have a number per round, of which the last one repeats."""
-        found = super().stored(values)
-        schedules = {name: found[name] for name in _WERE_SCHEDULES if isinstance(found.get(name), list | tuple)}
-        return found | {name: each[-1] for name, each in schedules.items() if each}
-
-
-_WERE_SCHEDULES = ("population", "blank_probability")
 
 
 class HarvestParameters(Parameters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,15 +50,22 @@ class TermCounts(Query[BoundedBatch]):
 
 @dataclass(frozen=True)
 class TermRows:
-    """The first S distinct terms of a vocabulary in each record, as padded rows."""
+    """The first S distinct terms of a vocabulary in each record, as padded rows.
+
+    Args:
+        read: which texts have any, by each text alone: those in the language of the vocabulary. None: all.
+    """
 
     matcher: TermMatcher
     terms_per_record: int
+    read: Callable[[str], bool] | None = None
 
     def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
         """``Int64[n, S]``: term indices of each record, padded with -1."""
         rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
         for row, text in enumerate(batch.said):
+            if self.read is not None and not self.read(text):
+                continue
             found = self.matcher.first_distinct(text, self.terms_per_record)
             rows[row, : len(found)] = found
         return rows

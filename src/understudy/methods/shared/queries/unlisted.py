@@ -23,13 +23,16 @@ from understudy.base.errors import bug
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.base.lazy import pa, pc
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.shared.vocabulary import DISCOVERED
 from understudy.privacy.selection import weight_of
+from understudy.text.vocabulary.terms import load_stop_words
 from understudy.text.vocabulary.words import split_words
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Columns = tuple[NDArray[Any], ...]
 
+LONGEST_PHRASE = 3
 _HELD = 1 << 21
 """Terms, with their numbers, that are held before a run is written: some 200 MB."""
 _MOST_WORDS = 1 << 19
@@ -58,12 +61,14 @@ class UnlistedTerms:
         stop_words: with which no term begins or ends.
         most: terms per unit (C).
         scratch: a private folder, which all workers of an engine see: sums lie there until all are read.
+        longest: words of the longest terms.
     """
 
     listed: frozenset[str]
     stop_words: frozenset[str]
     most: int
     scratch: Path
+    longest: int = LONGEST_PHRASE
 
     def sums(self, data: BoundedCorpus) -> Iterator[tuple[list[str], Integers]]:
         shutil.rmtree(self._folder, ignore_errors=True)  # of a run that was killed
@@ -113,6 +118,25 @@ class UnlistedTerms:
         return sums.files()
 
 
+def find_terms(
+    listed: Iterable[str],
+    stop_words: str | None,
+    corpus: BoundedCorpus,
+    plan: Any,
+    tools: Any,
+    *,
+    most: int,
+    longest: int = LONGEST_PHRASE,
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the terms that are not ``listed``, in order of name, and their noisy weighted counts, under the charge
+    ``discovered-terms``: of more than ``most`` those with the highest."""
+    words, stopped = frozenset(" ".join(split_words(term)) for term in listed), load_stop_words(stop_words)
+    query = UnlistedTerms(words, stopped, plan.mechanism(DISCOVERED).most, tools.scratch, longest)
+    found = tools.measure(DISCOVERED, query, corpus)
+    joined = np.sort(np.argsort(-found.value, kind="stable")[:most])
+    return [found.names[place] for place in joined.tolist()], found.value[joined]
+
+
 class _Held(ABC):
     """Rows of a few columns: in memory, and where they are too many in sorted files."""
 
@@ -152,7 +176,7 @@ class _Held(ABC):
                 self._forget()
 
     def _forget(self) -> None:
-        self.finder = PhraseFinder(self.query.listed, self.query.stop_words)
+        self.finder = PhraseFinder(self.query.listed, self.query.stop_words, self.query.longest)
 
 
 class _Terms(_Held):
@@ -314,7 +338,6 @@ class Runs:
                 yield table.rename_columns(["key", "value"]).sort_by("key")
 
 
-LONGEST_PHRASE = 3
 LONGEST_WORD = 30
 """Bytes in UTF-8; no phrase goes across a longer one."""
 LONGEST_TEXT = 1 << 20
@@ -330,20 +353,21 @@ _BESIDE_OTHERS, _ALONE = 1, 2
 
 
 class PhraseFinder(dict[str, int]):
-    """Finds words in a row of one sentence, none of which is a stop word or a lone letter.
+    """Finds words in a row of one sentence, none of which is a stop word, a lone letter or has a digit in it.
 
-    A mark that ends a sentence, or a part of one, divides phrases, unless a letter or digit follows it at once, as in
-    "2.5". Numbers are words; alone they have two digits at least. A phrase is a code of its words, which the finder
-    numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever calls it replaces
-    it long before, and it raises rather than do so.
+    A mark that ends a sentence, or a part of one, divides phrases, unless a letter follows it at once. Numbers and
+    words with digits, which may be somebody's, are never found: a list must name them. A phrase is a code of its words,
+    which the finder numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever
+    calls it replaces it long before, and it raises rather than do so.
 
     Args:
         listed: words that do not count alone.
         stop_words: as :func:`~understudy.text.vocabulary.terms.load_stop_words` reads them.
     """
 
-    def __init__(self, listed: frozenset[str], stop_words: frozenset[str]) -> None:
+    def __init__(self, listed: frozenset[str], stop_words: frozenset[str], longest: int = LONGEST_PHRASE) -> None:
         super().__init__({"": 0, _BROKEN.strip(): 0})
+        self._longest = longest
         self._listed, self._says_nothing = listed, stop_words | _CONTRACTED
         self._words, self._kinds, self._hashes = [""], array("b", [0]), array("Q", [0])
 
@@ -351,7 +375,7 @@ class PhraseFinder(dict[str, int]):
         return "<PhraseFinder>"  # without the private words that it met
 
     def __missing__(self, word: str) -> int:
-        if len(word.encode()) > LONGEST_WORD:
+        if len(word.encode()) > LONGEST_WORD or any(map(str.isdigit, word)):
             return 0
         kind = 0
         if word not in self._says_nothing and not (len(word) == 1 and "a" <= word <= "z"):
@@ -379,7 +403,7 @@ class PhraseFinder(dict[str, int]):
         kinds = np.frombuffer(self._kinds, dtype=np.int8)[numbers]
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)[numbers]
         places, found = np.repeat(np.arange(len(texts)), lengths), []
-        for size in range(1, LONGEST_PHRASE + 1):
+        for size in range(1, self._longest + 1):
             fits = kinds & (_ALONE if size == 1 else _BESIDE_OTHERS)
             for ahead in range(1, size):
                 fits = fits[:-1] & kinds[ahead:]

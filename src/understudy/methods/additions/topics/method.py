@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from understudy.base.parameters import Parameters
+from understudy.methods.additions.topics import release as releasing
+from understudy.methods.additions.topics.found import topics_of
+from understudy.methods.additions.topics.plan import NAME, TopicsParameters, make_plan
 from understudy.methods.base import Method, Needs
 from understudy.methods.public import GenerationTools
-from understudy.methods.topics import release as releasing
-from understudy.methods.topics.found import topics_of
-from understudy.methods.topics.plan import NAME, TopicsParameters, make_plan
 from understudy.release import Release
 from understudy.text.writing import Seed, SyntheticRecord
 

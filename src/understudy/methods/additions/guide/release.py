@@ -1,10 +1,10 @@
-"""Guided evolution, the only code that reads private records.
+"""The guide, the only code that reads private records.
 
     guide = per label the sum over records of (count, embedding) + noise           charge "guide"
 
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged. The guide is one
-    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.shared.queries.guide.GuideSums`,
+    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.additions.guide.sums.GuideSums`,
     joint over labels, or of a large table a :class:`~understudy.privacy.mechanisms.SubsampledSum` over them; all else
     is post-processing of it.
 """
@@ -12,10 +12,10 @@ Guarantee:
 from __future__ import annotations
 
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.additions.guide.guide import Guide, noise_check
+from understudy.methods.additions.guide.plan import GUIDE, rate_of
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.base import Released, ReleaseTools, needed
-from understudy.methods.shared.guide.guide import Guide, noise_check
-from understudy.methods.shared.guide.plan import GUIDE, rate_of
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.plan import Plan
 
 

@@ -1,5 +1,6 @@
 """Topics, before a private record is read: which noisy sums will be made, and how many topics the records can carry.
 
+discovered-terms   where the texts' own terms are looked for: noisy weighted counts, those above a threshold
 votes        noisy histogram: each record's vote for the nearest of the public candidate terms
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
@@ -20,28 +21,39 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.parameters import Parameters, public_file
-from understudy.methods.public import PublicFacts
-from understudy.methods.shared.evolution.voting import vote_sensitivity
-from understudy.methods.shared.guide.plan import (
+from understudy.base.parameters import public_file
+from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
     VECTOR_WEIGHT,
     embedding_rate,
     guide_sensitivity,
     sample_words,
 )
-from understudy.methods.shared.labelling import BESIDE, MOST_TOPICS, ROUNDS, SIZES, VOTES, TopicCount, sums_name
-from understudy.methods.topics.centres import require_short
+from understudy.methods.additions.topics.centres import require_short
+from understudy.methods.additions.topics.labelling import (
+    BESIDE,
+    MOST_TOPICS,
+    ROUNDS,
+    SIZES,
+    VOTES,
+    TopicCount,
+    sums_name,
+)
+from understudy.methods.public import PublicFacts
+from understudy.methods.shared.evolution.voting import vote_sensitivity
+from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity
-from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
 from understudy.privacy.sample import SubsampledSums
+from understudy.privacy.selection import NoisySelection
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
 from understudy.release.reading import read_release
+from understudy.text.vocabulary.terms import BUILT_IN
 
 NAME = "topics"
 CANDIDATES = 6000
@@ -53,7 +65,7 @@ LABELS_SHARE = 0.2
 A_COUNT = f"a number from 1 to {MOST_TOPICS}, or auto"
 
 
-class TopicsParameters(Parameters):
+class TopicsParameters(VocabularyParameters):
     """All parameters of topics."""
 
     topics: Annotated[TopicCount | str, Field(union_mode="left_to_right")] = public_file(20)
@@ -67,6 +79,14 @@ class TopicsParameters(Parameters):
         if isinstance(value, int | float) and value not in range(1, MOST_TOPICS + 1):
             raise ValueError(f"expected {A_COUNT}")
         return value
+
+
+def listed_terms(parameters: VocabularyParameters) -> tuple[str, ...]:
+    """The public terms that records vote for; none where those of the built-in list are in another language, and the
+    texts' own are looked for. Raises ConfigError if they are not declared public."""
+    if parameters.vocabulary == BUILT_IN and parameters.not_english and parameters.discover_terms:
+        return ()
+    return public_vocabulary(parameters).terms[:CANDIDATES]
 
 
 def known_topics(file: str) -> tuple[Release, str]:
@@ -93,7 +113,7 @@ def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CAN
 
 
 def _noisy_sums(
-    topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int = CANDIDATES
+    topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES
 ) -> dict[str, NoisySum]:
     """With these noise multipliers, in the order of :data:`SHARES`."""
     made = {
@@ -114,13 +134,17 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     if facts.labels.names:
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
     topics, expected, unit = parameters.topics, facts.expected_records, facts.unit
+    terms: NoisySelection | None = None
     (whole,) = gaussian_split(budget, [1.0])
     rate, found = embedding_rate(expected, unit) if whole >= LEAST_NOISE else 1.0, None
     if isinstance(topics, str):
         topics = len(known_topics(topics)[0].arrays["centres"])
         sums = {SIZES: NoisySum("gaussian", whole, Sensitivity.of_counts(1), (topics,))}
     else:
-        sums = mechanisms(topics, budget, unit)
+        sums = mechanisms(topics, budget, unit, candidates=len(listed_terms(parameters)))
+        if parameters.discover_terms:
+            terms, multipliers = split_off(budget, parameters.discover_terms, list(SHARES.values()))
+            sums = _noisy_sums(topics, multipliers, unit, candidates=None)
         multiplier = sums[sums_name(1)].noise_multiplier
         while rate < 1 and verdict(multiplier, topics, rate * (expected or 0)).level != "good":
             rate *= 2
@@ -129,6 +153,9 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     if rate < 1:
         why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
         charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why),)
+    if terms:
+        why = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
+        charges = (Charge(DISCOVERED, terms, why), *charges)
     return Plan(NAME, unit, budget, charges, replace(_forecast(topics, sums, unit, rate), verdict=found))
 
 
@@ -157,9 +184,9 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
     Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
 
-    def plan_topics(multipliers: Sequence[float]) -> Addition:
+    def plan_topics(multipliers: Sequence[float]) -> AddedCharges:
         sums = _noisy_sums(topics, multipliers, unit)
-        return Addition(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
+        return AddedCharges(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
 
     shares = [LABELS_SHARE * each for each in SHARES.values()]
     plan = plan_beside(plan_method, budget, plan_topics, shares=shares, what="topics")
@@ -181,8 +208,10 @@ _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
 
 
 def _charges(topics: int, sums: Mapping[str, NoisySum], unit: Unit, beside: str = "") -> tuple[Charge, ...]:
+    candidates = sums[VOTES].shape[0] if VOTES in sums else None
+    terms = f"{candidates} public terms" if candidates else "the terms that are listed or were found"
     why = {
-        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {CANDIDATES} public terms",
+        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}",
         SIZES: f"noisy numbers of {unit.kind}s of {topics} topic(s)",
     }
     around = f"noisy sums of the texts' embeddings for each of {topics} topic(s)"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.topics.found import Topic, held_of, topics_of
+from understudy.methods.additions.topics.found import Topic, held_of, topics_of
 from understudy.release import Release
 
 LEVEL = 0.05

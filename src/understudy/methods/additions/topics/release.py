@@ -1,6 +1,6 @@
 """Topics, the only code that reads private records: k-means with noise, begun at public terms.
 
-    V, e      = public candidate terms and their embeddings
+    V, e      = public candidate terms and their embeddings; those that the texts say    charge "discovered-terms"
     votes     = each private unit's votes for the nearest of V + noise                        charge "votes"
     c_1..c_K  = k-median of V, weighted by what the noisy votes surely are
     for t in 1 .. 3:
@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,7 +38,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.corpus.bounding import BoundedCorpus
+from understudy.base.transcript import TextForm
+from understudy.corpus.bounding import BoundedCorpus, said_of
+from understudy.methods.additions.guide.plan import guide_sensitivity
+from understudy.methods.additions.guide.sums import sums_of
+from understudy.methods.additions.topics.centres import (
+    Candidates,
+    Directions,
+    Floats,
+    are_said,
+    first_centres,
+    first_ones,
+    merged,
+    nearest_centres,
+    next_centres,
+    require_short,
+    terms_of,
+)
+from understudy.methods.additions.topics.found import require_embedder
+from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
+from understudy.methods.additions.topics.plan import (
+    CANDIDATES,
+    NAME,
+    TopicsParameters,
+    known_topics,
+    listed_terms,
+    sample_of,
+    verdict,
+)
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.shared.evolution.embeddings import (
@@ -49,26 +76,17 @@ from understudy.methods.shared.evolution.embeddings import (
     integer_vectors,
     private_vectors,
 )
-from understudy.methods.shared.guide.plan import guide_sensitivity
-from understudy.methods.shared.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
-from understudy.methods.shared.queries.guide import sums_of
-from understudy.methods.shared.votes import VoteHistogram
-from understudy.methods.topics.centres import (
-    Candidates,
-    Directions,
-    Floats,
-    first_centres,
-    first_ones,
-    merged,
-    nearest_centres,
-    next_centres,
-    require_short,
-    terms_of,
+from understudy.methods.shared.queries.unlisted import find_terms
+from understudy.methods.shared.vocabulary import (
+    DISCOVERED,
+    FEWEST,
+    VocabularyParameters,
+    public_vocabulary,
+    word_for_word,
 )
-from understudy.methods.topics.found import require_embedder
-from understudy.methods.topics.plan import CANDIDATES, NAME, TopicsParameters, known_topics, sample_of, verdict
+from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.types import Embedder
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.events import GaussianEvent, SelectionEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query, SampleOf
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
@@ -76,7 +94,10 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
-from understudy.text.vocabulary.terms import load_vocabulary
+from understudy.text.vocabulary.terms import BUILT_IN, is_english, load_vocabulary
+from understudy.text.vocabulary.words import TermMatcher
+
+_ENGLISH = VocabularyParameters()
 
 
 def prepare(
@@ -93,30 +114,38 @@ def prepare(
         ReleaseError: if topics that are counted again were found with another embedder.
     """
     if isinstance(parameters.topics, int):
-        return embed_candidates(parameters.topics, preparation)
+        return embed_candidates(parameters.topics, preparation, parameters)
     require_embedder(known_topics(parameters.topics)[0], needed(preparation.embedder), preparation.dimension)
     return None
 
 
-def embed_candidates(topics: int, preparation: Preparation) -> NDArray[np.int16] | None:
+def embed_candidates(
+    topics: int, preparation: Preparation, parameters: VocabularyParameters = _ENGLISH
+) -> NDArray[np.int16] | None:
     """As :func:`prepare`; None where a run resumes."""
     require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
-    vectors = candidate_vectors(needed(preparation.embedder))
-    Directions.of(vectors)  # what could fail of it fails before the charge
+    vectors = candidate_vectors(needed(preparation.embedder), parameters)
+    Directions.of(vectors[:CANDIDATES])  # what could fail of it fails before the charge
     return vectors
 
 
-def candidate_vectors(embedder: Embedder) -> NDArray[np.int16]:
-    """``Int16[CANDIDATES, d]``, on the grid of the embeddings. Raises ModelError if they are no unit vectors."""
-    terms = load_vocabulary().terms[:CANDIDATES]
+def candidate_vectors(embedder: Embedder, parameters: VocabularyParameters = _ENGLISH) -> NDArray[np.int16]:
+    """Return the vectors of the built-in terms, by which directions are known, and behind them those of a list that the
+    user named: ``Int16[n, d]``, on the grid of the embeddings. Raises ModelError if they are no unit vectors."""
+    built_in, listed = _built_in(), listed_terms(parameters)
+    terms = built_in if listed == built_in else built_in + listed
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(terms):
         raise ModelError(
             f"The embedder {embedder.model_id!r} does not answer with one vector per term.", "Use another embedder."
         )
     return integer_vectors(vectors)
+
+
+def _built_in() -> tuple[str, ...]:
+    return load_vocabulary().terms[:CANDIDATES]
 
 
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
@@ -127,12 +156,16 @@ def contents(parameters: TopicsParameters, release: Release) -> Contents:
     names = (SIZES,) if again else CHARGES
     sampled = sample_of(release.statement.charges)
     of_sample = sampled is not None and tuple(dict(sampled.sums)) == names
+    charges = {NAME: SubsampledGaussianEvent.kind} if of_sample else dict.fromkeys(names, GaussianEvent.kind)
+    if parameters.discover_terms and not again:
+        charges[DISCOVERED] = SelectionEvent.kind
     return Contents(
-        {NAME: SubsampledGaussianEvent.kind} if of_sample else dict.fromkeys(names, GaussianEvent.kind),
+        charges,
         {
             "centres": Held("int16", (centres, "dimension"), -LARGEST_NORM, LARGEST_NORM),
             "topic": Held("int32", (centres,), 0, topics - 1),
             "sizes": Held("float64", (topics,), -1e15, 1e15),
+            "said": Held("int8", (topics,), 0, 1),
         },
         {"terms": topics * TERMS_OF_TOPIC},
         public_inputs=("embedder",),
@@ -143,11 +176,13 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
     """Find the topics of the private records, or count those that are there already."""
     if isinstance(parameters.topics, str):
         return _counted(parameters.topics, corpus, plan, tools)
-    found = find(parameters.topics, corpus, plan, tools)
+    found = find(parameters.topics, corpus, plan, tools, parameters=parameters)
+    notes = (word_for_word(plan),) if parameters.discover_terms else ()
     return Released(
-        {"centres": found.centres, "topic": found.topic, "sizes": found.sizes},
+        {"centres": found.centres, "topic": found.topic, "sizes": found.sizes, "said": found.said},
         public_inputs={"vocabulary": found.vocabulary, "embedder": found.embedder},
         noise_check=found.check,
+        notes=notes,
         strings={"terms": found.terms},
     )
 
@@ -159,6 +194,7 @@ class Found:
     Args:
         centres: ``Int16[K, d]``.
         topic: which topic each centre is of, ``Int32[K]``.
+        said: whether records surely voted for a term of each topic, ``Int8[K]``: or its terms are chance.
         sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of each topic, one topic behind the other.
         vocabulary, embedder: for the statement.
     """
@@ -166,13 +202,22 @@ class Found:
     centres: NDArray[np.int16]
     topic: NDArray[np.int32]
     sizes: NDArray[np.float64]
+    said: NDArray[np.int8]
     terms: Sequence[str]
     vocabulary: Mapping[str, str]
     embedder: Mapping[str, str]
     check: Facts
 
 
-def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *, beside: str = "") -> Found:
+def find(
+    topics: int,
+    corpus: BoundedCorpus,
+    plan: Plan,
+    tools: ReleaseTools,
+    *,
+    parameters: VocabularyParameters = _ENGLISH,
+    beside: str = "",
+) -> Found:
     """Find the topics of the private records.
 
     Args:
@@ -180,21 +225,34 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
         beside: what names of charges begin with where topics are for another method's labels: then each centre is a
             topic, none is merged, and their number is K.
     """
-    embedder, vocabulary = needed(tools.embedder), load_vocabulary()
+    embedder, vocabulary = needed(tools.embedder), public_vocabulary(parameters)
     tools.require_same(f"{beside}vocabulary", vocabulary.sha256)
 
     def embedded() -> dict[str, NDArray[np.int16]]:
-        return {"values": candidate_vectors(embedder) if tools.prepared is None else tools.prepared}
+        return {"values": candidate_vectors(embedder, parameters) if tools.prepared is None else tools.prepared}
 
     def kept(name: str, made: NDArray[np.int16]) -> NDArray[np.int16]:
         """Centres that a resumed run finds as they were."""
         return tools.keep(beside + name, lambda: {"values": made})["values"]
 
-    vectors = tools.keep(f"{beside}candidates", embedded)["values"]
-    directions = Directions.of(vectors)
+    known = tools.keep(f"{beside}candidates", embedded)["values"]
+    directions, built_in, listed = Directions.of(known[:CANDIDATES]), _built_in(), listed_terms(parameters)
+    names: list[str] = []
+    if parameters.discover_terms:
+        names, _ = find_terms(listed, parameters.stop_words, corpus, plan, tools, most=CANDIDATES, longest=1)
+    terms, vectors = listed, known[len(known) - len(listed) :]
+    if names:
+        made = private_vectors(embed_texts(embedder, names, known.shape[1]))
+        terms, vectors = (*terms, *names), np.concatenate([vectors, kept("found", made)])
+    elif not listed:  # nothing was found: the run goes to its end, and its verdict says so
+        terms, vectors = built_in, known
+    if not parameters.discover_terms:
+        own = None if parameters.vocabulary == BUILT_IN else TermMatcher(vocabulary.terms)
+        corpus = replace(corpus, label=_Speaks(own, corpus.form, corpus.json_records))
     voters = _Voters(corpus, plan, tools, beside)
     voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
-    candidates = Candidates.of(vectors, *voters.measure(VOTES, voting))
+    votes, noise = voters.measure(VOTES, voting)
+    candidates = Candidates.of(vectors, votes, noise)
     generator = np.random.default_rng([tools.seed, 0x70])
     centres = kept("centres-0", first_centres(candidates, topics))
     for number in range(1, ROUNDS + 1):
@@ -209,15 +267,43 @@ def find(topics: int, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools, *,
         topic, sizes = np.arange(topics, dtype=np.int32), counts
     else:
         topic, sizes = merged(centres, counts, candidates)
+    said = are_said(centres, counts, topic, candidates)
+    few = not parameters.discover_terms and votes.sum() < _FEW_VOTES * counts.sum()
+    if few or (parameters.discover_terms and len(names) < FEWEST):
+        said[:] = 0
+    check = _noise_check(sizes, noise, voters, counts)
+    if not said.any() and check.verdict:
+        check = replace(check, verdict=check.verdict.unsaid(parameters.tongue, expected=plan.forecast.verdict))
     return Found(
         centres,
         topic,
         sizes,
-        terms_of(centres, counts, topic, candidates, vocabulary.terms),
-        {"source": vocabulary.source, "sha256": vocabulary.sha256},
+        said,
+        terms_of(centres, counts, topic, candidates, terms),
+        {"source": vocabulary.source if listed else f"none ({parameters.tongue})", "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        _noise_check(sizes, noise, voters, counts),
+        check,
     )
+
+
+_FEW_VOTES = 0.3
+"""Of all records: where fewer vote, the vocabulary is hardly that of the texts."""
+
+
+@dataclass(frozen=True)
+class _Speaks:
+    """0 for texts that say what the vocabulary has, 1 for others, which then vote for none of its terms: half of their
+    words are in the built-in list, or a term of the user's own (``matcher``) is in them. By each text alone."""
+
+    matcher: TermMatcher | None
+    form: TextForm
+    json_records: bool
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """``Int32[n]``."""
+        said = said_of(texts, self.form, json_records=self.json_records)
+        own = self.matcher
+        return np.array([not (own.first_distinct(text, 1) if own else is_english(text)) for text in said], np.int32)
 
 
 def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -231,7 +317,7 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
     sizes = np.zeros(len(known.arrays["sizes"]))
     np.add.at(sizes, topic, counts)
     return Released(
-        {"centres": centres, "topic": topic, "sizes": sizes},
+        {"centres": centres, "topic": topic, "sizes": sizes, "said": known.arrays["said"]},
         public_inputs={
             "topics": {"source": Path(file).name, "sha256": digest},
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},

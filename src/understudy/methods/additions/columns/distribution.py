@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.methods.shared.tables.variables import CHOSEN, LOGARITHMS, variables_of
+from understudy.methods.additions.columns.variables import CHOSEN, LOGARITHMS, variables_of
 from understudy.release import Release
 
 Table = NDArray[np.float64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
 from understudy.models.types import Embedder
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, GUIDE, VECTOR_WEIGHT
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GUIDE, VECTOR_WEIGHT
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.verdict import Verdict

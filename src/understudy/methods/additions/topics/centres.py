@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.methods.additions.topics.labelling import TERMS_OF_TOPIC
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
-from understudy.methods.shared.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
-from understudy.methods.shared.labelling import TERMS_OF_TOPIC
 from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
 
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ def next_centres(
     twin (``twins``), or else with half of it.
 
     Args:
-        sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.topics.release.TopicSums` has them.
+        sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.additions.topics.release.TopicSums` has them.
         noise_std: on each of their numbers.
         generator: public.
     """
@@ -206,13 +206,8 @@ def terms_of(
     the first three or not at all, as does one that is hardly nearer to the topic than to others: else any word would
     fill the list up, of a people or a creed too. Then the rest is empty. Of terms that begin alike one is named.
     """
-    topics = int(topic.max()) + 1
-    mean, middle = _mean_of(centres, counts), candidates.mean
-    if topics == 1:  # nothing to tell it from but what is said everywhere
-        mean = middle = candidates.vectors.mean(axis=0)
-    sums = np.zeros((topics, centres.shape[1]))
-    np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
-    cosines = _unit(candidates.vectors - middle) @ _unit(sums).T
+    cosines = _cosines(centres, counts, topic, candidates)
+    topics = cosines.shape[1]
     known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
     sure = candidates.weights >= _SAID
     found = list[str]()
@@ -224,6 +219,26 @@ def terms_of(
         near = {terms[term] for term in np.flatnonzero(sure & (scores > _NEAR * scores.max())).tolist()}
         shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in near]
         found += shown + [""] * (TERMS_OF_TOPIC - len(shown))
+    return found
+
+
+def are_said(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates) -> NDArray[np.int8]:
+    """``Int8[topics]``: whether records surely voted for a term that is nearest to the topic; else its terms are no
+    more than what lies near its centre, in whatever language the texts are."""
+    cosines = _cosines(centres, counts, topic, candidates)
+    nearest = cosines.argmax(axis=1)[candidates.weights >= _SAID]
+    return np.isin(np.arange(cosines.shape[1]), nearest).astype(np.int8)
+
+
+def _cosines(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates) -> Floats:
+    """``Float64[n, topics]``: of each term and each topic, about the means of all."""
+    topics = int(topic.max()) + 1
+    mean, middle = _mean_of(centres, counts), candidates.mean
+    if topics == 1:  # nothing to tell it from but what is said everywhere
+        mean = middle = candidates.vectors.mean(axis=0)
+    sums = np.zeros((topics, centres.shape[1]))
+    np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
+    found: Floats = _unit(candidates.vectors - middle) @ _unit(sums).T
     return found
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.shared.evolution.embeddings import private_vectors
-from understudy.methods.shared.labelling import (
+from understudy.methods.additions.topics.centres import first_ones, nearest_centres
+from understudy.methods.additions.topics.labelling import (
     BESIDE,
     SIZES,
     TERMS_OF_TOPIC,
@@ -18,8 +18,8 @@ from understudy.methods.shared.labelling import (
     TOPIC_SIZES,
     TOPIC_TERMS,
 )
-from understudy.methods.topics.centres import first_ones, nearest_centres
-from understudy.methods.topics.plan import NAME, sample_of
+from understudy.methods.additions.topics.plan import NAME, sample_of
+from understudy.methods.shared.evolution.embeddings import private_vectors
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release
@@ -40,7 +40,8 @@ class Topic:
         low, high: the range that holds the number of records nearest to the topic's released centre in 95 of 100 cases,
             whatever it is. It covers the noise on the size and the chance of who is in a sample, and nothing else: not
             how well the centre stands for its records, nor how topics would come out of another run.
-        clear: whether its size stands clear of the noise; where it does not, the topic may be nothing but noise.
+        clear: whether its size is clear of the noise, and records surely said one of its terms; where they did not,
+            the topic or its terms may be nothing but noise.
     """
 
     number: int
@@ -84,10 +85,10 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
             size,
             max(0.0, low),
             high,
-            size >= max(read, _CLEAR * std),
+            bool(said) and size >= max(read, _CLEAR * std),
         )
-        for number, (size, std, low, high) in enumerate(
-            zip(shown.tolist(), stds.tolist(), lows.tolist(), highs.tolist(), strict=True)
+        for number, (size, std, low, high, said) in enumerate(
+            zip(shown.tolist(), stds.tolist(), lows.tolist(), highs.tolist(), held.said.tolist(), strict=True)
         )
     )
 
@@ -127,6 +128,7 @@ class HeldTopics:
     topic: NDArray[np.int32]
     sizes: NDArray[np.float64]
     terms: Sequence[str]
+    said: NDArray[np.int8]
     noise: float  # on the number of records at a centre
     rate: float = 1.0  # with which records were sampled: sizes and noise are those of the sample
 
@@ -147,14 +149,14 @@ def held_of(release: Release) -> HeldTopics:
     arrays, strings, own = release.arrays, release.strings, release.method == NAME
     noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
     if own:
-        found = arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"]
+        found = arrays["centres"], arrays["topic"], arrays["sizes"], strings["terms"], arrays["said"]
         if (sampled := sample_of(release.statement.charges)) is None:
             return HeldTopics(*found, noise)
         bare = release.statement.noise_multiplier(NAME) == 0
         return HeldTopics(*found, 0.0 if bare else dict(sampled.sums)[SIZES].noise_std, sampled.rate)
     centres = arrays[TOPIC_CENTRES]
     topic = np.arange(len(centres), dtype=np.int32)
-    return HeldTopics(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], noise)
+    return HeldTopics(centres, topic, arrays[TOPIC_SIZES], strings[TOPIC_TERMS], np.ones(len(topic), np.int8), noise)
 
 
 def assign(

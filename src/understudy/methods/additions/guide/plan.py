@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Free, Parameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity, SubsampledSum, require_releasable
-from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
@@ -82,9 +82,9 @@ def plan_with_guide(
     noise stays what it would be of all records, and the method gets what sampling saves.
     """
 
-    def plan_guide(multipliers: Sequence[float]) -> Addition:
+    def plan_guide(multipliers: Sequence[float]) -> AddedCharges:
         charge = guide_charge(multipliers[0], labels, expected_records=expected_records, unit=unit)
-        return Addition((charge,), forecast(charge, labels=labels, expected_records=expected_records))
+        return AddedCharges((charge,), forecast(charge, labels=labels, expected_records=expected_records))
 
     return plan_beside(plan_method, budget, plan_guide, shares=(share,), what="guide")
 
@@ -170,8 +170,6 @@ class GuideParameters(Parameters):
     """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
     the private texts. Default: decided from public facts, which ``plan`` and the run say in one line."""
 
-    gone: ClassVar[GoneOnes] = {"guide_share": Gone(GUIDE_SHARE, "the guide gets 30 % of the budget (of mu^2)")}
-
 
 class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
@@ -180,7 +178,13 @@ class ChoosingParameters(Parameters):
     """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
     1 of dp-kps, whose phrases it chooses before a text is written."""
 
-    gone: ClassVar[GoneOnes] = {
-        "guide_moves": Gone(False, "texts stay with the label that they were made for"),
-        "ignore_guide": Gone(False, "guide_candidates 0 makes texts as if the Release had no guide"),
-    }
+
+def candidates_of(wanted: ChoosingParameters, *, guided: bool) -> int:
+    """Return how many texts are made for each one that is kept; ``guided``: phrases are chosen before."""
+    if wanted.guide_candidates is not None:
+        return wanted.guide_candidates or 1
+    return 1 if guided else _TEXTS
+
+
+_TEXTS = 3
+"""Made for each one that a guide keeps."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from understudy.base.columns import Column, Span
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.labels import LabelSet
-from understudy.base.parameters import Ablation, Free, Gone, GoneOnes, Parameters
+from understudy.base.parameters import Ablation, Free, Parameters
 from understudy.release import Release
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
@@ -36,8 +36,6 @@ class TablesParameters(Parameters):
     """Columns whose joint histograms are measured: ``selected`` (the pairs and sets of three of which more is to be
     learnt than their noise costs, selected under privacy), ``tree`` (as few pairs as connect all columns), ``all``
     pairs, ``none``, or ``A*B,B*C``, which is public."""
-
-    gone: ClassVar[GoneOnes] = {"columns_share": Gone(COLUMNS_SHARE, "columns get 30 % of the budget (of mu^2)")}
 
 
 class RowsParameters(Parameters):

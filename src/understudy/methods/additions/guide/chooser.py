@@ -1,46 +1,22 @@
-"""A guide in a run: measured beside what the method releases, and used to choose among what it writes."""
+"""What chooses among a run's texts by a Release's guide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.guided_evolution.release import release as release_guide
-from understudy.methods.shared.guide.guide import Guide, choose, guide_of
-from understudy.methods.shared.guide.plan import NO_EMBEDDER, ChoosingParameters
-from understudy.models.catalog import embedder_here
+from understudy.methods.additions.guide.guide import Guide, choose, guide_of
 from understudy.models.types import Embedder
-from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.run.parts import PublicEmbedder
-from understudy.run.session import Listener
 from understudy.text.writing import SyntheticRecord
 
 _AT_ONCE = 1024
 """Texts embedded between two words on how far it is."""
-
-
-def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """What a method released, and the guide of the same records."""
-    guide = release_guide(corpus, plan, tools)
-    return replace(
-        released,
-        arrays={**released.arrays, **guide.arrays},
-        public_inputs={**released.public_inputs, **guide.public_inputs},
-        noise_check=released.noise_check + replace(guide.noise_check, verdict=None),
-    )
-
-
-def has_guide(made: Release) -> bool:
-    """Whether the Release was made with ``--guide``."""
-    return bool(made.parameters.get("guide"))
 
 
 @dataclass(frozen=True)
@@ -58,18 +34,10 @@ class GuidedChooser:
     _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(
-        cls, made: Release, wanted: ChoosingParameters, named: PublicEmbedder, private: Path, listener: Listener
-    ) -> GuidedChooser | None:
-        """None where the Release has no guide, or it is to be ignored."""
-        if not has_guide(made) or wanted.guide_candidates == 0:
-            return None
-        if wanted.guide_candidates is None and not embedder_here(named.embedder):
-            listener.say(f"The guide of this Release is not used: {NO_EMBEDDER}.")
-            return None
-        embedder = named.load(private, made.schema.form)
+    def of(cls, made: Release, embedder: Embedder, **told: Any) -> GuidedChooser:
+        """Raises ReleaseError if the embedder is not the one that the Release names. ``told``: say and progress."""
         cure = "Generate with the embedder that it was made with (--embedder), or with guide_candidates: 0."
-        return cls(guide_of(made, embedder, cure=cure), embedder, listener.say, listener.progress)
+        return cls(guide_of(made, embedder, cure=cure), embedder, **told)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""

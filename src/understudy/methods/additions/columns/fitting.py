@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import quiet_libraries
-from understudy.methods.shared.tables.distribution import Distribution, Factor, numbers_of
-from understudy.methods.shared.tables.variables import Scope
+from understudy.methods.additions.columns.distribution import Distribution, Factor, numbers_of
+from understudy.methods.additions.columns.variables import Scope
 
 _STEPS, _ENOUGH = 4_000, 1e-7
 """Steps at most, and the relative gain below which no more are taken."""

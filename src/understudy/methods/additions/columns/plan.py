@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from understudy.base.errors import ConfigError
-from understudy.methods.shared.tables.distribution import require_narrow
-from understudy.methods.shared.tables.variables import COLUMNS, PAIRS, SCORES, TablesParameters, Variables
+from understudy.methods.additions.columns.distribution import require_narrow
+from understudy.methods.additions.columns.variables import COLUMNS, PAIRS, SCORES, TablesParameters, Variables
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape, require_releasable
-from understudy.privacy.plan import Addition, Charge, Plan, plan_beside
+from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
 
 _SELECTED = {COLUMNS: 0.2, SCORES: 0.1, PAIRS: 0.7}
 _DECLARED = {COLUMNS: 0.35, PAIRS: 0.65}
@@ -41,9 +41,9 @@ def plan_with_columns(
     """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own."""
     require_measurable(variables, parameters)
 
-    def plan_columns(multipliers: Sequence[float]) -> Addition:
+    def plan_columns(multipliers: Sequence[float]) -> AddedCharges:
         charges = _charges(multipliers, variables, parameters)
-        return Addition(charges, _forecast(charges, variables, expected_records))
+        return AddedCharges(charges, _forecast(charges, variables, expected_records))
 
     shares = [share * part for part in parts(variables, parameters).values()]
     return plan_beside(plan_method, budget, plan_columns, shares=shares, what="columns")

@@ -1,0 +1,1 @@
+"""What joins any method: topics as labels, typed columns, a guide. One folder each, behind one protocol (base.py)."""

@@ -1,0 +1,179 @@
+"""What an addition is: released with a share of any method's budget, and used when the method's texts are written.
+
+A new addition is a folder here with a class that extends :class:`Addition`, and a name in
+:data:`~understudy.methods.additions.registry.ADDITIONS`. Runs loop over that list: no other code names an addition.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from understudy.base.parameters import Parameters
+from understudy.methods.base import Method, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents
+from understudy.methods.public import Chooser, PublicFacts
+from understudy.models.types import Embedder
+from understudy.privacy.plan import Plan
+from understudy.release import Release
+from understudy.text.writing import Rows, SyntheticRecord
+
+NoisyCounts = tuple[Sequence[float], float]
+"""Numbers in proportion to the records of each label, and the standard deviation of their noise."""
+
+
+@dataclass(frozen=True)
+class Releasing:
+    """What passes from one part of a release to the next.
+
+    Args:
+        corpus: the private records.
+        planned: the Release without content; an addition may change its labels.
+        released: what the parts before made.
+    """
+
+    corpus: Any  # a BoundedCorpus; plan and generate may see this module, and not that one
+    tools: ReleaseTools
+    planned: Release
+    released: Released = field(default_factory=lambda: Released({}))
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What an addition may use while texts are written of a Release.
+
+    Args:
+        wanted: how many texts, and the additions' settings of writing.
+        embedder: loads the embedder of this name.
+        prompted: the columns of a row that prompts show.
+        say, progress: take a line for the user, and how far something is.
+    """
+
+    wanted: Any
+    method: Method
+    embedder_name: str
+    embedder: Callable[[], Embedder]
+    prompted: str | Sequence[str]
+    seed: int
+    say: Callable[[str], None] = lambda _line: None
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
+
+
+class Use:
+    """An addition of a Release, while texts are written. By default it does nothing."""
+
+    rows: Rows | None = None
+    """The rows that texts are written for."""
+    chooser: Chooser | None = None
+    """What methods may choose by before texts are written."""
+    condition: str = ""
+    """What all texts meet; empty for no condition."""
+
+    def share_out(self, _records: int) -> list[int] | None:
+        """Return how many of the records each label gets; None leaves that to others."""
+        return None
+
+    def require(self, counts: Sequence[int]) -> None:
+        """Raise ConfigError if ``counts[label]`` texts of each label cannot be had."""
+
+    def candidates(self, counts: Sequence[int], _held: Sequence[int] | None) -> list[int]:
+        """Return how many texts are made of each label; ``held``: as many as the Release holds."""
+        return list(counts)
+
+    def lines(self) -> Sequence[str]:
+        """Return what the user is told before texts are written."""
+        return ()
+
+    def chosen(self, records: Sequence[SyntheticRecord], _counts: Sequence[int]) -> list[SyntheticRecord]:
+        """Return ``counts[label]`` of the records of each label, those without a text last."""
+        return list(records)
+
+    def completed(self, written: Sequence[SyntheticRecord]) -> list[SyntheticRecord]:
+        """Return the texts with what the addition adds to each, without those that it cannot complete."""
+        return list(written)
+
+
+class Addition(ABC):
+    """Something that is released beside what a method releases. Instances are frozen, and hold public values only."""
+
+    name: ClassVar[str]
+    parameters: ClassVar[type[Parameters]]
+    """Settings of a run that say whether and how it is released."""
+    writing: ClassVar[type[Parameters] | None] = None
+    """Settings that may be others at every ``generate``."""
+    finds_labels: ClassVar[bool] = False
+    """Whether the records get their labels from it."""
+    embeds: ClassVar[bool] = False
+    """Whether the embedder reads the private texts for it."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, settings: Parameters, facts: PublicFacts) -> Self | None:
+        """Return the addition as a run's settings and the declared table have it; None where it is not wanted."""
+
+    def require(self, method: Method) -> None:
+        """Raise ConfigError if it cannot join this method."""
+        method.require_guidable()
+
+    def is_first(self, _method: Method) -> bool:
+        """Return whether it is released before what the method releases."""
+        return False
+
+    @abstractmethod
+    def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
+        """Return the plan of the rest for what is left of ``budget``, with the addition's own charges."""
+
+    def prepare(self, _preparation: Preparation) -> Self:
+        """Do what could fail, before anything is charged; return the addition with what was made.
+
+        Raises ConfigError or ModelError for what would fail after the charge.
+        """
+        return self
+
+    @abstractmethod
+    def release(self, at: Releasing, plan: Plan) -> Releasing:
+        """Measure the private records, through ``at.tools``."""
+
+    def made_each(self, _wanted: Any, _method: Method) -> int:
+        """Return how many texts are made for each one that is wanted, for the forecast."""
+        return 1
+
+    @property
+    def stored(self) -> Mapping[str, Any]:
+        """Its parameters in the Release."""
+        return {}
+
+    def planned(self, planned: Release) -> Release:
+        """Return the Release without content as it will be with the addition."""
+        return planned
+
+    def details(self, _prompted: str | Sequence[str]) -> str:
+        """Return the longest text that it adds to a prompt."""
+        return ""
+
+    @classmethod
+    @abstractmethod
+    def is_in(cls, release: Release) -> bool:
+        """Return whether a Release has it."""
+
+    @classmethod
+    def check(cls, release: Release) -> None:
+        """Raise ConfigError if its parameters in a Release, which may come from anybody, contradict each other."""
+        assert cls.is_in(release)
+
+    @classmethod
+    @abstractmethod
+    def contents(cls, contents: Contents, release: Release) -> Contents:
+        """Return the contents of a Release that has it, given those of its method."""
+
+    @classmethod
+    def label_counts(cls, _release: Release) -> NoisyCounts | None:
+        """Return how many records each label has, as far as the addition's values in a Release tell."""
+        return None
+
+    @classmethod
+    def use(cls, _release: Release, _writing: Writing) -> Use | None:
+        """Return what is used of it while texts are written of a Release that has it."""
+        return None

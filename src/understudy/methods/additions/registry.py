@@ -1,0 +1,45 @@
+"""The additions, in the order in which they take their shares of a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.base.parameters import Parameters
+from understudy.methods.additions.base import Addition, NoisyCounts
+from understudy.methods.additions.columns.addition import Columns
+from understudy.methods.additions.guide.addition import GuideAddition
+from understudy.methods.additions.topics.addition import TopicsAsLabels
+from understudy.methods.contents import Contents
+from understudy.methods.public import PublicFacts
+from understudy.release import Release
+
+ADDITIONS: tuple[type[Addition], ...] = (TopicsAsLabels, Columns, GuideAddition)
+
+
+def additions_of(settings: Parameters, facts: PublicFacts) -> tuple[Addition, ...]:
+    """Return those that a run's settings and the declared table ask for."""
+    return tuple(found for each in ADDITIONS if (found := each.of(settings, facts)) is not None)
+
+
+def additions_in(release: Release) -> tuple[type[Addition], ...]:
+    """Return those that a Release has."""
+    return tuple(each for each in ADDITIONS if each.is_in(release))
+
+
+def complete(contents: Contents, release: Release) -> Contents:
+    """Return what a Release of these contents holds with its additions."""
+    for each in additions_in(release):
+        contents = each.contents(contents, release)
+    return contents
+
+
+def label_counts(release: Release) -> NoisyCounts | None:
+    """Return how many records each label has, from the first addition of a Release that tells; else None."""
+    return next((found for each in additions_in(release) if (found := each.label_counts(release))), None)
+
+
+def own_parameters(release: Release) -> Mapping[str, Any]:
+    """Return the parameters of a Release that are its method's: neither its seed nor its additions'."""
+    others = {"seed", *(name for each in additions_in(release) for name in each.parameters.model_fields)}
+    return {name: value for name, value in release.parameters.items() if name not in others}

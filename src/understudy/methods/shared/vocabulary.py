@@ -1,0 +1,88 @@
+"""The terms that a method looks for: a public list, and those that it finds in the texts. Before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from pydantic import Field
+
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters, public_file
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.plan import Plan
+from understudy.privacy.selection import NoisySelection
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary, stop_word_languages
+
+
+class VocabularyParameters(Parameters):
+    """Where a method's terms come from."""
+
+    vocabulary: str = public_file(BUILT_IN)
+    """A public list of terms: a file, or the built-in English word list."""
+    vocabulary_is_public: bool = False
+    """Your word that your own vocabulary and stop words were not made from private data."""
+    stop_words: str | None = public_file(None)
+    """A file of words to leave out, ``built-in``, ``none``, two letters for those of a language (``de``), or
+    ``all-languages``: those of 33, which also says that the texts are not English. Default: those of ``language``."""
+    discover_terms: float | None = Field(None, ge=0, le=0.9)
+    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has: those that many
+    records have join the vocabulary, word for word. Words with digits are never found. 0: none. Default: none; 0.3
+    where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
+
+    @property
+    def tongue(self) -> str:
+        """The language that the stop words name: ``en`` where they name none."""
+        return self.stop_words if self.stop_words and stop_word_languages(self.stop_words) else "en"
+
+    @property
+    def not_english(self) -> bool:
+        """Whether the texts are said to be in another language than the built-in vocabulary."""
+        return self.tongue != "en"
+
+
+DISCOVERED = "discovered-terms"
+FOREIGN_SHARE = 0.3
+"""Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
+FEWEST = 5
+"""Terms that are seen to occur in the texts: with fewer, the vocabulary is hardly theirs."""
+_PER_UNIT = 100
+"""Terms of one unit that count, at most."""
+_LONE_DELTA = Fraction(1, 10)
+"""Share of delta: the probability with which a term is shown that one unit alone has."""
+
+
+def public_vocabulary(parameters: VocabularyParameters) -> Vocabulary:
+    """The terms that are counted. Raises ConfigError if they are not declared public."""
+    named = parameters.stop_words in (None, BUILT_IN, "none") or stop_word_languages(parameters.stop_words)
+    if (parameters.vocabulary != BUILT_IN or not named) and not parameters.vocabulary_is_public:
+        raise ConfigError(
+            "A vocabulary or stop word list of your own must not be made from the private data.",
+            "If it is public, say so with --vocabulary-is-public.",
+        )
+    return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
+
+
+def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[NoisySelection, list[float]]:
+    """Return what finds terms for ``share`` of the budget (of mu^2) and its part of delta, and the noise multipliers of
+    Gaussian sums that have ``shares`` of the rest."""
+    lone = budget.delta * _LONE_DELTA
+    rest = Budget.of(budget.epsilon, budget.delta - lone)
+    first, *others = gaussian_split(rest, [share, *((1 - share) * each for each in shares)])
+    return NoisySelection(first, float(lone), _PER_UNIT), others
+
+
+def word_for_word(plan: Plan) -> str:
+    """What the statement says of terms that were found: from how many records on they show."""
+    found, unit = plan.mechanism(DISCOVERED), plan.unit
+    alone = max(1, round(found.threshold / COUNT_GRID))
+    among = round(alone * math.sqrt(found.most))
+    several = "" if unit.kind == "owner" else " A term of one person with so many records is among them."
+    return (
+        "Terms that no public list has were found in the private texts and appear word for word: "
+        f"those of about {alone} {unit.kind}s, if these have no other such term, or of {among}, if they have "
+        f"{found.most} each, and more.{several}"
+    )

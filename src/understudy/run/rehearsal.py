@@ -1,0 +1,203 @@
+"""A rehearsal of a release before its charge: the same code on made-up records, with noise that pays for nothing.
+
+A plan states the sensitivity, the shape and the names of its charges, and ``release`` states them again in its queries.
+Only running ``release`` shows whether the two agree. So a method of a third party is run once before the charge: on a
+few made-up records, in a folder that is thrown away, with the checks of the real door. Its outcome is a function of
+public facts. A rehearsal ends early where the method asks a language model, or takes a charge in parts: both may take
+hours. The methods of this package are not rehearsed: their tests compare plan and release.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import UnderstudyError, bug
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.corpus import Batch
+from understudy.corpus.schema import Schema
+from understudy.ledger.store import RunStore
+from understudy.methods.additions.registry import complete
+from understudy.methods.base import Method, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents, mismatch
+from understudy.models.types import WrappedEmbedder
+from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
+from understudy.privacy.noise import InsecureSeededNoise
+from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sample import SubsampledSums
+from understudy.privacy.sealed import Seal, SealedValue
+from understudy.privacy.verdict import Verdict
+from understudy.release import Release
+from understudy.run.measuring import Measurements
+
+_NO_KEY = b"rehearsal"
+
+
+def is_rehearsed(method: Method) -> bool:
+    """Whether the method is a third party's, and works without a model that reads private texts."""
+    own = type(method).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return not (own or method.needs.private_model)
+
+
+def rehearse(
+    method: Method,
+    plan: Plan,
+    planned: Release,
+    corpus: BoundedCorpus,
+    schema: Schema,
+    preparation: Preparation,
+    prepare: Callable[[BoundedCorpus, Preparation], Any],
+) -> None:
+    """Run ``method.release`` on made-up records.
+
+    Args:
+        planned: the Release without its content.
+        corpus: the private records, none of which is read: its bounds and forms are used.
+        prepare: calls the method's ``prepare``; what the release gets must not be used up here.
+
+    Raises:
+        PrivacyError: if a query is not the one that its charge was planned for, a charge has no query or a query no
+            charge, or the method fails otherwise.
+        UnderstudyError: what the method raises itself.
+    """
+    beside = complete(Contents({}, {}), planned).charges
+    own = replace(plan, charges=tuple(charge for charge in plan.charges if charge.name not in beside))
+    made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None)
+    quiet = replace(
+        preparation,
+        embedder=None if preparation.embedder is None else _StandIn(preparation.embedder, preparation.dimension),
+        say=lambda _line: None,
+        progress=lambda _what, _done, _total: None,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="understudy-") as folder,
+        RunStore.open(Path(folder) / "private", noise="seeded") as store,
+    ):
+        door = _Door(own, Receipt(store.run_id, own), InsecureSeededNoise(0), store, None, "")
+        try:
+            tools = ReleaseTools(
+                **{each.name: getattr(quiet, each.name) for each in fields(quiet)},
+                door=door,
+                writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
+                prepared=prepare(made_up, quiet),
+                scratch=Path(folder) / "scratch",
+                rows=_end if method.needs.rows and schema.typed else None,
+            )
+            released = method.release(made_up, own, tools)
+            statement = replace(planned.statement, charges=own.charges)
+            made = filled(replace(planned, statement=statement), released, store.seals())
+            made.save(Path(folder) / "rehearsal.release")
+            contents = method.contents(made)
+            problem = contents and mismatch(made, contents)
+        except _Ended:
+            return
+        except UnderstudyError:
+            raise
+        except Exception as error:
+            raise bug(
+                f"The method {method.name} fails on a made-up table, before the private one is read "
+                f"({type(error).__name__}: {error})",
+                "`release` runs to the end on any table, also on an empty one",
+            ) from error
+    if problem:
+        raise bug(f"The Release is not as the method's `contents` say: {problem}.", "the two agree")
+
+
+def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:
+    """The Release with its content.
+
+    Raises PrivacyError if a charge has no value.
+    """
+    statement = replace(
+        planned.statement,
+        public_inputs=released.public_inputs,
+        notes=(*planned.statement.notes, *released.notes),
+        verdict=verdict,
+    )
+    return replace(
+        planned,
+        statement=statement.with_seals(seals),  # as its values are, whatever this process is
+        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
+        terms=list(released.terms),
+        noise_check=replace(released.noise_check, verdict=None),
+        strings={name: list(strings) for name, strings in released.strings.items()},
+    )
+
+
+@dataclass(frozen=True)
+class _MadeUp:
+    """A table of this schema: an empty batch, then a record of each label, each of an owner of its own. Texts that have
+    parts cannot be made up, so that only the empty batch is there."""
+
+    schema: Schema
+
+    def batches(self) -> Iterator[Batch]:
+        yield self._batch(0)
+        yield self._batch(self.size)
+
+    @property
+    def size(self) -> int:
+        return 0 if self.schema.form else max(len(self.schema.labels), 1)
+
+    def _batch(self, size: int) -> Batch:
+        said = "This text was made up: it names a doctor, a ticket and the number 7."
+        columns = self.schema.record_columns
+        text = json.dumps(dict.fromkeys(columns, said)) if columns else said
+        return Batch(
+            texts=[text] * size,
+            labels=np.arange(size, dtype=np.int32),
+            owners=[f"owner {number}" for number in range(size)] if self.schema.owner is not None else None,
+            secrets=[[] for _ in range(size)] if self.schema.secrets else None,
+            cells=np.zeros((size, len(self.schema.typed)), np.int32) if self.schema.typed else None,
+        )
+
+
+class _Door(Measurements):
+    """The door between made-up records and values that nobody uses."""
+
+    def measure(
+        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
+    ) -> SealedValue:
+        if isinstance(rates, np.ndarray) and isinstance(data, BoundedCorpus) and isinstance(data.corpus, _MadeUp):
+            rates = np.resize(rates, data.corpus.size)  # there are as many as private records
+        return super().measure(name, query, data, rates=rates)
+
+    def open(self, name: str) -> Any:
+        mechanism = self.receipt.pay(name)
+        if not isinstance(mechanism, SubsampledSums):
+            raise _Ended
+        self.opened.add(name)
+        return mechanism.open(self.noise)
+
+
+class _Ended(BaseException):
+    """Ends a rehearsal early. No method catches it by mistake."""
+
+
+def _end(*_: object) -> NoReturn:
+    raise _Ended
+
+
+class _Unasked:
+    """A language model that is not asked."""
+
+    __getattr__ = _end
+
+
+@dataclass(frozen=True)
+class _StandIn(WrappedEmbedder):
+    """Vectors of the embedder's form, at no cost."""
+
+    dimension: int
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        vectors[np.arange(len(texts)), [len(text) % self.dimension for text in texts]] = 1
+        return vectors
