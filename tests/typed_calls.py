@@ -26,6 +26,15 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     return us.run(corpus, method, us.Budget(epsilon=6, delta="1e-6"), records_per_label=100, output=Path("out"))
 
 
+def natural(corpus: us.Corpus, texts: list[str], budget: us.Budget) -> us.Result:
+    us.plan(budget)
+    us.plan(corpus, us.DPKPS(), us.Budget(3), expected_records=9)
+    us.evaluate(texts, {"note": texts}, text="note")
+    us.ledger.raise_cap("tickets", epsilon=6, delta=1e-5)
+    us.run(texts, budget, dataset="tickets")
+    return us.run(corpus, budget=budget)
+
+
 def made_of(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> us.Result:
     us.run("notes.csv", method, budget, text="note", label="ward", labels=["a"], delimiter=";", records=1)
     us.release([{"note": "a"}], method, budget, text="note", dataset="notes")

@@ -23,11 +23,12 @@ from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning, i
 from understudy.base.files import require_local
 from understudy.base.parameters import Parameters
 from understudy.corpus import Corpus, TableSource, is_frame, read_corpus
+from understudy.corpus.read import as_table
 from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.additions.columns.variables import RowsParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.base import Method
-from understudy.methods.registry import make_method, require_method
+from understudy.methods.registry import make_method, method_names, require_method
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
@@ -72,23 +73,34 @@ if TYPE_CHECKING:
 
 Folder = str | PathLike[str]
 """The path of a folder, or of a file."""
+AnyBudget = Budget | SecretBudget
 
 
-def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOptions]) -> Forecast:
+def plan(
+    corpus: Corpus | TableSource | Method | AnyBudget | None = None,
+    method: Method | AnyBudget | None = None,
+    budget: AnyBudget | None = None,
+    **options: Unpack[PlanOptions],
+) -> Forecast:
     """Forecast what a run would release, cost and buy. Reads no private data.
 
     Args:
-        method: such as ``DPKPS()``.
+        corpus: that of the run to come, of which only the names of its columns are read. May be left out.
+        method: such as ``DPKPS()``, the default.
         budget: what the run may spend.
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
     """
-    return forecast(run_config(_settings(method, budget, options)))
+    source, chosen, spent = _sorted_out(corpus, method, budget)
+    if isinstance(source, Corpus):
+        return forecast(corpus_config(source, chosen, spent, options))
+    source, given = (None, dict(options)) if source is None else as_table(source, options)
+    return forecast(run_config(_settings(chosen, spent, {"data": source, **given} if _is_path(source) else given)))
 
 
 def check(
     corpus: TableSource,
-    method: Method | None = None,
-    budget: Budget | SecretBudget | None = None,
+    method: Method | AnyBudget | None = None,
+    budget: AnyBudget | None = None,
     *,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
@@ -102,16 +114,18 @@ def check(
     """
     if isinstance(corpus, Corpus):
         raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
-    told: dict[str, Any] = {"data": corpus, **options} if _is_path(corpus) else {**options}
-    config = run_config(_settings(method or make_method(DEFAULT_METHOD, {}), budget, told))
+    _, chosen, spent = _sorted_out(corpus, method, budget)
+    corpus, given = as_table(corpus, options)
+    told: dict[str, Any] = {"data": corpus, **given} if _is_path(corpus) else given
+    config = run_config(_settings(chosen, spent, told))
     with shown(listener) as listening:
         return pipeline.check(config, source=None if config.data else corpus, listener=listening)
 
 
 def run(
     corpus: Corpus | TableSource,
-    method: Method,
-    budget: Budget | SecretBudget,
+    method: Method | AnyBudget | None = None,
+    budget: AnyBudget | None = None,
     *,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
@@ -121,8 +135,9 @@ def run(
     Args:
         corpus: from :func:`understudy.read_corpus`, or what that opens: a path, a frame, a Dataset. Then the options
             name its columns too, such as ``text``, ``label`` and ``labels``.
-        method: such as ``DPKPS()``.
-        budget: what the run may spend; charged in the ledger.
+        method: such as ``DPKPS()``, the default.
+        budget: what the run may spend, ``Budget(3, "1e-6")``. Of ``Budget(3)`` delta follows from
+            ``expected_records``. Charged in the ledger.
         options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
             that was killed cannot be resumed.
     """
@@ -133,8 +148,8 @@ def run(
 
 def release(
     corpus: Corpus | TableSource,
-    method: Method,
-    budget: Budget | SecretBudget,
+    method: Method | AnyBudget | None = None,
+    budget: AnyBudget | None = None,
     *,
     resume: bool = False,
     listener: Listener | None = None,
@@ -168,7 +183,7 @@ def generate(
 
 def topics(
     corpus: Corpus | TableSource,
-    budget: Budget | SecretBudget,
+    budget: AnyBudget | None = None,
     *,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
@@ -228,8 +243,8 @@ def evaluate(
 
 def audit(
     corpus: Corpus | TableSource,
-    method: Method,
-    budget: Budget | SecretBudget,
+    method: Method | AnyBudget | None = None,
+    budget: AnyBudget | None = None,
     *,
     listener: Listener | None = None,
     **options: Unpack[AuditOptions],
@@ -343,12 +358,30 @@ def _resumable(listener: Listener | None, output: Folder | None, *, charged: boo
             raise
 
 
+def _sorted_out(*given: object) -> tuple[Any, Method | None, AnyBudget | None]:
+    """Return the table, the method and the budget of a call that may leave any of them out. ConfigError where something
+    else stands in a method's place."""
+    budgets = [each for each in given if isinstance(each, (Budget, SecretBudget))]
+    methods = [each for each in given if isinstance(each, Method) and not isinstance(each, type)]
+    rest = [each for each in given if each is not None and not any(each is one for one in (*budgets, *methods))]
+    names = [each for each in rest[:1] if isinstance(each, str) and each in method_names() and not Path(each).exists()]
+    for each in (*names, *(each for each in rest if isinstance(each, type)), *rest[1:], *budgets[1:], *methods[1:]):
+        require_method(each)
+        raise ConfigError("Two methods or two budgets are given.", "Give one.")
+    return next(iter(rest), None), next(iter(methods), None), next(iter(budgets), None)
+
+
 def _opened(
-    source: Corpus | TableSource, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
+    source: Corpus | TableSource,
+    method: Method | AnyBudget | None,
+    budget: AnyBudget | None,
+    options: Mapping[str, Any],
 ) -> tuple[RunConfig, Corpus | None]:
     """The configuration of a run, and its corpus; None where the run opens the files that it names by itself."""
+    source, method, budget = _sorted_out(source, method, budget)
     if isinstance(source, Corpus):
         return corpus_config(source, method, budget, options), source
+    source, options = as_table(source, options)
     if _is_path(source):
         return run_config(_settings(method, budget, {"data": source, **options})), None
     config = run_config(_settings(method, budget, options))
@@ -402,13 +435,13 @@ def _folder(made: Result | Folder) -> OutputFolder:
 
 
 def corpus_config(
-    corpus: Corpus, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
+    corpus: Corpus, method: Method | None, budget: AnyBudget | None, options: Mapping[str, Any]
 ) -> RunConfig:
     """The configuration of a run on an open corpus."""
     schema = corpus.schema
     columns = {
         "dataset": corpus.name,
-        "text": schema.text or schema.form.fields or None,
+        "text": None if schema.record_columns else schema.text_columns,
         **schema.form.settings,
         "record_columns": schema.record_columns,
         "label": schema.label,
@@ -421,8 +454,8 @@ def corpus_config(
     return run_config(_settings(method, budget, {**columns, **options}))
 
 
-def _settings(method: Method, budget: Budget | SecretBudget | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    require_method(method)
+def _settings(method: Method | None, budget: AnyBudget | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    method = make_method(DEFAULT_METHOD, {}) if method is None else method
     assert isinstance(method, Parameters)
     own = {name: value for name, value in method.dump().items() if name in method.model_fields_set}
     spent = {} if budget is None else budget_fields(budget)

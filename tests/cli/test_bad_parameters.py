@@ -52,7 +52,7 @@ def undeclared_label(folder: Path) -> None:
 BAD: dict[str, Bad] = {
     "epsilon zero": Bad({"epsilon": "0"}, 2, "Expected epsilon of 1e-09 to 100000, got 0", "in this range"),
     "epsilon no number": Bad({"epsilon": "six"}, 2, "Expected a number for epsilon", "such as 3, 0.5 or 1e-6"),
-    "delta missing": Bad({"delta": None}, 2, "delta is missing", "it has no default"),
+    "delta missing": Bad({"delta": None}, 2, "delta is missing", "--expected-records N"),
     "delta zero with gaussian noise": Bad(
         {"delta": "0", "noise": "gaussian"}, 2, "Gaussian noise", "choose laplace noise"
     ),

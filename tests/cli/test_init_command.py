@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pyarrow as pa
@@ -186,6 +187,112 @@ def test_nothing_is_proposed_by_its_place_and_what_is_has_its_reason(tmp_path: P
         assert f"its name has '{reason}' in it" in before
     assert "#   created_at: {kind: date," in text
     assert "#   amount: {kind: number," in text
+
+
+PEOPLE = """
+    Pat_ID patid PATIENT_ID PatientNr PatientenID customerNo CustomerID cust_no KundenNr Kundennummer Kunden-Nr. Kunde
+    user user-id userId client_no memberId Member_Number EmployeeNumber Mitarbeiter_ID MitarbeiterNr person_id
+    Personalnummer internal_customer_id author subject_id account_id ID_Kunde IDPatient"""
+
+
+@pytest.mark.parametrize("name", PEOPLE.split())
+def test_a_column_that_tells_people_apart_is_proposed_as_the_owner(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text(f"ticket_id,{name},customer_type,note\n")
+    text = init(str(tmp_path / "t.csv"))
+    assert f"\n# owner: {name}\n" in text or f'\n# owner: "{name}"\n' in text
+    assert 'rows apart: "ticket_id"\n' in text
+
+
+@pytest.mark.parametrize(
+    "name", ["customer_type", "user_agent", "path_id", "pattern", "client_segment", "subject", "patch"]
+)
+def test_a_column_about_people_is_no_owner(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text(f"note,{name}\n")
+    assert "\n# owner: COLUMN\n" in init(str(tmp_path / "t.csv"))
+
+
+def test_the_likeliest_owner_is_proposed_and_others_are_said_to_tell_people_apart(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("customer_name,employee_id,customer_id,note\n")
+    text = init(str(tmp_path / "t.csv"))
+    assert "\n# owner: customer_id\n" in text
+    assert 'people apart: "customer_name", "employee_id"\n' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(
+            (name, "number")
+            for name in ("amount", "Rechnungsbetrag", "unitPrice", "Total (EUR)", "product_price", "fees")
+        ),
+        *((name, "integer") for name in ("age", "Alter", "item_count")),
+        *((name, "date") for name in ("Rechnungsdatum", "updated_at", "birth_date")),
+        *((name, None) for name in ("candidate", "update_type", "stage", "country", "discounted_class")),
+    ],
+)
+def test_kinds_are_told_by_names_whatever_the_file_holds(tmp_path: Path, name: str, kind: str | None) -> None:
+    pq.write_table(pa.table({"note": ["a"], name: ["1.200,50"]}), tmp_path / "t.parquet")
+    text = init(str(tmp_path / "t.parquet"))
+    assert (f"{name}: {{kind: {kind}," in text or f'"{name}": {{kind: {kind},' in text) is (kind is not None)
+
+
+NASTY = (
+    *(
+        "a, b",
+        "a: b",
+        'say "hi"',
+        "it's",
+        " lead",
+        "trail ",
+        "x=1",
+        "@file",
+        "#tag",
+        "no",
+        "yes",
+        "null",
+        "2023",
+        "1.5",
+    ),
+    *(
+        "~",
+        "- item",
+        "{a}",
+        "[a]",
+        "a|b",
+        "a;b*c",
+        "%",
+        "`x`",
+        "*star",
+        "&anchor",
+        "!tag",
+        "? q",
+        "key: #v",
+        "a\\b",
+        '"q"',
+    ),
+    *("true", "a..b", "'single'", "> fold", "---", "0x1f", "2024-01-01", ".inf", "診断, Größe"),
+)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("name", NASTY)
+def test_what_is_drafted_is_read_again_whatever_columns_and_labels_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for texts, labelled in ((name, "other"), ("note", name)):
+        table = pa.table({texts: ["hello there"], labelled: [name]})
+        if form == "csv":
+            with open("t.csv", "w", newline="", encoding="utf-8") as file:  # noqa: PTH123
+                csv.writer(file).writerows([table.column_names, ["hello there", name]])
+        else:
+            pq.write_table(table, "t.parquet")
+        drafted = yaml.safe_load(init(f"t.{form}", "--names-are-public"))
+        if texts == name and drafted["text"] == "COLUMN":
+            drafted["text"] = [name]
+        Path("t.yaml").write_text(yaml.safe_dump({**drafted, "label": labelled, "labels": [name]}))
+        done = CliRunner().invoke(cli, ["check", "--config", "t.yaml", "--output", "out"], catch_exceptions=False)
+        assert "can be read as it is declared" in done.output
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.ods", "t.xls"])

@@ -183,10 +183,9 @@ def test_what_is_nearly_a_table_is_refused_with_the_cure(what: str, cure: str) -
 
 
 @pytest.mark.parametrize("of", ["pandas", "polars"])
-def test_a_single_column_is_no_table(of: str) -> None:
+def test_a_single_column_is_a_table_of_texts(of: str) -> None:
     column = pytest.importorskip(of).DataFrame({"note": ["Zebra"]})["note"]
-    with pytest.raises(CorpusError, match=r"type Series cannot be read.*Give a whole table"):
-        read_corpus(column, text="note")
+    assert texts_of(read_corpus(column, text="note")) == ["Zebra"]
 
 
 def test_a_column_of_several_types_is_an_error_where_it_is_needed() -> None:

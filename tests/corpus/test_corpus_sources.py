@@ -38,7 +38,7 @@ class DataFrame:
 NO_TABLES = {
     "a data frame": DataFrame(),
     "bytes": b"note\nZebra\n",
-    "a dict of columns": {"note": ["Zebra"]},
+    "a dict of no columns": {"note": "Zebra"},
     "an iterator": iter([{"note": "Zebra"}]),
 }
 

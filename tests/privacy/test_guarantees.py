@@ -148,7 +148,7 @@ def test_an_impossible_epsilon_is_refused(epsilon: object) -> None:
 @pytest.mark.parametrize("delta", [-1e-9, 1, 2, math.nan, "small", None])
 def test_an_impossible_delta_is_refused(delta: object) -> None:
     with pytest.raises(ConfigError, match="delta"):
-        Budget(1, delta)  # type: ignore[arg-type]
+        _ = Budget(1, delta).delta  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])

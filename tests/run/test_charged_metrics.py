@@ -162,7 +162,7 @@ def test_a_copy_of_the_folder_cannot_draw_another_value(
 def test_an_owner_s_records_are_averaged_as_in_the_run(tmp_path: Path, with_room: Callable[..., OutputFolder]) -> None:
     made = with_room(owner="clinician", max_records_per_owner=3)
     with pytest.raises(ConfigError, match="owner column"):
-        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, text="note"))
+        us.evaluate(us.read_corpus(tmp_path / "notes.csv", text="note"), made.root, **options(tmp_path))
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, insecure_no_noise=True))
     found = released(made)
     assert found["unit"] == {"kind": "owner", "max_records": 3, "column": "clinician"}

@@ -50,7 +50,7 @@ def test_a_misspelt_parameter_a_budget_out_of_range_and_what_is_no_method_are_re
         us.DPKPS(top_term=3)
     with pytest.raises(ConfigError):
         us.plan(METHOD, us.Budget("1e6", "1e-6"))
-    methods: tuple[Any, ...] = ("dp-kps", us.DPKPS, None)
+    methods: tuple[Any, ...] = ("dp-kps", us.DPKPS)
     for method in methods:
         with pytest.raises(ConfigError, match="no method with its parameters"):
             us.run(ROWS, method, us.Budget(1, "1e-6"), text="note", llm="none", records=1)

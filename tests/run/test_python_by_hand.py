@@ -232,3 +232,92 @@ def test_dates_are_dates_in_frames_on_both_sides(tmp_path: Path) -> None:
     seen = made.to_pandas()["seen"]
     assert seen.dtype.kind == "M"
     assert seen.dropna().between(datetime.datetime(2024, 1, 1), datetime.datetime(2024, 12, 31)).all()
+
+
+def test_every_verb_takes_its_natural_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pandas = pytest.importorskip("pandas")
+    frame, plain = pandas.DataFrame(rows()), {"text": "note", "label": "department", "labels": LABELS}
+    said: dict[str, Any] = {**plain, "llm": "none", "records": 4, "dataset": "tickets"}
+    us.ledger.open("tickets", epsilon=20, delta="1e-3")
+    assert us.ledger.raise_cap("tickets", epsilon=60, delta="1e-3").dataset.cap == us.Budget(60, "1e-3")
+    with pytest.raises(us.UnderstudyError, match="delta is missing"):
+        us.ledger.raise_cap("tickets", epsilon=70)
+    with pytest.raises(us.UnderstudyError, match="given twice"):
+        us.ledger.raise_cap("tickets", us.Budget(70, "1e-3"), epsilon=70)
+    corpus, three, seven = us.read_corpus(frame, **plain), us.Budget(3), us.Budget(3, "1e-7")
+    for made in (
+        us.plan(frame, us.DPKPS(), seven, **plain),
+        us.plan(corpus, seven),
+        us.plan(seven),
+        us.plan(us.DPKPS(), seven),
+    ):
+        assert (made.plan.method, made.plan.budget) == ("dp-kps", seven)
+    assert us.plan(budget=seven).plan.budget == seven
+    assert us.check(frame, **plain).usable
+    assert us.check(frame, three, expected_records=200, **plain).usable
+    for result in (
+        us.run(frame, budget=seven, **said),
+        us.run(frame, seven, **said),
+        us.run(frame, epsilon=3, delta="1e-7", **said),
+    ):
+        assert (result.release.method, result.statement.budget) == ("dp-kps", seven)
+    assert us.release(frame, seven, **{**said, "records": None}).method == "dp-kps"
+    made_here = us.run(frame, us.DPKPS(), three, expected_records=200_000, output="out", **said)
+    assert made_here.statement.budget == us.Budget(3, "1e-7")
+    assert us.topics(frame, seven, text="note", dataset="tickets").topics is not None
+    assert us.generate(made_here, llm="none", records=2).records
+    for given in ({}, {"text": "note", "label": "department"}, {"text": "note"}, {"label": "department"}):
+        found = us.evaluate(frame, made_here, metrics="utility", classifiers="tf-idf", embedder="none", **given)
+        assert found.values
+
+
+def test_a_budget_without_a_delta_takes_the_one_that_the_size_suggests_and_says_so(
+    tmp_path: Path, understudy: Any
+) -> None:
+    for size, delta in (
+        (1, "1e-5"),
+        (200, "1e-5"),
+        (10_000, "1e-5"),
+        (10_001, "1e-6"),
+        (20_000, "1e-6"),
+        (3_000_000, "1e-8"),
+    ):
+        made = us.plan(us.Budget(3), expected_records=size)
+        assert made.plan.budget == us.Budget(3, delta)
+        assert f"Delta is {delta}, since none is given (delta)" in str(made)
+    assert "Delta is 1e-6" in understudy("plan", "--epsilon", "3", "--expected-records", "20000").out
+    use: list[Callable[[], object]] = [
+        lambda: us.plan(us.Budget(3)),
+        lambda: us.run(rows(), us.Budget(3), **COLUMNS),
+        lambda: us.ledger.open("v", us.Budget(3), ledger=tmp_path / "l.sqlite"),
+        lambda: us.audit_mechanism("vocabulary", us.Budget(3)),
+    ]
+    for call in use:
+        with pytest.raises(us.UnderstudyError, match="delta is missing"):
+            call()
+    assert repr(us.Budget(3)) == "Budget(epsilon=Fraction(3, 1))"
+
+
+def test_other_settings_of_released_metrics_and_a_folder_of_texts_are_told_in_their_own_words(
+    tmp_path: Path, result: us.Result, understudy: Any
+) -> None:
+    us.generate(result, llm="none", records=2, output=tmp_path / "more")
+    shown = understudy("show", str(tmp_path / "more"))
+    assert "epsilon" in shown.out
+    assert "not ended" not in shown.out + shown.err
+    us.ledger.raise_cap("v", epsilon=9, delta="1e-6")
+    few: dict[str, Any] = {"metrics": "fidelity", "embedder": "none", "charge_metrics": 1}
+    us.evaluate(rows(), result, **few)
+    with pytest.raises(us.UnderstudyError, match=r"released metrics of other settings.*seed") as caught:
+        us.evaluate(rows(), result, seed=3, **few)
+    assert "generate" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "verb", ["run", "check", "release", "topics", "evaluate", "secrets count", "secrets incidence", "init"]
+)
+def test_the_short_help_of_what_reads_a_table_says_how_it_is_written(understudy: Any, verb: str) -> None:
+    shown = understudy(*verb.split(), "--help").out
+    assert "--delimiter" in shown
+    assert "--encoding" in shown

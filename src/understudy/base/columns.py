@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.formats import HINT, as_written, digits, formats_of, marks_of, require_format
-from understudy.base.labels import Label, as_type, canonical, is_missing
+from understudy.base.labels import Label, Places, as_type, canonical, is_missing
 from understudy.base.lazy import pa
 
 T = TypeVar("T", int, float)
@@ -288,7 +288,7 @@ class Column:
             return (None if self.required else self.missing), False
         if self.values:
             label = self._label(value)
-            return (None if label is None else self._index.get(canonical(label))), False
+            return (None if label is None else self._index.of(label)), False
         parsed = parse(value, self.kind)
         if parsed is None:
             return None, False
@@ -449,8 +449,8 @@ class Column:
         return cls(name, kind, values=tuple(values), least=ends[0], most=ends[1], marks=marks, **rest)
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {canonical(value): index for index, value in enumerate(self.values)}
+    def _index(self) -> Places:
+        return Places(self.values)
 
     def _label(self, value: object) -> Label | None:
         if self.kind != "boolean":

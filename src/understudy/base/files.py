@@ -31,14 +31,31 @@ def require_local(path: str | os.PathLike[str]) -> None:
 
     An address that may hold credentials is not quoted.
     """
-    shown = os.fspath(path)
+    shown = require_path(path)
     if _ADDRESS.match(shown):
-        named = "What was given" if "@" in shown or "?" in shown else repr(shown)
+        named = "What was given" if re.search(r"[@?\s]", shown) else repr(shown)
         raise ConfigError(
             f"{named} is an address, and no path on this machine.",
             "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
             "Path; results are copied there afterwards.",
         )
+
+
+def require_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it was typed. Raises ConfigError, without quoting it, for what can only be a text."""
+    shown = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
+    parts = Path(shown).parts or ("",)
+    wordy = len(parts[-1].split()) > _MOST_WORDS and not os.path.lexists(shown)
+    if not shown or wordy or re.search(r"[\0\r\n]", shown) or max(len(os.fsencode(each)) for each in parts) > 255:
+        raise ConfigError(
+            "Something else was given where the path of a file or folder is expected.",
+            "Give a path. Private texts are given to read_corpus, check and run, as a list of strings.",
+        )
+    return shown
+
+
+_MOST_WORDS = 8
+"""Of a file's name."""
 
 
 def require_inside(root: Path, part: Path) -> None:

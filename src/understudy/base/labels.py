@@ -1,11 +1,13 @@
 """Labels: their canonical strings and types; the set, public and declared; and how records are shared out over it.
 
 Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
-decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals.
+decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals; where all
+labels are numbers, so does the string "1.0".
 """
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import re
@@ -45,6 +47,36 @@ def whole(number: float) -> float | int:
     return int(number) if number.is_integer() else number
 
 
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+
+
+def without_zeros(text: str) -> str:
+    """``1`` for ``1.0`` or ``1.00``; any other text as it is, such as ``1.10`` or ``01``."""
+    return found[1] if (found := _WHOLE.fullmatch(text)) else text
+
+
+class Places(dict[str, int]):
+    """From a label's canonical string to its place in the declared labels.
+
+    >>> Places(["1.0", "2.5"]).of(1), Places(["1.0", "v2"]).of("1"), Places(["01067"]).of(1067)
+    (0, None, None)
+    """
+
+    def __init__(self, labels: Sequence[Label]) -> None:
+        names = list(map(canonical, labels))
+        super().__init__(zip(names, range(len(names)), strict=True))
+        plain = dict(zip(map(without_zeros, names), range(len(names)), strict=True))
+        self._numbers = len(plain) == len(names) and all(map(_NUMBER.fullmatch, plain))
+        if self._numbers:
+            self.update(plain)
+
+    def of(self, label: Label) -> int | None:
+        """The place of a label as a table has it; None where it is not declared."""
+        name = canonical(label)
+        return self.get(without_zeros(name) if self._numbers else name)
+
+
 def is_missing(value: object) -> bool:
     """Whether a label or owner cell holds nothing: null, NaN, or white space."""
     if isinstance(value, str):
@@ -59,6 +91,8 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
     """
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value) <= _LARGEST:
+        value = int(value) if value == value.to_integral_value() else float(value)
     if not isinstance(value, (str, int, float, bool)):
         return None
     if isinstance(value, int) and abs(value) > _LARGEST:  # too long to be spelled
@@ -70,6 +104,7 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
         return text
     if label_type == "bool":
         return {"true": True, "false": False}.get(text.casefold())
+    text = without_zeros(text)
     if not _NUMBERS[label_type].fullmatch(text.strip()):
         return None
     try:
@@ -157,15 +192,33 @@ def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
     return in_proportion(total, [mean + kept * (count - mean) for count in counts])
 
 
+_PART = re.compile(r'\s*+"((?:[^"]|"")+)"\s*+(?:,|$)|([^,]*+)(?:,|$)')
+
+
+def comma_separated(text: str) -> list[str]:
+    """Return the parts of ``A,B,C`` without blanks around them. A part in double quotes keeps its commas and blanks.
+
+    >>> comma_separated('a, " b, c",d')
+    ['a', ' b, c', 'd']
+    """
+    found: list[str] = []
+    place = 0
+    while part := _PART.match(text, place):
+        found.append(part[2].strip() if part[1] is None else part[1].replace('""', '"'))
+        if (place := part.end()) == len(text) and not part[0].endswith(","):
+            break
+    return found
+
+
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with one label per line or, where the file's name
-            ends in ``.json``, a JSON list.
+        labels: the labels themselves; or ``"a,b,c"``, of which one with a comma or blanks around it is in double
+            quotes; or ``"@FILE"``, with one label per line or, where the file's name ends in ``.json``, a JSON list.
     """
     if isinstance(labels, str):
-        values: Sequence[object] = [label.strip() for label in labels.split(",") if label.strip()]
+        values: Sequence[object] = [label for label in comma_separated(labels) if label.strip()]
         if labels.startswith("@"):
             values = _labels_of_file(Path(labels[1:]))
     else:

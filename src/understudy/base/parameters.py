@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from understudy.base.errors import ConfigError, did_you_mean
+from understudy.base.labels import comma_separated
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -40,9 +41,7 @@ OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE
 """Strings; a single one may stand alone."""
 CommaSeparated = Annotated[
     tuple[str, ...],
-    BeforeValidator(
-        lambda v: _one_or_several(tuple(part.strip() for part in v.split(",")) if isinstance(v, str) else v)
-    ),
+    BeforeValidator(lambda v: _one_or_several(tuple(comma_separated(v)) if isinstance(v, str) else v)),
     _ONE_OR_SEVERAL,
 ]
 """Strings; one string holds several, separated by commas."""
@@ -132,8 +131,9 @@ class Parameters(BaseModel):
     @property
     def file_hashes(self) -> dict[str, str]:
         """SHA-256 of every public file that a field names."""
-        files = {name: Path(value) for name in self.files() if isinstance(value := getattr(self, name), str)}
-        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
+        named = {name: value for name in self.files() if isinstance(value := getattr(self, name), str)}
+        files = {name: Path(value) for name, value in named.items() if os.path.isfile(value)}  # noqa: PTH113 - no error
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
 
 
 def _problem(error: ValidationError) -> str:

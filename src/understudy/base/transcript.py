@@ -28,6 +28,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from understudy.base.errors import ConfigError
+from understudy.base.labels import comma_separated
 from understudy.base.lazy import pa
 from understudy.base.untrusted import parse_json, said
 
@@ -423,4 +424,4 @@ def text_columns(text: str | Sequence[str] | None) -> tuple[str, ...]:
     """The columns that are named: one, several as ``A,B,C`` or a list, or none."""
     if text is None:
         return ()
-    return tuple(part.strip() for part in text.split(",")) if isinstance(text, str) else tuple(text)
+    return tuple(comma_separated(text) if isinstance(text, str) else text)

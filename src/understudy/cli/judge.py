@@ -44,7 +44,19 @@ def _evaluate_groups(_args: Sequence[str]) -> Groups:
 @click.command(
     cls=ParametersCommand,
     groups=_evaluate_groups,
-    main=(*TABLE, "holdout", "beside", "metrics", "classifiers", "embedder", "charge_metrics", "dataset", "output"),
+    main=(
+        *TABLE,
+        "delimiter",
+        "encoding",
+        "holdout",
+        "beside",
+        "metrics",
+        "classifiers",
+        "embedder",
+        "charge_metrics",
+        "dataset",
+        "output",
+    ),
 )
 @click.argument("real", type=str, required=False)
 @click.argument("synthetic", type=str, required=False)
@@ -327,9 +339,20 @@ def report(
 @json_option
 @release_size_option
 def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
-    """Show the privacy statement of the Release file RELEASE."""
+    """Show the privacy statement of the Release file RELEASE, or of an output folder."""
+    from understudy.base.files import require_path
     from understudy.methods.registry import load_release
+    from understudy.release.statement import load_statement
+    from understudy.run.outputs import schema_of_table
 
+    shareable = Path(require_path(release)) / "release"
+    if (stated := shareable / "statement.json").is_file() and not any(shareable.glob("*.release")):  # of `generate`
+        statement, schema = load_statement(stated), schema_of_table(shareable)
+        if as_json:
+            show_json({"statement": statement.to_json(), "schema": schema and schema.to_json()})
+        else:
+            click.echo(printable(statement.to_markdown(labelled=schema is not None and schema.label is not None)))
+        return
     made = load_release(release, max_bytes=max_release_bytes)
     if as_json:
         parts: dict[str, Any] = {"statement": made.statement, "schema": made.schema, "noise_check": made.noise_check}

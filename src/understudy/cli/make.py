@@ -18,6 +18,7 @@ from understudy.base.columns import WRITTEN
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.base.parameters import Free
+from understudy.base.transcript import text_columns
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
     METHOD,
@@ -290,7 +291,19 @@ class _TitleParameters(ModelParameters):
 @click.command(
     cls=ParametersCommand,
     groups=_topics_groups,
-    main=("data", "text", "roles", "language", "owner", *_BUDGET, "topics", "expected_records", "llm", "output"),
+    main=(
+        "data",
+        "text",
+        "roles",
+        "language",
+        "owner",
+        *_BUDGET,
+        "topics",
+        *_ADVISED[1:3],
+        "expected_records",
+        "llm",
+        "output",
+    ),
 )
 @config_option
 @json_option
@@ -373,16 +386,34 @@ _LABELS = (
     *("label", "category", "class", "topic", "department", "product", "service", "type"),
     *("kategorie", "thema", "abteilung", "produkt", "bereich"),
 )
-_OWNERS = (
-    *("owner", "user", "customer", "patient", "author", "client", "person"),
-    *("kunde", "nutzer", "klient", "mitarbeiter"),
+_PEOPLE = """
+    owner customer patient client user member membership subscriber insured policyholder person student pupil learner
+    applicant participant respondent resident citizen donor visitor guest buyer seller player caller reviewer author
+    writer sender kunde kundin klient mandant nutzer benutzer anwender mitglied versicherte proband teilnehmer bewerber
+    bewohner bürger schüler gast autor verfasser absender einsender cliente usuario paciente utilisateur adherent
+    adhérent utente paziente employee staff worker mitarbeiter beschäftigte empleado salarie salarié dipendente"""
+_BY_NUMBER = "pat cust usr emp subject contact account acct personal vers kd"
+"""Words that mean people only before a number of theirs."""
+_KEYS = "id ids uuid guid key nr no num number nummer code kennung hash ref"
+_ROWS = f"{_KEYS} row zeile index unnamed"
+_PERSON = re.compile(
+    "(?:({})(?:s|e|n|en|er|in|innen)?({})?(?:name|email|mail|login|account|konto)?|({})({}))".format(
+        *("|".join(words.split()) for words in (_PEOPLE, _KEYS, _BY_NUMBER, _KEYS))
+    )
 )
-_ROWS = ("id", "uuid", "guid", "key", "nr", "no", "number", "nummer", "row", "zeile", "index", "unnamed")
-_NAMED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    ("date", ("date", "datum", "eingang", "created", "opened", "closed")),
-    ("number", ("amount", "price", "paid", "betrag", "preis", "summe")),
-)
-"""Kinds that names tell where the file does not."""
+_NAMED: dict[Kind, str] = {
+    "boolean": "is has ist hat",
+    "datetime": "timestamp datetime zeitstempel",
+    "date": "date datum eingang created updated opened closed birthday geburtstag dob",
+    "integer": "age alter count anzahl menge quantity qty days rating stars sterne",
+    "number": """
+        amount amt price paid cost fee charge total subtotal sum revenue salary income wage balance payment budget
+        discount tax score weight height duration betrag preis summe kosten gebühr gehalt lohn umsatz saldo gewicht
+        dauer montant prix importe precio prezzo importo eur euro usd gbp chf""",
+}
+"""Words of names that tell kinds where the file does not."""
+_ENDS = "datum anzahl menge betrag preis summe kosten gebühr gehalt lohn umsatz gewicht dauer"
+"""Those that end longer words: ``Rechnungsbetrag``."""
 
 
 def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[str, str]) -> str:
@@ -392,17 +423,23 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
     names = [name for name, _ in columns]
     dialogues = [name for name, kind in columns if kind == "dialogue"]
     texts = dialogues or [name for name, kind in columns if kind in ("text", None)] or names
-    text, why = _likely(texts, _TEXTS)
+    people = {name: found for name in names if (found := _person(name))}
+    kinds = {name: kind if kind in _FORMS else _named_kind(name) for name, kind in columns}
+    other = [name for name in names if not (name in people or kinds[name] or _numbers_rows(name))]
+    text, why = _likely([name for name in texts if name in other or name in dialogues], _TEXTS)
     if text is None and len(texts) == 1:
         text, why = texts[0], "no other column can be it"
     made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
     made.filters["quoted"] = _quoted
+    made.filters["listed"] = lambda name: f"[{_quoted(name)}]" if text_columns(name) != (name,) else _quoted(name)
     made.filters["quoted_always"] = partial(json.dumps, ensure_ascii=False)
     made.filters["because"] = lambda why: f" (proposed because {why})" if why else ""
-    label, owner = (_likely([name for name in names if name != text], words) for words in (_LABELS, _OWNERS))
-    written = (text, label[0], owner[0], *WRITTEN)
-    numbers = [name for name in names if name not in written and _numbers_rows(name)]
-    others = [(name, kind or _named_kind(name)) for name, kind in columns if name not in (*written, *numbers)]
+    label = _likely([name for name in other if name != text], _LABELS)
+    owner = min((name for name in people if name != text), key=lambda name: people[name][0], default=None)
+    written = (text, label[0], owner, *WRITTEN)
+    rest = [name for name in names if name not in written]
+    numbers = [name for name in rest if _numbers_rows(name) and name not in people]
+    others = [(name, kinds[name]) for name in rest if name not in people and name not in numbers]
     return made.from_string(resources.files(__package__).joinpath("init.yaml").read_text("utf-8")).render(
         data=data,
         told=told,
@@ -411,8 +448,9 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         texts=texts,
         dialogues=dialogues,
         label=label,
-        owner=owner,
+        owner=(owner, f"its name has {people[owner][1]!r} in it" if owner else ""),
         numbers=numbers,
+        people=[name for name in rest if name in people],
         columns=[(name, _FORMS.get(kind, "[A, B, C]")) for name, kind in others],
         forms=list(_FORMS.values())[1:],
         unknown=any(kind is None for _, kind in columns),
@@ -425,14 +463,33 @@ def _likely(names: Sequence[str], words: Sequence[str]) -> tuple[str | None, str
     return next(found, (None, ""))
 
 
+def _words(name: str) -> list[str]:
+    """The words of a column's name: ``Pat_ID``, ``patientNo`` and ``user-id`` have two."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).casefold())
+
+
+def _person(name: str) -> tuple[tuple[bool, int], str] | None:
+    """How likely a column's name says that it tells people apart (the least is the likeliest), and the word that does;
+    None where none does: ``customer_id``, ``KundenNr``, ``user``, but not ``customer_type``."""
+    words = _words(name)
+    for first in range(len(words)):
+        if found := _PERSON.fullmatch("".join(words[first:])):
+            word = found[1] or found[3]
+            return (not (found[2] or found[4]), (_PEOPLE + _BY_NUMBER).find(word)), word
+    return None
+
+
 def _numbers_rows(name: str) -> bool:
     """Whether a column's name says that it tells rows apart, and so has no values to declare: ``ticket_id``."""
-    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).casefold())
-    return not words or words[-1] in _ROWS
+    words = _words(name)
+    return not words or words[-1] in _ROWS.split()
 
 
 def _named_kind(name: str) -> Kind | None:
-    return next((kind for kind, words in _NAMED if any(word in name.casefold() for word in words)), None)
+    ends = {word.removesuffix("s") for word in _words(name)}.union(_words(name))
+
+    ends |= {word for word in _ENDS.split() if any(end.endswith(word) for end in ends)}
+    return next((kind for kind, words in _NAMED.items() if ends.intersection(words.split())), None)
 
 
 def _quoted(name: str) -> str:

@@ -316,7 +316,10 @@ def _secrets_groups(_args: Sequence[str]) -> Groups:
 _SECRETS: dict[str, Any] = {
     "cls": ParametersCommand,
     "groups": _secrets_groups,
-    "main": ("data", "text", "record_columns", "label", "labels", "secrets", "secrets_file", "secret_detectors"),
+    "main": (
+        *("data", "text", "record_columns", "label", "labels", "delimiter", "encoding"),
+        *("secrets", "secrets_file", "secret_detectors"),
+    ),
     "without": (*_BUDGETS, "max_records_per_owner", "max_records_per_secret"),
 }
 

@@ -182,7 +182,7 @@ def _kind(arrow_type: Any) -> LabelType | None:
         return "bool"
     if t.is_integer(arrow_type):
         return "int"
-    return "float" if t.is_floating(arrow_type) else None
+    return "float" if t.is_floating(arrow_type) or t.is_decimal(arrow_type) else None
 
 
 def _cells(
@@ -299,15 +299,28 @@ def class_names(source: object, column: str) -> Sequence[str] | None:
 def not_a_table_error(source: object) -> ConfigError:
     """The error for an object that cannot be read as a table."""
     kind = type(source).__name__
-    if isinstance(source, Mapping):
+    if isinstance(source, Iterator):
+        cure = "Give list(...) of it, since it can be read only once."
+    elif isinstance(source, Mapping):
         cure = "Give one of the tables in it, such as dataset['train'] of a DatasetDict; or a list with a dict per row."
     elif hasattr(source, "collect"):
         cure = "Give what its collect() returns."
     elif hasattr(source, "features"):
         cure = "Load it without streaming, or write it to a Parquet file, and give the file's path."
     else:
-        cure = "Give a file, a frame of pandas, Polars, DuckDB or Arrow, a Dataset, or a list with a dict per row."
+        cure = "Give a file, a frame of pandas, Polars, DuckDB or Arrow, a Dataset, or a list of texts or of dicts."
     return ConfigError(f"No table can be read from an object of the type {kind}.", cure)
+
+
+def columns_as_table(columns: Mapping[str, object]) -> pa.Table:
+    """A table of columns that are given by their names; CorpusError where they are none."""
+    found = _converted(dict(columns))
+    if found is None:
+        raise CorpusError(
+            "The mapping is not one from columns to values.",
+            "Give lists of one length, each with values of one type; or a list with a dict per row.",
+        )
+    return found
 
 
 def _is_dataset(source: object) -> TypeGuard[Dataset]:
@@ -321,7 +334,7 @@ def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pc.if_else(known, whole, None), pa.array(names, pa.string()))
 
 
-def _converted(source: ArrowStream) -> pa.Table | None:
+def _converted(source: ArrowStream | dict[str, object]) -> pa.Table | None:
     """None where it cannot be converted: what Arrow raises quotes cells."""
     try:
         return pa.table(source)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import Label, as_type, canonical, is_missing, whole
+from understudy.base.labels import Label, Places, as_type, canonical, is_missing, whole
 from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error, too_many_bad_rows
 from understudy.corpus.identity import Identity, Source, TextsHash, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
@@ -258,11 +258,11 @@ Record = tuple[str, Label | None, str | None, list[str] | None, tuple[int, ...]]
 class RowCheck:
     """Turns the cells of ``schema.columns`` into a Record, or says why not.
 
-    ``known`` holds the labels' canonical strings; None accepts every label. ``clamped`` counts the values of good rows
+    ``known`` holds the labels; None accepts every label. ``clamped`` counts the values of good rows
     that are beyond their column's range and count as its end.
     """
 
-    def __init__(self, schema: Schema, *, max_cell_bytes: int, known: Mapping[str, int] | None) -> None:
+    def __init__(self, schema: Schema, *, max_cell_bytes: int, known: Places | None) -> None:
         self._schema = schema
         self._max_cell_bytes = max_cell_bytes
         self._known = known
@@ -332,7 +332,10 @@ class RowCheck:
         if is_missing(cell):
             return BadRow.NULL_LABEL
         label = as_type(cell, self._schema.label_type)
-        if label is None or (self._known is not None and canonical(label) not in self._known):
+        if label is not None and self._known is not None:
+            place = self._known.of(label)
+            label = None if place is None else self._schema.labels[place]
+        if label is None:
             return BadRow.UNKNOWN_LABEL
         return (isinstance(label, str) and self._string_problem(label)) or label
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import LINE_CELLS, Row, as_asked, header_error, lines
-from understudy.corpus.sources import DataFile, Reading
+from understudy.corpus.sources import DataFile, Quotes, Reading
 
 _FORMULA = re.compile(r"'*+(?:[\t\r\n]|\s*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
 _NUMBER = re.compile(r"'*+[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -59,18 +59,10 @@ def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterat
     With ``multiline``, quotes that do not pair up put the boundaries of all later rows in doubt, so they end the
     reading. With ``line`` and ``none`` every line is a row, good or bad by itself.
     """
-    lift_cell_limit()
-    tabs = file.format == "tsv"
-    delimiter, quotes = _delimiter(file, reading), reading.quotes or ("none" if tabs else "multiline")
-    clean = unescaped if reading.formulas_escaped and not tabs else str
-    limit = LINE_CELLS * reading.max_cell_bytes
+    quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
+    clean = unescaped if reading.formulas_escaped and file.format != "tsv" else str
     with file.open_text(reading.encoding) as stream:
-        if quotes == "multiline":
-            rows = _records(stream, delimiter, limit)
-        else:
-            rows = _lines(stream, delimiter, limit, quoted=quotes == "line")
-        rows = filter(None, rows)
-        header = _header(rows, file)
+        header, rows = _opened(stream, file, reading, quotes)
         if isinstance(header, CorpusError):
             yield 0, header
             return
@@ -89,17 +81,37 @@ def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterat
 
 def csv_header(file: DataFile, reading: Reading) -> Iterator[Row]:
     """The header row of a CSV or TSV file as the only row; nothing behind it is looked at."""
-    lift_cell_limit()
     with file.open_text(reading.encoding) as stream:
-        yield 0, _header(filter(None, _records(stream, _delimiter(file, reading), LINE_CELLS << 20)), file)
+        yield 0, _opened(stream, file, reading, "multiline")[0]
 
 
-def _delimiter(file: DataFile, reading: Reading) -> str:
-    return reading.delimiter or ("\t" if file.format == "tsv" else ",")
+def _opened(
+    stream: io.TextIOBase, file: DataFile, reading: Reading, quotes: Quotes
+) -> tuple[list[str] | CorpusError, Iterator[_Record]]:
+    """The header, or what is wrong with it, and the rows below it. A first line ``sep=;``, as Excel writes and reads
+    it, is no row, and names the delimiter where nobody else does."""
+    lift_cell_limit()
+    limit = LINE_CELLS * reading.max_cell_bytes
 
+    def rows_by(delimiter: str) -> Iterator[_Record]:
+        if quotes == "multiline":
+            return filter(None, _records(stream, delimiter, limit))
+        return filter(None, _lines(stream, delimiter, limit, quoted=quotes == "line"))
 
-def _header(rows: Iterator[_Record], file: DataFile) -> list[str] | CorpusError:
+    delimiter = reading.delimiter or ("\t" if file.format == "tsv" else ",")
+    rows = rows_by(delimiter)
     header = next(rows, None)
+    named = _SEPARATOR.fullmatch(delimiter.join(header)) if isinstance(header, list) and file.format == "csv" else None
+    if named is not None:
+        rows = rows_by(reading.delimiter or named[1])
+        header = next(rows, None)
+    return _checked(header, file), rows
+
+
+_SEPARATOR = re.compile(r"sep=([^\w\s\"]|[\t ])", re.IGNORECASE)
+
+
+def _checked(header: _Record | None, file: DataFile) -> list[str] | CorpusError:
     if header is None:
         return CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
     if isinstance(header, BadRow):

@@ -6,18 +6,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, parse
-from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.errors import ConfigError, CorpusError, UnderstudyError
 from understudy.base.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
 from understudy.base.lazy import arrow_types as t
 from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
-from understudy.corpus.arrow import ColumnTypes, Frame, class_names, is_frame, not_a_table_error, read_frame
+from understudy.corpus.arrow import (
+    ColumnTypes,
+    Frame,
+    class_names,
+    columns_as_table,
+    is_frame,
+    not_a_table_error,
+    read_frame,
+)
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
 from understudy.corpus.delimited import csv_header, csv_rows
@@ -31,6 +40,7 @@ from understudy.corpus.sources import (
     Reading,
     describe_file,
     find_files,
+    is_texts,
     remove_spool,
     spool_stdin,
 )
@@ -38,8 +48,72 @@ from understudy.corpus.spelling import tidy
 from understudy.corpus.storage import parse_address
 
 Paths = Sequence[str | os.PathLike[str]]
-TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
+Texts = Sequence[str | None]
+TableSource = str | os.PathLike[str] | Paths | Texts | Sequence[Mapping[str, object]] | Mapping[str, object] | Frame
 """What a table is read from."""
+_TEXT = "text"
+"""The column of texts that are given without a table."""
+_LISTS = ("text", "record_columns", "secrets")
+"""Settings in which commas separate columns."""
+
+
+def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSource, dict[str, Any]]:
+    """Return a source as a table that can be opened, and the settings of its columns.
+
+    A list of strings that are no files, a Series and an array are the texts of one column, ``text`` if it is not named.
+    A mapping from names to lists is a table of these columns.
+    """
+    settings = dict(settings)
+    if isinstance(source, Mapping) and source and all(map(_is_column, source.values())):
+        source = cast("TableSource", columns_as_table(source))
+    if not any(hasattr(source, name) for name in ("columns", "schema", "features")):
+        to_list = next((found for name in _TO_LIST if callable(found := getattr(source, name, None))), None)
+        source = source if to_list is None else to_list()
+    if isinstance(source, Sequence) and not isinstance(source, str) and is_texts(source):
+        named = settings.get("text") or (_TEXT,)
+        columns = text_columns(named)
+        columns = (named,) if len(columns) > 1 and isinstance(named, str) else columns
+        settings["text"] = None if settings.get("record_columns") else columns
+        source = [{columns[0]: each} for each in source]
+    if isinstance(source, (str, os.PathLike)) or is_frame(source):
+        pass
+    elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
+        raise not_a_table_error(source)
+    elif source and not isinstance(source[0], Mapping) and not all(isinstance(e, (str, os.PathLike)) for e in source):
+        raise ConfigError(
+            "Expected a list of paths, of texts or of dicts.", "Give paths, texts, or one dict for each row."
+        )
+    return source, exactly_named(source, settings)
+
+
+def _is_column(values: object) -> bool:
+    return isinstance(values, list | tuple) or getattr(values, "ndim", 0) == 1
+
+
+_TO_LIST = ("to_pylist", "to_list", "tolist")
+"""Methods of columns of pyarrow, of pandas and Polars, and of NumPy."""
+
+
+def exactly_named(source: object, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a table with columns whose own names have commas as one column each."""
+    listed = {name: str(each) for name in _LISTS if isinstance(each := settings.get(name), str) and "," in each}
+    names: Collection[object] = ()
+    if not listed:
+        pass
+    elif isinstance(source, Sequence) and source and isinstance(source[0], Mapping):
+        names = source[0].keys()
+    elif isinstance(source, (str, os.PathLike, list, tuple)):
+        reading = {name: settings[name] for name in ("format", "delimiter", "encoding") if settings.get(name)}
+        with suppress(UnderstudyError):  # the table's opening says so
+            names = [name for name, _ in read_header(source, **reading)]
+    else:
+        names = next((list(found) for name in _NAMES if (found := getattr(source, name, None)) is not None), ())
+    exact = {name: each if each in names else each.strip() for name, each in listed.items()}
+    return {**settings, **{name: (each,) for name, each in exact.items() if each in names}}
+
+
+_NAMES = ("column_names", "columns")
+"""Attributes of frames: of Arrow and Datasets, and of pandas, Polars and DuckDB."""
 
 
 def _open_frame(source: Frame, schema: Schema) -> OpenTable:
@@ -252,9 +326,11 @@ def read_corpus(
         source: a file, a folder (all files of one format below it), a glob pattern, an address (``s3://``, ``gs://``,
             ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a frame of pandas, Polars,
             DuckDB or pyarrow, or whatever else has ``__arrow_c_stream__``; a ``datasets.Dataset``, whose
-            ``ClassLabel`` columns are read as their names; or a list of dicts, one per row.
-        text: the column of the texts; or several that are written together, as ``"a,b"`` or a list. Exactly one of this
-            and ``record_columns`` is given.
+            ``ClassLabel`` columns are read as their names; a list of dicts, one per row; a mapping from columns to
+            lists; or a list of texts (a Series or array too), which are then the one column. Strings that all name
+            files, or have a table's ending and no blank, are paths.
+        text: the column of the texts (default: ``text``, where only texts are given); or several that are written
+            together, as ``"a,b"`` or a list. Exactly one of this and ``record_columns`` is given.
         roles: those who speak, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, or
             strings of JSON.
         acts: what turns may do, where they have an ``act``.
@@ -290,6 +366,8 @@ def read_corpus(
         ConfigError: the parameters contradict each other, or ``source`` is something else.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
+    reading_of_names = {"format": format, "delimiter": delimiter, "encoding": encoding}
+    source, named = as_table(source, {"text": text, "record_columns": record_columns, **reading_of_names})
     declared = () if columns is None else declared_columns(columns, formats)
     crossed = crossed_columns(label, declared)
     if crossed:
@@ -310,7 +388,7 @@ def read_corpus(
             "If its class names are public, and were not read from the data (as class_encode_column reads them), "
             f"declare them: labels=dataset.features[{label!r}].names.",
         )
-    texts = text_columns(text)
+    texts = text_columns(named["text"])
     schema = Schema(
         text=texts[0] if len(texts) == 1 else None,
         form=TextForm(texts if len(texts) > 1 else (), *map(text_columns, (roles, acts, tools))),
@@ -346,14 +424,10 @@ def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus
         table, name = _open_files([source], schema, reading), proposed_name(source)
     elif is_frame(source):
         table = _open_frame(source, schema)
-    elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
-        raise not_a_table_error(source)
-    elif not source or isinstance(source[0], Mapping):
+    elif not source or isinstance(cast("Sequence[object]", source)[0], Mapping):
         table = _open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
-    elif all(isinstance(each, (str, os.PathLike)) for each in source):
-        table = _open_files(cast("Paths", source), schema, reading)
     else:
-        raise ConfigError("Expected a list of paths or a list of dicts.", "Give paths, or one dict for each row.")
+        table = _open_files(cast("Paths", source), schema, reading)
     corpus = Corpus(table, reading, name=name)
     if not schema.labels_declared:
         corpus.observe_labels()
@@ -362,7 +436,8 @@ def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus
 
 def proposed_name(path: str | os.PathLike[str]) -> str | None:
     """The stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
-    shown = os.fspath(path) if parse_address(os.fspath(path)) is None else os.fspath(path).partition("?")[0]
+    shown = os.fsdecode(path)
+    shown = shown if parse_address(shown) is None else shown.partition("?")[0]
     name = Path(shown).name
     if name == "-" or any(character in shown for character in "*?["):
         return None
@@ -378,7 +453,7 @@ Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dial
 
 
 def read_header(
-    source: str | Sequence[str],
+    source: str | os.PathLike[str] | Paths,
     *,
     format: str | None = None,  # noqa: A002
     delimiter: str | None = None,
@@ -391,7 +466,7 @@ def read_header(
     Raises ConfigError or CorpusError if the table cannot be found or has no header.
     """
     reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
-    file = find_files([source] if isinstance(source, str) else source, format=format)[0]
+    file = find_files([source] if isinstance(source, (str, os.PathLike)) else source, format=format)[0]
     if file.format == "parquet":
         return [(field.name, _kind(field.type)) for field in arrow.parquet_schema(file)]
     if file.format == "jsonl":

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from understudy.base.columns import Column, require_own_names
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LABEL_TYPES, Label, LabelType, canonical
+from understudy.base.labels import LABEL_TYPES, Label, LabelType, Places
 from understudy.base.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
 
 
@@ -93,9 +93,9 @@ class Schema:
         return any(column.clamps for column in (*self.crossed, *self.typed))
 
     @cached_property
-    def label_index(self) -> dict[str, int]:
-        """From a label's canonical string to its index in ``labels``."""
-        return {canonical(label): index for index, label in enumerate(self.labels)}
+    def label_index(self) -> Places:
+        """From a label to its index in ``labels``."""
+        return Places(self.labels)
 
 
 def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:

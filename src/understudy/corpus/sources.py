@@ -147,12 +147,61 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
     """
     found: dict[tuple[str | None, str], DataFile] = {}
     for source in sources:
-        for file in _files_of(os.fspath(source), format):
+        for file in _files_of(os.fsdecode(source), format):
             found.setdefault((file.store, file.path if file.store else str(Path(file.path).resolve())), file)
     files = tuple(found.values())
     if len({file.format for file in files}) > 1:
         raise ConfigError("The files are of different formats.", "Give files of one format, or name it with --format.")
     return files
+
+
+_CLOUD = re.compile(r"(?:s3|gs|abfs)://\S+")
+_MOST_SHOWN = 255
+_FEW_BLANKS = 3
+
+
+def _has_ending(name: str) -> bool:
+    """Whether a name ends as one of a table does, or of another file that people mean."""
+    return _kind_of(name)[0] is not None or name.rpartition(".")[2].lower() in _CONVERTED
+
+
+def quoted(path: str, otherwise: str) -> str:
+    """A path for a message; ``otherwise`` where what was given may be a text and no path."""
+    one = not re.search(r"\s", path) or (len(path.split()) <= _FEW_BLANKS + 1 and _has_ending(path))
+    return repr(path) if one and len(path) <= _MOST_SHOWN and path.isprintable() else otherwise
+
+
+def is_texts(values: Sequence[object]) -> bool:
+    """Whether a list holds texts, some of which may be missing, and no paths.
+
+    Raises ConfigError, without quoting any, where some of the strings name files and others do not.
+    """
+    strings = [each for each in values if isinstance(each, str)]
+    missing = all(isinstance(each, str) or each is None or each != each for each in values)  # NaN is not itself
+    if not strings or not missing or strings == ["-"]:
+        return False
+    files = sum(map(_names_file, strings))
+    if files and files < len(strings):
+        raise ConfigError(
+            "Some strings of the list are names of files, and others are not.",
+            'Give paths that all exist; or, for texts, a list with a dict per row: [{"text": "..."}, ...].',
+        )
+    return not files
+
+
+def _names_file(given: str) -> bool:
+    if len(given) > _LONGEST_PATH or not given.isprintable() or not any(map(str.isalnum, given)):
+        return False
+    plain = not re.search(r"\s", given)
+    if plain and (_has_ending(given) or _CLOUD.fullmatch(given)):
+        return True
+    path = os.path.expanduser(given)  # noqa: PTH111 - a Path's raises where there is no such user
+    if glob.has_magic(given) and (plain or _has_ending(given)) and any(glob.iglob(path)):  # noqa: PTH207
+        return True
+    return os.path.exists(path)  # noqa: PTH110 - a Path's raises where a name is too long
+
+
+_LONGEST_PATH = 4096
 
 
 def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noqa: A002
@@ -205,7 +254,7 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
     address = storage.parse_address(shown)
     if address is None:
         require_local(shown)
-    store, path = (None, str(Path(shown).expanduser())) if address is None else (address.store, address.path)
+    store, path = (None, os.path.expanduser(shown)) if address is None else (address.store, address.path)  # noqa: PTH111
     base: str | None = path  # the folder below which names of folders are columns
     listed: list[str] = []
     match _type_of(store, path, shown):
@@ -216,7 +265,10 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
             paths = _of_one_format(listed, path, shown, format)
         case _:
             if not glob.has_magic(path):
-                raise CorpusError(f"There is no file {shown!r}.", "Check the path.")
+                raise CorpusError(
+                    f"There is no file {quoted(shown, 'of the name that was given')}.",
+                    "Check the path. Texts are given as a list of strings.",
+                )
             parts = path.split("/")
             wild = next(place for place, part in enumerate(parts) if glob.has_magic(part))
             base = "/".join(parts[:wild]) or ("/" if path.startswith("/") else "")
@@ -228,7 +280,10 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
                 listed = storage.below(store, base, shown, recursive=len(pattern) > 1 or pattern == ["**"])
                 paths = [name for name in listed if storage.matches(storage.names_below(name, base), pattern)]
     if not paths:
-        raise CorpusError(f"No file matches {shown!r}.", "Check the pattern, and quote it against the shell.")
+        raise CorpusError(
+            f"No file matches {quoted(shown, 'the pattern that was given')}.",
+            "Check the pattern, and quote it against the shell.",
+        )
     files = [describe_file(path, shown, format) for path in paths]
     if any(file.format == "parquet" for file in files):
         above = _folders_above(paths) if store is None else _above(path.rpartition("/")[0] if base is None else base)
@@ -246,6 +301,8 @@ def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folde
         found = storage.asked(shown, lambda: storage.file_system(store).get_file_info(path)).type
         return "folder" if found == fs.FileType.Directory else "file" if found == fs.FileType.File else None
     local = Path(path)
+    if not os.path.lexists(path):  # which raises for no string, however long it is
+        return None
     if local.exists() and not local.is_dir() and not local.is_file():
         raise ConfigError(
             f"{shown!r} is a pipe or device, which can be read only once.", "Give it as standard input, with -."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError, LedgerError
+from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.base.labels import LabelSet, canonical
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
@@ -311,7 +311,14 @@ def release_metrics(
         folder.require_writable()
         session = Session(folder, store, Lasting(lasting), folder, noise)
         if session.begun:
-            session.begin()  # with the same settings, or it is an error
+            try:
+                session.begin()
+            except ResumeError as error:
+                raise ResumeError(
+                    error.problem.replace("holds a run with", "holds released metrics of"),
+                    "Use the settings that they were released with, or --fresh to release others, which charges the "
+                    "budget a second time.",
+                ) from None
         counts = _counts(query, plan, wanted, corpus, session, settings, listener)
         seals = store.seals()
     values = charged_values(

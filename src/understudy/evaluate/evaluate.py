@@ -16,6 +16,7 @@ from understudy.base.errors import ConfigError, CorpusError, ModelError, Release
 from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
+from understudy.corpus.read import as_table
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.fidelity import measure_fidelity
@@ -52,6 +53,7 @@ from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
+from understudy.run.generating import Result
 from understudy.run.measuring import ledger_of
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener, remove_leftovers
@@ -177,6 +179,8 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
     in memory too."""
     require_evaluate()
     settings, others = _apart(options)
+    if not isinstance(real, Corpus | Result):
+        settings = {name: value for name, value in as_table(real, settings)[1].items() if name in settings}
     config = EvaluationConfig(**settings)
     with ExitStack() as stack:
         private_dir = None if config.output is None else OutputFolder(Path(config.output)).private

@@ -12,10 +12,12 @@ import numpy as np
 
 from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import require_path
 from understudy.base.labels import Label, canonical
 from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.bad_rows import BadCell
+from understudy.corpus.read import as_table
 from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.parameters import EvaluationConfig
@@ -199,7 +201,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
         return Made(_open_made(source, config, declared))
-    path = Path(source)
+    path = Path(require_path(source))
     if not path.is_dir():
         return Made(_open_made(path, config, declared))
     folder = OutputFolder(path)
@@ -261,7 +263,7 @@ def open_beside(source: Table, made: Made) -> Corpus:
         return source
     source, table = _of_result(source), None
     if isinstance(source, (str, os.PathLike)):
-        source = Path(source)
+        source = Path(require_path(source))
         table = find_table(OutputFolder(source).shareable)
     named: list[Named] = []
     if made.table.schema.form or (table is None and made.schema is not None):
@@ -289,18 +291,25 @@ def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> Ev
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
-    """The configuration with the columns that the output folder names, where none were given."""
-    if schema is None or config.text is not None or config.record_columns:
+    """The configuration with the columns that the output folder names, where they are not given. Of a table whose texts
+    have other columns, the labels of a label of the same name alone."""
+    if schema is None:
         return config
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
-    if schema.label is not None and config.label is None and not schema.topics:
-        told |= {"label": schema.label}
-        if config.labels is None and schema.labels:
-            told |= {"labels": schema.labels}
-    if schema.columns and config.columns is None:
-        told |= {"columns": {column.name: column.to_json() for column in schema.columns}}
+    if schema.label is not None and not schema.topics:
+        told["label"] = schema.label
+    if schema.columns:
+        told["columns"] = {column.name: column.to_json() for column in schema.columns}
     if statement is not None and statement.unit.kind == "owner" and config.owner is None:
         told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
+    if (config.record_columns or text_columns(config.text) or None) not in (
+        *(None, told.get("record_columns") if config.record_columns else told.get("text")),
+    ):
+        told = {}
+    told = {name: value for name, value in told.items() if name not in config.model_fields_set}
+    label = config.label or told.get("label")
+    if label is not None and label == schema.label and schema.labels and not (config.labels or config.labels_from_data):
+        told["labels"] = schema.labels
     return config.model_copy(update=told)
 
 
@@ -309,9 +318,10 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
         return real
     if isinstance(real, Result):
         raise ConfigError("The output of a run is not a real table.", "Give the real table first, the result second.")
-    if config.text is None and not config.record_columns:
+    real, reading = as_table(real, config.reading)
+    if reading["text"] is None and not config.record_columns:
         raise ConfigError("No text column given for the real table.", "Name it with --text.")
-    return read_corpus(real, **config.reading, private_dir=private)
+    return read_corpus(real, **reading, private_dir=private)
 
 
 def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
@@ -320,7 +330,7 @@ def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationCon
         return source
     schema = corpus.schema
     fields = config.reading | {
-        "text": schema.text or schema.form.fields or None,
+        "text": None if schema.record_columns else schema.text_columns,
         **{"roles": (), "acts": (), "tools": (), **schema.form.settings},
         "record_columns": schema.record_columns,
         "label": schema.label,

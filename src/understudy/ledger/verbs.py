@@ -11,6 +11,7 @@ from understudy.base.errors import ConfigError
 from understudy.ledger.ledger import Ledger
 from understudy.ledger.values import Dataset, Entry, both, unit_words, what_remains
 from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 
@@ -83,8 +84,12 @@ def create(ledger: Location = None, *, strict: bool | None = None) -> None:
 
 def open(  # noqa: A001 - the verb's name
     name: str,
-    cap: Budget | SecretBudget,
+    cap: Budget | SecretBudget | None = None,
     *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    secret_prior: Number | None = None,
+    secret_posterior: Number | None = None,
     owner: str | None = None,
     max_records_per_owner: int = 5,
     secrets: Sequence[str] = (),
@@ -97,9 +102,11 @@ def open(  # noqa: A001 - the verb's name
     """Open the dataset ``name`` with a cap on what all of its runs together may spend.
 
     Args:
+        cap: the cap; or in its place ``epsilon`` and ``delta``, or ``secret_prior`` and ``secret_posterior``.
         owner: what is protected, described as in the runs; so are the owner's and the secrets' other parameters.
         rule: how runs compose: ``basic`` or ``rdp``.
     """
+    cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
     unit = Unit("owner", max_records_per_owner, owner) if owner else Unit("record")
     if isinstance(cap, SecretBudget):
         told = recognised_by(secrets, secrets_file, secret_detectors)
@@ -114,8 +121,32 @@ def open(  # noqa: A001 - the verb's name
         return Account.of(book, name)
 
 
-def raise_cap(name: str, cap: Budget | SecretBudget, *, ledger: Location = None) -> Account:
-    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``."""
+def _cap(cap: Budget | SecretBudget | None, *numbers: Number | None) -> Budget | SecretBudget:
+    """The cap, or that of these numbers: epsilon and delta, or a prior and a posterior."""
+    epsilon, delta, prior, posterior = numbers
+    if cap is not None and any(number is not None for number in numbers):
+        raise ConfigError("The cap is given twice.", "Give a Budget, or epsilon and delta.")
+    if prior is not None or posterior is not None:
+        return cap or SecretBudget(prior, posterior)
+    return cap or Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
+
+
+def raise_cap(
+    name: str,
+    cap: Budget | SecretBudget | None = None,
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    secret_prior: Number | None = None,
+    secret_posterior: Number | None = None,
+    ledger: Location = None,
+) -> Account:
+    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``.
+
+    Args:
+        cap: the new one, given as for :func:`open`.
+    """
+    cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
     with Ledger(ledger) as book:
         book.raise_cap(name, cap=cap)
         return Account.of(book, name)

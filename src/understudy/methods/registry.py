@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.files import require_inside
+from understudy.base.files import require_inside, require_path
 from understudy.methods.additions.registry import additions_in, complete, own_parameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
@@ -66,7 +67,7 @@ def method_of(release: Release) -> Method:
     return make_method(release.method, dict(own_parameters(release)))
 
 
-def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
+def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
 
     Args:
@@ -76,7 +77,7 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
 
     Raises ReleaseError if it cannot be used, ConfigError if the file in a folder is a link that leads out of it.
     """
-    path = Path(path)
+    path = Path(require_path(path))
     if path.is_dir() and len(found := [*path.glob("*.release"), *path.glob("release/*.release")]) == 1:
         require_inside(path, found[0])
         path = found[0]

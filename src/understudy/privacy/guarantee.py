@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Never
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.exact import (
@@ -78,7 +79,8 @@ class Budget:
 
     Args:
         epsilon: from 1e-9 to 100,000. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
-        delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. No default.
+        delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. None: a run takes one from its
+            ``expected_records``; anything else raises ConfigError.
     """
 
     epsilon: Fraction
@@ -86,7 +88,20 @@ class Budget:
 
     def __init__(self, epsilon: Number, delta: Number | None = None) -> None:
         object.__setattr__(self, "epsilon", require_epsilon(epsilon=epsilon))
-        object.__setattr__(self, "delta", require_budget_delta(delta=delta))
+        if delta is not None:
+            object.__setattr__(self, "delta", require_budget_delta(delta=delta))
+
+    def __getattr__(self, name: str) -> Never:
+        """Of a budget without a delta: raise ConfigError for it."""
+        if name != "delta":
+            raise AttributeError(name)
+        raise ConfigError(
+            "delta is missing.",
+            "Give --delta, such as 1e-6; or to a run --expected-records N, your estimate, from which one follows.",
+        )
+
+    def __repr__(self) -> str:
+        return f"Budget({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction) -> Budget:

@@ -73,7 +73,7 @@ class PublicSchema:
             return {"record_columns": list(self.record_columns)}
         if self.form.fields:
             return {"text": list(self.form.fields)}
-        return {"text": self.text, **self.form.settings}
+        return {"text": list(self.text_columns), **self.form.settings}
 
     @property
     def crossed(self) -> tuple[Column, ...]:

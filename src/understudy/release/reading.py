@@ -247,7 +247,8 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
     except IsADirectoryError:
         raise ReleaseError(
             f"{path.name} is a folder that holds no Release, or several.",
-            "Name the file in it: FOLDER/release/METHOD.release; where there is none, its run has not ended.",
+            "Name the file in it: FOLDER/release/METHOD.release. There is none where its run has not ended, and in a "
+            "folder of `understudy generate`.",
         ) from None
     except ReleaseError:
         raise

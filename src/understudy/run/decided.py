@@ -88,6 +88,22 @@ class TopicsDecision:
         return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
 
 
+_LARGEST_DELTA = 5
+"""That a run takes by itself, as minus its logarithm."""
+
+
+def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
+    """The configuration with the delta that the declared size suggests, where nobody gives one, and a line on it. A run
+    that began keeps its own."""
+    if config.epsilon is None or config.delta is not None:
+        return config, ""
+    delta, expected = settings_begun(config).get("delta"), config.expected_records
+    if delta is None and expected is not None:
+        delta = f"1e-{max(len(str(10 * expected - 1)), _LARGEST_DELTA)}"
+    line = f"Delta is {delta}, since none is given (--delta): it follows from the declared size of the corpus."
+    return config.model_copy(update={"delta": delta}), line if delta else ""
+
+
 _BESIDE = (LABELS_SHARE, SPARE)
 
 

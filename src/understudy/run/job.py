@@ -22,7 +22,7 @@ from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.decided import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled
+from understudy.run.decided import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled, with_delta
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
@@ -85,6 +85,7 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        config, on_delta = with_delta(config)
         self.table = Table.of(config)
         self.language_decision = LanguageDecision.of(config, self.table)
         config = self.language_decision.config
@@ -92,7 +93,7 @@ class Job(FreeJob):
         config = self.topics_decision.applied(config)
         self.label_set = config.label_set
         config, on_size = fitted(config)
-        self.fitted_line = " ".join(filter(None, [on_size, self.language_decision.line]))
+        self.fitted_line = " ".join(filter(None, [on_delta, on_size, self.language_decision.line]))
         self.guide_decision = GuideDecision.of(config, self.table)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         self._facts = _facts(config, self.table)

@@ -26,6 +26,7 @@ from understudy.base.files import (
     private_folder,
     require_inside,
     require_local,
+    require_path,
     shared_folder,
     storage_error,
 )
@@ -58,7 +59,7 @@ class OutputFolder:
     @classmethod
     def of(cls, path: str | PathLike[str]) -> OutputFolder:
         """The folder at ``path``, or that in whose shareable half the file at ``path`` lies."""
-        path = Path(path)
+        path = Path(require_path(path))
         inside = path.is_file() and path.absolute().parent.name == _SHAREABLE
         return cls(path.absolute().parent.parent if inside else path)
 

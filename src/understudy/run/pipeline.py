@@ -88,7 +88,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         options: by their flag names: how many records, the language model, the writing, the output, and those
             parameters of the method that are free (``length``, ``contrast``, ...).
     """
-    made = made if isinstance(made, Release) else load_release(Path(made))
+    made = made if isinstance(made, Release) else load_release(made)
     method = method_of(made)
     free = set(method.generation_parameters.model_fields)
     fixed = {name: value for name, value in made.parameters.items() if name != "seed"}

@@ -27,6 +27,7 @@ from understudy.base.parameters import (
     is_free,
 )
 from understudy.base.transcript import TextForm, text_columns
+from understudy.corpus.read import exactly_named
 from understudy.corpus.storage import parse_address
 from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
@@ -59,7 +60,7 @@ def _columns_of_text(value: object) -> object:
     columns = text_columns(value)
     if not all(isinstance(name, str) for name in columns):
         raise ValueError("expected names of columns")
-    return columns[0] if len(columns) == 1 and "," not in columns[0] else columns or None
+    return columns[0] if len(columns) == 1 and text_columns(columns[0]) == columns else columns or None
 
 
 TextColumns = Annotated[
@@ -212,7 +213,8 @@ class ProtectionParameters(Parameters):
     epsilon: ExactNumber = None
     """Privacy budget epsilon of this run, 1e-9 to 100000."""
     delta: ExactNumber = None
-    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
+    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy. Default: a power of ten, at most
+    a tenth of 1 over ``expected_records`` and 1e-5."""
     secret_prior: ExactNumber = None
     """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
@@ -407,7 +409,7 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     """The flags that say this budget."""
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
-    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+    return {name: str(value) for name, value in vars(budget).items()}  # delta where there is one
 
 
 _NAMED = {LabellingParameters, TablesParameters, RowsParameters, GuideParameters, ChoosingParameters}
@@ -505,6 +507,7 @@ def release_groups(method: type[Any]) -> Groups:
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:
     """Sort a flat mapping into a run's configuration and the method's parameters, and check both."""
+    values = exactly_named(values.get("data"), values)
     method = configured_method(values)
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}
