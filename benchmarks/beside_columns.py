@@ -32,7 +32,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import benchmarks.tables as tables
 from benchmarks.tables_sets import CellTable
-from understudy.base.columns import Column, declared_columns
+from understudy.schema.columns import Column, declared_columns
 
 COUNT, EPSILON = 1000, "1"
 RESULT = Path(__file__).parent / "results" / "beside" / "columns.json"

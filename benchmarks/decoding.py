@@ -22,8 +22,8 @@ from benchmarks.results import Row
 from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
 from understudy.models.machine import worker_count, worker_pool
+from understudy.models.shared_prefix import Contexts
 from understudy.privacy.noise import SystemNoise
 
 SEED = 0

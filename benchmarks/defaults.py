@@ -26,7 +26,6 @@ from benchmarks.guided import LABELS, KeptEmbedder, table
 from benchmarks.measuring import say
 from benchmarks.results import Row
 from benchmarks.sets import CACHE
-from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
@@ -35,11 +34,12 @@ from understudy.methods.additions.guide.plan import GUIDE_SHARE, plan_with_guide
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kps.generate import evolve_seeds, sample_sequences
 from understudy.methods.dp_kps.plan import fewest_terms, known_noise, public_vocabulary
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, top_terms
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Seed

@@ -26,12 +26,12 @@ from benchmarks import corpora
 from benchmarks.measuring import in_own_process, measured
 from benchmarks.results import Row
 from benchmarks.sets import CACHE
-from understudy.base.labels import LabelSet
 from understudy.ledger import Ledger
 from understudy.methods.additions.guide import plan as guides
 from understudy.methods.dp_kps.plan import public_vocabulary
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 
 _WORDS = 20
 

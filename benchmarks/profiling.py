@@ -27,7 +27,7 @@ PARTS = {
         "corpus/arrow.py",
         "corpus/corpus.py",
         "corpus/delimited.py",
-        "base/labels.py",
+        "schema/labels.py",
         "corpus/read.py",
         "corpus/readers.py",
         "corpus/sources.py",

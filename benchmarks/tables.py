@@ -43,8 +43,6 @@ from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables_sets import LABEL, CellTable
-from understudy.base.columns import Column
-from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
@@ -63,6 +61,8 @@ from understudy.methods.additions.columns.variables import (
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
 from understudy.privacy.noise import SystemNoise
+from understudy.schema.columns import Column
+from understudy.schema.labels import LabelSet
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000

@@ -30,11 +30,11 @@ from benchmarks.corpora import prompt_file
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables import apart, learned, show
-from understudy.base.columns import Column, declared_columns
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import kind_named
 from understudy.evaluate.metrics.utility.fitting import Predict
 from understudy.ledger import Ledger
+from understudy.schema.columns import Column, declared_columns
 
 AREA, SERVICE = "area", tables_sets.LABEL
 SERVICES = {

@@ -27,8 +27,8 @@ import understudy as us
 from benchmarks import tables_methods, tables_sets
 from benchmarks.sets import DATA
 from benchmarks.tables import DELTA, learned, show
-from understudy.base.columns import declared_columns
 from understudy.ledger import Ledger
+from understudy.schema.columns import declared_columns
 
 RECORDS = 1_200
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.sets import CACHE, DATA
-from understudy.base.columns import Column, declared_columns
+from understudy.schema.columns import Column, declared_columns
 
 MBI = Path(os.environ.get("UNDERSTUDY_BENCHMARK_MBI", CACHE / "mbi"))
 """A checkout of github.com/ryan112358/mbi, for its ``mechanisms`` and ``data``."""

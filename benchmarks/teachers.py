@@ -7,7 +7,6 @@ from itertools import islice
 
 from benchmarks import corpora
 from benchmarks.measuring import by_turns
-from understudy.base.labels import LabelSet
 from understudy.methods.base import Preparation
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.release import TEACHER_BATCH, TEACHER_RATE, TEACHER_STEPS
@@ -17,6 +16,7 @@ from understudy.methods.tuned.method import model_to_tune
 from understudy.models.catalog import load_causal
 from understudy.models.lora import Trunk
 from understudy.models.training import LoRA, TokenRow
+from understudy.schema.labels import LabelSet
 from understudy.text.prompts.template import Prompts, WritingParameters, load_template
 
 TOKENS = 64

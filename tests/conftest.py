@@ -52,7 +52,7 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
 def guides_are_asked_for() -> Iterator[None]:
     """No run of a test embeds its texts because the embedder happens to be installed; tests of the decision say so."""
     from understudy.methods.additions.guide import addition as guide_addition
-    from understudy.run import decided
+    from understudy.run import defaults as decided
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decided, "embedder_here", lambda _name: False)
@@ -63,7 +63,7 @@ def guides_are_asked_for() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def tables_are_english() -> Iterator[Callable[..., str | None]]:
     """Tables whose names tell no language are English, so that a test need not state it."""
-    from understudy.run import decided
+    from understudy.run import defaults as decided
 
     asked = decided.language_of
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +74,7 @@ def tables_are_english() -> Iterator[Callable[..., str | None]]:
 @pytest.fixture
 def languages_are_asked_for(tables_are_english: Callable[..., str | None], monkeypatch: pytest.MonkeyPatch) -> None:
     """As users have it: nothing is charged where neither the user nor the table's names tell the language."""
-    from understudy.run import decided
+    from understudy.run import defaults as decided
 
     monkeypatch.setattr(decided, "language_of", tables_are_english)
 

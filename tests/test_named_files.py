@@ -11,7 +11,6 @@ import pytest
 from understudy.base import files
 from understudy.base.errors import UnderstudyError
 from understudy.base.files import UnreadableText, lines_of, read_whole
-from understudy.base.labels import declared_labels
 from understudy.base.parameters import Parameters
 from understudy.base.yaml_text import load_yaml
 from understudy.corpus import read_corpus
@@ -20,6 +19,7 @@ from understudy.methods.sec_pe.plan import read_per_secret_budgets
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.evolution.variation import _read as read_keywords
 from understudy.run.settings import read_config
+from understudy.schema.labels import declared_labels
 from understudy.text.prompts.template import load_template
 from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 

@@ -21,10 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parquet import count_values
-from understudy.base.transcript import TextForm
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -41,6 +39,8 @@ from understudy.release import (
 )
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.release.statement import Sealed, Statement, load_statement
+from understudy.schema.columns import Column
+from understudy.schema.transcript import TextForm
 
 
 def make(**changes: Any) -> Release:

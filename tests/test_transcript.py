@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
-from understudy.base.transcript import PLAIN, TOOL, Part, TextForm, json_line, text_columns
+from understudy.schema.transcript import PLAIN, TOOL, Part, TextForm, json_line, text_columns
 
 DIALOGUE = TextForm(roles=("customer", "agent", "Frau Öz"))
 TICKET = TextForm(fields=("subject", "message", "answer"))

@@ -18,7 +18,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning, in_keywords
 from understudy.base.files import require_local
 from understudy.base.parameters import Parameters
@@ -53,6 +52,7 @@ from understudy.run.settings import (
     budget_fields,
     run_config,
 )
+from understudy.schema.columns import Column
 from understudy.text.writing import SyntheticRecord
 
 if TYPE_CHECKING:

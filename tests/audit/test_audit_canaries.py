@@ -42,15 +42,15 @@ from understudy.audit.running import (
     term_scores,
 )
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
-from understudy.base.labels import Label, LabelSet
 from understudy.corpus.secrets import records_per_secret, secret_finder
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run.job import Job
 from understudy.run.parts import Table
 from understudy.run.settings import RunConfig, run_config
+from understudy.schema.labels import Label, LabelSet
 from understudy.text.vocabulary.words import TermMatcher
 
 RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefghij"]

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import rows_of, texts_of
 
-from understudy.base.columns import Column, declared_columns
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.sources import check_encoding
 from understudy.privacy.unit import Unit
 from understudy.run.settings import run_config
+from understudy.schema.columns import Column, declared_columns
 
 CSV = 'note,ward\r\n"pain, ""sharp""",a\r\n"two\r\nlines",b\r\n'
 TSV = 'note\tward\npain, sharp\ta\n5" nail, "deep\tb\r\n'

@@ -11,10 +11,10 @@ import pytest
 from corpus_tables import rows_of
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import canonical, declared_labels, output_type, typed_labels
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import canonical, declared_labels, output_type, typed_labels
 
 
 def jsonl(write, labels):

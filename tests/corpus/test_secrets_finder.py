@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
+from understudy.corpus.normalise import fold, pieces, readings, tidy
 from understudy.corpus.secrets import (
     Incidence,
     SecretFinder,
@@ -26,7 +27,6 @@ from understudy.corpus.secrets import (
     secret_finder,
     secrets_of_records,
 )
-from understudy.corpus.spelling import fold, pieces, readings, tidy
 
 WORDS = st.text("ab \n.-", max_size=12)
 

@@ -25,7 +25,7 @@ from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit

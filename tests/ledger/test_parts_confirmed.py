@@ -19,7 +19,7 @@ from understudy.ledger.store import RunStore
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import Seal
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 
 THREADS = 4
 PLAN = pure_plan("1/2")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 

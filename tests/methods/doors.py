@@ -9,7 +9,7 @@ from understudy.base.errors import PrivacyError
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 
 
 class MemoryStore:

@@ -12,16 +12,16 @@ from doors import MemoryStore, door_of
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
 from understudy.base.errors import ConfigError, PrivacyError
-from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DISCOVERED, MOST_DISCOVERED
 from understudy.methods.dp_kps.release import word_for_word
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import (
     DPKPSParameters,
@@ -18,12 +17,13 @@ from understudy.methods.dp_kps.plan import (
     mechanisms,
     score_noise,
 )
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.words import TermMatcher
 
 BUDGET = Budget(6, "1e-6")

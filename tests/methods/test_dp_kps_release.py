@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from tiny_corpora import LABELS, RECORD, WORDS, Row, bounded
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DPKPSParameters
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise
 
 BUDGET = Budget(6, "1e-6")

@@ -17,7 +17,6 @@ from test_sensitivity import QUERIES, largest_movement
 from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded, random_neighbours
 
 from understudy.audit.mechanisms.sums import InMemory
-from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics.centres import Candidates, nearest_centres, on_grid, terms_of
@@ -26,10 +25,11 @@ from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_top
 from understudy.methods.additions.topics.release import TopicLabels
 from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.plan import DPKPSParameters
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise
 
 CENTRES = on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))

@@ -12,19 +12,19 @@ from broken_twins import not_shared
 from numpy.typing import NDArray
 from tiny_corpora import OWNER, RECORD, WORDS, Row, bounded, movement, random_neighbours, with_cells
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.generate import sample_independent
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermRows, weights_of_terms
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
+from understudy.schema.columns import declared_columns
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Row as SampledRow

@@ -24,7 +24,7 @@ from tiny_corpora import HashEmbedder
 
 import understudy as us
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.sec_pe.plan import public_rates
 from understudy.methods.shared.evolution.embeddings import integer_vectors

@@ -13,13 +13,13 @@ from scipy.sparse import csr_array
 
 import understudy as us
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.plan import SamplingRates, make_plan, public_rates
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate, posterior
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 
 BUDGET = us.SecretBudget("1e-4", "1e-3")
 MU = 0.628783

@@ -20,7 +20,7 @@ from understudy.methods.additions.topics.centres import nearest_centres, on_grid
 from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, VOTES
 from understudy.methods.additions.topics.plan import TopicsParameters, line_on_sample, make_plan, mechanisms, sample_of
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.guarantee import Budget

@@ -26,7 +26,7 @@ from transformers import (
 from understudy.base.errors import ModelError
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
+from understudy.models.shared_prefix import Contexts
 from understudy.models.types import Message
 
 

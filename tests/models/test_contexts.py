@@ -13,7 +13,7 @@ import torch
 from understudy.base.errors import ModelError
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
+from understudy.models.shared_prefix import Contexts
 
 WIDTH = 12
 

@@ -15,9 +15,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig
 
 from understudy.base.errors import ModelError, PrivacyError
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts, Head, _ContextBlock
 from understudy.models.kv_cache import columns
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
+from understudy.models.shared_prefix import Contexts, Head, _ContextBlock
 
 FIRST = 64
 LONG_ROPE = {

@@ -20,9 +20,10 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
-from understudy.models import trials, vectors
+from understudy.models import embedder_checks as trials
+from understudy.models import vectors
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.trials import (
+from understudy.models.embedder_checks import (
     ODD_TEXTS,
     require_embeds_all,
     require_encodes_all,

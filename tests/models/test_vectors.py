@@ -23,7 +23,7 @@ from understudy.base.errors import ModelError
 from understudy.base.files import atomic_file
 from understudy.models import vectors
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.trials import require_embeds_all, require_text_invariance
+from understudy.models.embedder_checks import require_embeds_all, require_text_invariance
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, CachedEmbedder, remembering, uncached
 

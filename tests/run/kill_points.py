@@ -142,7 +142,7 @@ def _name(argument: Any) -> str:
 
 
 def _watch_values(diary: Diary) -> None:
-    from understudy.run.measuring import Measurements
+    from understudy.run.door import Measurements
 
     given = Measurements._sealed
 

@@ -13,8 +13,8 @@ from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Released
-from understudy.methods.contents import Contents, Held
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents, Held
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query

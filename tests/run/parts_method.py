@@ -20,7 +20,7 @@ from understudy.base.errors import ReleaseError
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Method, Needs, Released, ReleaseTools
-from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.facts import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget

@@ -23,7 +23,8 @@ from understudy.cli import main
 from understudy.ledger import Ledger
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.additions.columns.distribution import Distribution
-from understudy.run import measuring, pipeline
+from understudy.run import door as measuring
+from understudy.run import pipeline
 from understudy.run.settings import run_config
 from understudy.text.vocabulary import terms
 

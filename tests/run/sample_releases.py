@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from understudy.base.columns import declared_columns
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
     Event,
@@ -24,6 +23,7 @@ from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement
+from understudy.schema.columns import declared_columns
 
 LABELS = ("cardiology", "dermatology")
 DIMENSION = 16

@@ -31,8 +31,8 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue
 from understudy.release import Release
-from understudy.run import measuring
-from understudy.run.measuring import Measurements
+from understudy.run import door as measuring
+from understudy.run.door import Measurements
 from understudy.run.session import Session
 
 pytestmark = pytest.mark.usefixtures("embedder")

@@ -25,7 +25,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, ModelError, StorageError, UnderstudyError, in_keywords
 from understudy.ledger import Ledger
 from understudy.release import reading
-from understudy.run import decided
+from understudy.run import defaults as decided
 from understudy.run import pipeline as running
 from understudy.run.generating import Result
 from understudy.run.job import Job

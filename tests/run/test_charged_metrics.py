@@ -25,7 +25,7 @@ from understudy.evaluate.tables import read_sample
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.run import measuring
+from understudy.run import door as measuring
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 

@@ -13,15 +13,15 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said, run
 
 import understudy as us
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.formats import formats_of
-from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.methods.additions.columns.variables import Variables
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
+from understudy.schema.columns import declared_columns
+from understudy.schema.formats import formats_of
+from understudy.schema.labels import LabelSet
 
 SECRET = "zanzibar"
 

@@ -20,7 +20,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
-from understudy.run import measuring
+from understudy.run import door as measuring
 
 REFUSED = r"sampled and used already, from another copy of this folder.*fresh"
 

@@ -21,11 +21,12 @@ from secret_fixtures import protecting
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.ledger.store import AnswerStore, RunStore
-from understudy.methods.shared.queries.unlisted import Runs
+from understudy.methods.shared.queries.discovered_terms import Runs
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
-from understudy.run import measuring, outputs
-from understudy.run.measuring import Measurements
+from understudy.run import door as measuring
+from understudy.run import outputs
+from understudy.run.door import Measurements
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 
@@ -73,7 +74,7 @@ class Machine:
         def stepping(*arguments: Any, **named: Any) -> Any:
             self.step(f"before {name}")
             made = function(*arguments, **named)
-            if name == "understudy.run.measuring.measure":
+            if name == "understudy.run.door.measure":
                 self.draws[type(arguments[1]).__name__] += 1
             self.step(f"after {name}")
             return made

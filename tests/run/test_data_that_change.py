@@ -24,7 +24,7 @@ from understudy.methods.dp_kps import release as dp_kps_release
 from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.noise import SystemNoise
-from understudy.run import measuring
+from understudy.run import door as measuring
 from understudy.run import pipeline as running
 from understudy.run.session import Listener
 from understudy.run.settings import run_config

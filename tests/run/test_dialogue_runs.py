@@ -18,11 +18,11 @@ from run_fixtures import release, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.transcript import Part, TextForm
 from understudy.methods.additions.columns.rows import TableRows
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import ContentsEmbedder, uncached
 from understudy.run.settings import run_config
+from understudy.schema.transcript import Part, TextForm
 from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
 
 LABELS = "router,phone"

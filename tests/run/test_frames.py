@@ -15,8 +15,8 @@ from clinic import LABELS, rows, settings, write_csv
 from run_fixtures import run, runs_charged
 
 import understudy as us
-from understudy.base.columns import declared_columns
 from understudy.corpus import read_corpus
+from understudy.schema.columns import declared_columns
 
 BUDGET = us.Budget(3, "1e-6")
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}

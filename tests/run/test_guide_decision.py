@@ -11,7 +11,7 @@ from run_fixtures import run
 
 import understudy as us
 from understudy.methods.additions.guide import addition as guide_addition
-from understudy.run import decided as decisions
+from understudy.run import defaults as decisions
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
 from understudy.run.job import Job

@@ -18,7 +18,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.additions.guide.guide import guide_of
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing import Writer

@@ -14,7 +14,7 @@ from run_fixtures import Said, runs_charged
 
 from understudy.base.errors import ConfigError
 from understudy.cli import options
-from understudy.run import decided
+from understudy.run import defaults as decided
 from understudy.run.job import Job
 from understudy.run.parts import Wanted
 from understudy.run.settings import RunConfig, run_config

@@ -18,7 +18,7 @@ import understudy as us
 from understudy.base.errors import ConfigError
 from understudy.ledger import Ledger
 from understudy.methods.additions.topics.method import Topics
-from understudy.run import decided
+from understudy.run import defaults as decided
 from understudy.run.parts import Table
 from understudy.run.settings import run_config
 from understudy.text.vocabulary.terms import load_stop_words

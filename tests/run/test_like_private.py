@@ -15,10 +15,10 @@ from sample_releases import SAMPLES, with_guide
 
 import understudy as us
 from understudy.base.errors import ConfigError
-from understudy.base.labels import in_proportion, like_counts
 from understudy.methods.additions.guide.guide import guide_counts
 from understudy.methods.additions.registry import own_parameters
 from understudy.methods.registry import make_method, method_names
+from understudy.schema.labels import in_proportion, like_counts
 
 SEEDED = {"insecure_noise_seed": 1, "records_per_label": None}
 

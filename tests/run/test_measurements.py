@@ -28,7 +28,7 @@ from understudy.privacy.plan import Charge, Plan, Receipt
 from understudy.privacy.sealed import NoiseOrigin, SealedValue
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 
 QUERY = LabelCounts(3)
 COUNTS = NoisySum("laplace", 2.0, QUERY.sensitivity, (3,))

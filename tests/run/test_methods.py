@@ -21,7 +21,7 @@ import understudy as us
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.base import Method, Released, ReleaseTools
-from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.facts import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP, method_class, method_names
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query

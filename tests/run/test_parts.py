@@ -18,7 +18,7 @@ from test_crash import forgetful
 from understudy.base.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
@@ -26,7 +26,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 
 
 class Crash(BaseException):

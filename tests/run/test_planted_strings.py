@@ -35,7 +35,7 @@ from understudy.methods.registry import load_release
 from understudy.models import batches
 from understudy.privacy.guarantee import Budget
 from understudy.report import write_reports
-from understudy.run import measuring
+from understudy.run import door as measuring
 from understudy.run import pipeline as running
 from understudy.run.engine import Call
 from understudy.run.outputs import OutputFolder

@@ -23,7 +23,7 @@ from understudy.ledger import Ledger
 from understudy.methods import registry
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.base import Method, Needs, Released
-from understudy.methods.contents import Contents, Held
+from understudy.methods.release_schema import Contents, Held
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan

@@ -24,7 +24,6 @@ from run_fixtures import Said, files_holding, release, run, runs_charged, simple
 import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
 from understudy.base.errors import ConfigError, CorpusError, ReleaseError, ResumeError
-from understudy.base.labels import canonical
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.additions.columns import variables
 from understudy.methods.additions.columns.distribution import Distribution
@@ -33,6 +32,7 @@ from understudy.report import write_reports
 from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
+from understudy.schema.labels import canonical
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 pytestmark = pytest.mark.usefixtures("quick_fit")

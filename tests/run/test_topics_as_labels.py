@@ -17,17 +17,17 @@ from subjects import SUBJECTS, Places, table, texts
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError, ResumeError
-from understudy.base.labels import LabelSet
 from understudy.ledger import Ledger
 from understudy.methods.additions.topics.plan import topics_that_pay
 from understudy.methods.additions.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
-from understudy.run import decided as decisions
-from understudy.run import measuring
+from understudy.run import defaults as decisions
+from understudy.run import door as measuring
 from understudy.run.forecast import forecast
 from understudy.run.job import Job
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
+from understudy.schema.labels import LabelSet
 
 BUDGET = us.Budget(epsilon=6, delta="1e-6")
 SECRETS = {"secret_prior": "0.01", "secret_posterior": "0.1", "secrets_file": "names.txt", "max_records_per_secret": 3}

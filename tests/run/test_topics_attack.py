@@ -15,18 +15,18 @@ from test_topics import Places
 from tiny_corpora import RECORD, Row, bounded
 
 from understudy.audit.mechanisms.bounds import best_bound
-from understudy.base.labels import LabelSet
 from understudy.methods.additions.topics.centres import nearest_centres
 from understudy.methods.additions.topics.labelling import TERMS_OF_TOPIC
 from understudy.methods.additions.topics.plan import CANDIDATES, TopicsParameters, make_plan
 from understudy.methods.additions.topics.release import candidate_vectors, release
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.embeddings import private_vectors
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import measure
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.sealed import Seal, SealedValue
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.terms import load_vocabulary
 
 EPSILON, DELTA = 1.0, 1e-6

@@ -32,7 +32,7 @@ from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums
 from understudy.release.statement import require_consistent
-from understudy.run import measuring
+from understudy.run import door as measuring
 from understudy.run.topics import FoundTopics
 
 BUDGET = us.Budget(epsilon=6, delta="1e-6")

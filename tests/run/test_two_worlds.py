@@ -31,7 +31,7 @@ from understudy.methods.base import Released
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import exact_sum
-from understudy.run import measuring
+from understudy.run import door as measuring
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 TALKS = {"text": "messages", "roles": "customer,agent", "columns": f"{COLUMNS}; turns=1..6; begins=customer|agent"}

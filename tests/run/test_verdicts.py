@@ -13,11 +13,10 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said
 
 import understudy as us
-from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps import plan as planning
 from understudy.methods.dp_kps.plan import DPKPSParameters, verdict
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.privacy.mechanisms import COUNT_GRID
@@ -29,6 +28,7 @@ from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.words import TermMatcher
 
 TWO = LabelSet(("a", "b"))

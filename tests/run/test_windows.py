@@ -21,7 +21,7 @@ from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder")

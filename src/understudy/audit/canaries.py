@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.base.files import PRIVATE_MODE, atomic_file
-from understudy.base.labels import Label, canonical
-from understudy.base.transcript import Part
 from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder, read_secrets
@@ -31,6 +29,8 @@ from understudy.methods.base import Method
 from understudy.privacy.unit import Unit
 from understudy.run.parts import Table
 from understudy.run.settings import RunConfig
+from understudy.schema.labels import Label, canonical
+from understudy.schema.transcript import Part
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher
 

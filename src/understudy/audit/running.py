@@ -58,15 +58,15 @@ from understudy.methods.additions.registry import own_parameters
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
 from understudy.models import catalog
+from understudy.models.embedder_checks import require_trusted
 from understudy.models.presets import preset_of
-from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import Release
-from understudy.run.decided import fitted
+from understudy.run.defaults import fitted
 from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run

@@ -14,11 +14,9 @@ from zipfile import is_zipfile
 
 import click
 
-from understudy.base.columns import WRITTEN
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.base.parameters import Free
-from understudy.base.transcript import text_columns
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
     METHOD,
@@ -43,7 +41,7 @@ from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.release.reading import read_method
 from understudy.run import pipeline
-from understudy.run.decided import settings_begun
+from understudy.run.defaults import settings_begun
 from understudy.run.forecast import forecast
 from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder
@@ -64,6 +62,8 @@ from understudy.run.settings import (
     release_groups,
     run_config,
 )
+from understudy.schema.columns import WRITTEN
+from understudy.schema.transcript import text_columns
 
 _BUDGET = ("epsilon", "delta", "dataset")
 _ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")

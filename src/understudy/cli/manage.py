@@ -244,8 +244,8 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
+    from understudy.models.embedder_checks import require_text_invariance
     from understudy.models.endpoint import probe
-    from understudy.models.trials import require_text_invariance
     from understudy.run.settings import ModelParameters
 
     extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import LabelType
 from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import dictionary_bytes
-from understudy.base.transcript import CONTENT, ROLE
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
+from understudy.schema.labels import LabelType
+from understudy.schema.transcript import CONTENT, ROLE
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1 << 28

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from understudy.base.columns import Column
 from understudy.base.errors import CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.corpus.schema import Schema
+from understudy.schema.columns import Column
 
 ROWS_FILE = "bad_rows.jsonl"
 COUNTS_FILE = "skipped_rows.json"

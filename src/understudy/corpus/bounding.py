@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.base.lazy import pa
-from understudy.base.transcript import PLAIN, TextForm
 from understudy.base.untrusted import leaves, writable
 from understudy.corpus.corpus import Batch, Corpus
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
+from understudy.schema.transcript import PLAIN, TextForm
 
 R = TypeVar("R")
 

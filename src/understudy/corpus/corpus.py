@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.labels import Label, Places, as_type, canonical, is_missing, whole
 from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error, too_many_bad_rows
 from understudy.corpus.identity import Identity, Source, TextsHash, identity_of
+from understudy.corpus.normalise import one_spelling
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import Reading, remove_spool
-from understudy.corpus.spelling import one_spelling
 from understudy.corpus.transcripts import transcript
+from understudy.schema.labels import Label, Places, as_type, canonical, is_missing, whole
 
 BATCH_CHARACTERS = 1 << 26
 """Characters of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""

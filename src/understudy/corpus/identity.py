@@ -18,10 +18,10 @@ from understudy.base.lazy import pa
 from understudy.base.untrusted import said
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.normalise import one_spelling, record_spelling, tidy, visible
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, without_exceptions
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile
-from understudy.corpus.spelling import one_spelling, record_spelling, tidy, visible
 from understudy.corpus.storage import Partitions
 
 Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"

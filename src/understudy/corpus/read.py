@@ -12,11 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.base.errors import ConfigError, CorpusError, UnderstudyError
-from understudy.base.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
 from understudy.base.lazy import arrow_types as t
-from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
 from understudy.corpus.arrow import (
     ColumnTypes,
@@ -30,6 +27,7 @@ from understudy.corpus.arrow import (
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
 from understudy.corpus.delimited import csv_header, csv_rows
+from understudy.corpus.normalise import tidy
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import (
@@ -44,8 +42,10 @@ from understudy.corpus.sources import (
     remove_spool,
     spool_stdin,
 )
-from understudy.corpus.spelling import tidy
 from understudy.corpus.storage import parse_address
+from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, parse
+from understudy.schema.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
+from understudy.schema.transcript import ENDS, TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
 Texts = Sequence[str | None]
@@ -344,7 +344,7 @@ def read_corpus(
         owner: the column that says whose record a row is.
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
         columns: typed columns beside the text, each with its domain: a mapping, ``@FILE`` or the short form, as
-            :func:`understudy.base.columns.declared_columns` reads them.
+            :func:`understudy.schema.columns.declared_columns` reads them.
         formats: how CSV and JSON lines write the dates, numbers, booleans and missing values of ``columns``: ``de``, or
             a mapping such as ``{"date": "%d.%m.%Y", "number": "1.234,56", "boolean": "ja|nein", "missing": ["-"]}``.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.

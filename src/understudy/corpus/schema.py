@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from understudy.base.columns import Column, require_own_names
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LABEL_TYPES, Label, LabelType, Places
-from understudy.base.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
+from understudy.schema.columns import Column, require_own_names
+from understudy.schema.labels import LABEL_TYPES, Label, LabelType, Places
+from understudy.schema.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from understudy.base.labels import is_missing
-from understudy.base.transcript import (
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
+from understudy.schema.labels import is_missing
+from understudy.schema.transcript import (
     ACT,
     ARGUMENTS,
     CONTENT,
@@ -22,8 +24,6 @@ from understudy.base.transcript import (
     TextForm,
     json_line,
 )
-from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
 
 
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:

@@ -15,10 +15,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import atomic_file
-from understudy.base.labels import canonical
 from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import writable
 from understudy.corpus.delimited import escaped
+from understudy.schema.labels import canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, LedgerError, ResumeError
-from understudy.base.labels import LabelSet, canonical
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
@@ -25,7 +24,7 @@ from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting, metric_named
 from understudy.ledger.store import RunStore
-from understudy.models.trials import require_embeds_all, require_text_invariance_here
+from understudy.models.embedder_checks import require_embeds_all, require_text_invariance_here
 from understudy.models.types import Embedder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Engine, Query
@@ -34,11 +33,12 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.run.measuring import open_ledger, pay, tell_first_cap
+from understudy.run.door import open_ledger, pay, tell_first_cap
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedding_on, require_same_vectors
+from understudy.schema.labels import LabelSet, canonical
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger

@@ -45,7 +45,7 @@ from understudy.methods.registry import method_of
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
-from understudy.models.trials import require_trusted, trusted_with_texts
+from understudy.models.embedder_checks import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.exact import require_epsilon
@@ -53,8 +53,8 @@ from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
+from understudy.run.door import ledger_of
 from understudy.run.generating import Result
-from understudy.run.measuring import ledger_of
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import LedgerParameters

@@ -15,9 +15,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, TypeVar
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.labels import canonical
 from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
@@ -25,6 +23,8 @@ from understudy.base.untrusted import parse_json, writable
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.run.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, find_table
+from understudy.schema.columns import Column
+from understudy.schema.labels import canonical
 
 MOST_ROWS = 2_000_000
 """Rows of a synthetic table that a report is made of."""

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import require_path
-from understudy.base.labels import Label, canonical
-from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.read import as_table
@@ -29,6 +26,9 @@ from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
 from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
+from understudy.schema.columns import Column
+from understudy.schema.labels import Label, canonical
+from understudy.schema.transcript import PLAIN, TextForm, text_columns
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:

@@ -15,14 +15,12 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, ResumeError, bug
-from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
-from understudy.methods.contents import Contents
-from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
+from understudy.methods.facts import CallEstimate, GenerationTools, PublicFacts
+from understudy.methods.release_schema import Contents
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder, Message
@@ -31,6 +29,8 @@ from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
+from understudy.schema.columns import Column
+from understudy.schema.labels import LabelSet
 from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
 from understudy.text.writing import Rows, SyntheticRecord, Writer
 
@@ -107,7 +107,7 @@ class ReleaseTools(Preparation):
 
     Args:
         door: the one between private records and released values: it pays, adds noise, stores, has the ledger seal
-            (:class:`~understudy.run.measuring.Measurements`).
+            (:class:`~understudy.run.door.Measurements`).
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
         prepared: what :meth:`Method.prepare` gave.

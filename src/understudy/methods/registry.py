@@ -14,7 +14,7 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.files import require_inside, require_path
 from understudy.methods.additions.registry import additions_in, complete, own_parameters
 from understudy.methods.base import Method
-from understudy.methods.contents import mismatch
+from understudy.methods.release_schema import mismatch
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
 

@@ -12,10 +12,10 @@ from typing import Any
 from understudy.base.errors import ModelError
 from understudy.base.lazy import torch
 from understudy.models.builtin import CHAT, builtin_path, is_builtin
-from understudy.models.contexts import Contexts, find_head
 from understudy.models.local import Decoder
 from understudy.models.machine import best_device, require_device, require_local, worker_count
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
+from understudy.models.shared_prefix import Contexts, find_head
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 from understudy.models.writer import fingerprint_with, merge

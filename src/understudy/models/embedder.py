@@ -44,9 +44,9 @@ class SentenceEmbedder:
     So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths 4, 6, 8, 12, 16, 24, ...
     that is longer than it, since kernels are others where nothing is padded; and a batch is filled up with copies to
     the number of rows that belongs to that length. On one machine and device, alone or among others, in any order, a
-    text's vector is the same bit for bit, which :mod:`understudy.models.trials` tries; across machines, and against
-    ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix the rows of a batch by design are
-    refused.
+    text's vector is the same bit for bit, which :mod:`understudy.models.embedder_checks` tries; across machines,
+    and against ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix the rows of a batch by
+    design are refused.
 
     Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, where its positions end, one of which
     is for padding, or hang on the longest text of a batch. No prompt is put before a text.

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from understudy.base.lazy import torch
 from understudy.models.bare import without_thoughts, without_wrapping
-from understudy.models.contexts import Block, prefilled
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
+from understudy.models.shared_prefix import Block, prefilled
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 from understudy.models.writer import fingerprint, merge

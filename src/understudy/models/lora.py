@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import torch
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import hidden_states
+from understudy.models.shared_prefix import hidden_states
 
 ALL, ATTENTION = "all", "attention"
 _QUERIES_AND_VALUES = {

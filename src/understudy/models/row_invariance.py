@@ -1,6 +1,6 @@
 """Rows of a batch must not change one another: which models are refused outright, and a trial of private models.
 
-Embedders are refused here likewise, and tried in :mod:`understudy.models.trials`.
+Embedders are refused here likewise, and tried in :mod:`understudy.models.embedder_checks`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from understudy.base.errors import ModelError, PrivacyError
 from understudy.base.lazy import torch
-from understudy.models.contexts import Contexts, LocalNetwork
 from understudy.models.machine import worker_pool
+from understudy.models.shared_prefix import Contexts, LocalNetwork
 from understudy.models.weights import KERNELS
 
 _NO_ROUTING = ("shared", "per_tok")

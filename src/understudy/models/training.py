@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.lazy import torch
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Head, hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
 from understudy.models.machine import one_core, worker_pool
+from understudy.models.shared_prefix import Head, hidden_states
 
 _STEP = 16
 """Widths are multiples of it: whole registers of processors, and few shapes."""

@@ -95,7 +95,7 @@ class Embedder(Protocol):
     """Texts in, unit vectors out.
 
     A text's vector must be the same bit for bit whatever other texts are embedded beside or before it: that is tried
-    (:mod:`understudy.models.trials`) before a private text is embedded for a charge. An embedder may also have
+    (:mod:`understudy.models.embedder_checks`) before a private text is embedded for a charge. An embedder may also have
     ``longest``, the tokens to which it cuts a text, and ``batch_tokens``, about how many tokens it computes at once: it
     is then tried up to there.
     """

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.base.lazy import torch
-from understudy.base.transcript import TextForm
 from understudy.models.types import Embedder, WrappedEmbedder
+from understudy.schema.transcript import TextForm
 
 FOLDER = "embeddings"  # in private/
 CACHE_GB = 4.0  # most gigabytes of vectors that a folder keeps
@@ -91,7 +91,7 @@ class CachedEmbedder:
     the libraries, and the bits of some public texts, which every process embeds when it opens the folder. A vector is a
     function of its record alone, whether it is looked up or computed; what is stored, evicted, damaged or lost decides
     only how long it takes. This rests, as all embedding does, on an embedder whose vectors do not change with the texts
-    beside them (:mod:`understudy.models.trials`, which bypasses this class).
+    beside them (:mod:`understudy.models.embedder_checks`, which bypasses this class).
 
     **In the folder** (mode 0700, files 0600, made when the first text comes) are a random key and immutable *segments*,
     each written at once and under a random name, so that no lock is needed. An entry is 8 bytes of the text's keyed

@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
-from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.base.display import bullets, card, table
 from understudy.base.files import atomic_file, require_local, shared_folder
-from understudy.base.labels import LabelSet
 from understudy.base.lazy import pa, pc
 from understudy.base.parquet import count_values
-from understudy.base.transcript import PLAIN, TextForm
 from understudy.base.untrusted import read_form
 from understudy.privacy.facts import Facts
 from understudy.release.statement import NOT_PRIVATE, Statement
+from understudy.schema.columns import Column, cross_labels, crossed_columns, require_own_names
+from understudy.schema.labels import LabelSet
+from understudy.schema.transcript import PLAIN, TextForm
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1

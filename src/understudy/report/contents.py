@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from understudy.audit.result import RunAudit, load_audit
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
-from understudy.base.transcript import TextForm
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.fidelity.texts import distinct_values
 from understudy.evaluate.metrics.overview import Overview, make_overview, profiles
@@ -26,6 +24,8 @@ from understudy.models.types import Embedder
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.outputs import schema_of_table
+from understudy.schema.columns import Column
+from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.words import split_words
 
 MOST = 2000

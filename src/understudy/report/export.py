@@ -15,8 +15,6 @@ from typing import Any
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
-from understudy.base.labels import canonical
-from understudy.base.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.synthetic import provenance_of, read_released, read_rows, readable, text_of
@@ -33,6 +31,8 @@ from understudy.run.outputs import (
     schema_of_table,
     types_of,
 )
+from understudy.schema.labels import canonical
+from understudy.schema.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 
 _FORMATS = ("chat", "huggingface", "csv", "jsonl")
 DATA_FILE = "data/train-00000-of-00001.parquet"

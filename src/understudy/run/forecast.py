@@ -8,7 +8,6 @@ from typing import Any
 
 from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.errors import in_keywords
-from understudy.base.labels import LabelSet
 from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.base import Method
 from understudy.models.presets import BATCH_HOURS
@@ -18,6 +17,7 @@ from understudy.privacy.plan import Plan
 from understudy.run.job import Job
 from understudy.run.parts import Chat, Texts, Wanted
 from understudy.run.settings import RunConfig
+from understudy.schema.labels import LabelSet
 
 _CHARACTERS_PER_TOKEN = 4.0
 

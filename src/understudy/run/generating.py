@@ -15,16 +15,14 @@ from typing import Any
 from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
-from understudy.base.labels import Label, canonical, in_proportion, like_counts
 from understudy.base.lazy import library, pa
-from understudy.base.transcript import TURNS
 from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.additions import base as additions
 from understudy.methods.additions.base import Use
 from understudy.methods.additions.registry import additions_in, label_counts
 from understudy.methods.base import Method
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm
 from understudy.models import catalog
 from understudy.models.batches import BatchChat
@@ -40,6 +38,8 @@ from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_co
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
+from understudy.schema.labels import Label, canonical, in_proportion, like_counts
+from understudy.schema.transcript import TURNS
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 

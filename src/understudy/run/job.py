@@ -12,20 +12,20 @@ from functools import cached_property, partial
 from typing import Any
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
-from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.methods.additions.registry import additions_of
 from understudy.methods.additions.topics.labelling import COLUMN
 from understudy.methods.additions.topics.plan import line_on_sample
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
-from understudy.run.decided import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled, with_delta
+from understudy.run.defaults import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled, with_delta
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
+from understudy.schema.labels import LabelSet
+from understudy.schema.transcript import PLAIN, TextForm, text_columns
 from understudy.text.prompts.template import WritingParameters
 
 

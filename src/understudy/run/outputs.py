@@ -30,7 +30,6 @@ from understudy.base.files import (
     shared_folder,
     storage_error,
 )
-from understudy.base.labels import canonical
 from understudy.base.lazy import pa
 from understudy.base.untrusted import writable
 from understudy.corpus.write import write_table
@@ -38,6 +37,7 @@ from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
 from understudy.release.statement import Statement
+from understudy.schema.labels import canonical
 from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")

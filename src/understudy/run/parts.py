@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from understudy.base.columns import Column, cross_labels, require_own_names
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet, undeclared
-from understudy.base.transcript import PLAIN, TextForm, text_columns
 from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.read import proposed_name, require_header
 from understudy.corpus.schema import require_told
@@ -30,6 +27,9 @@ from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
+from understudy.schema.columns import Column, cross_labels, require_own_names
+from understudy.schema.labels import LabelSet, undeclared
+from understudy.schema.transcript import PLAIN, TextForm, text_columns
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
 from understudy.text.vocabulary.terms import COMMON, built_in_terms
 from understudy.text.vocabulary.words import split_words

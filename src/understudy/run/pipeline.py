@@ -13,10 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError, CorpusError, in_keywords
 from understudy.base.files import PRIVATE_MODE, atomic_file
-from understudy.base.labels import canonical, declared_labels
 from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import Corpus, TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
@@ -38,6 +36,8 @@ from understudy.run.releasing import check_cap, make_release, require_continuabl
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
 from understudy.run.settings import EngineParameters, RunConfig, run_config
 from understudy.run.working import open_engine
+from understudy.schema.columns import Column
+from understudy.schema.labels import canonical, declared_labels
 from understudy.text.writing import SyntheticRecord, public_name
 
 

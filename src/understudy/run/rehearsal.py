@@ -26,7 +26,7 @@ from understudy.corpus.schema import Schema
 from understudy.ledger.store import RunStore
 from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
-from understudy.methods.contents import Contents, mismatch
+from understudy.methods.release_schema import Contents, mismatch
 from understudy.models.types import WrappedEmbedder
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.noise import InsecureSeededNoise
@@ -35,7 +35,7 @@ from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
-from understudy.run.measuring import Measurements
+from understudy.run.door import Measurements
 
 _NO_KEY = b"rehearsal"
 

@@ -20,7 +20,6 @@ from understudy.base.errors import (
     UnderstudyError,
     UnderstudyWarning,
 )
-from understudy.base.labels import LabelSet, canonical
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
@@ -30,14 +29,14 @@ from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
 from understudy.models.causal import CausalModel
-from understudy.models.machine import is_out_of_memory
-from understudy.models.trials import (
+from understudy.models.embedder_checks import (
     require_embeds_all,
     require_encodes_all,
     require_text_invariance_here,
     require_trusted,
     trusted_with_texts,
 )
+from understudy.models.machine import is_out_of_memory
 from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
@@ -47,13 +46,14 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
+from understudy.run.door import Paid, open_ledger, pay, tell_first_cap
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
-from understudy.run.measuring import Paid, open_ledger, pay, tell_first_cap
 from understudy.run.parts import Table
 from understudy.run.rehearsal import filled, is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
+from understudy.schema.labels import LabelSet, canonical
 from understudy.text.writing import Writer
 
 if TYPE_CHECKING:

@@ -13,10 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
-from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
-from understudy.base.labels import LabelSet, canonical, declared_labels
 from understudy.base.parameters import (
     LISTED,
     Ablation,
@@ -26,7 +24,6 @@ from understudy.base.parameters import (
     Parameters,
     is_free,
 )
-from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.read import exactly_named
 from understudy.corpus.storage import parse_address
 from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
@@ -39,6 +36,9 @@ from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.unit import Unit, recognised_by
+from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
+from understudy.schema.labels import LabelSet, canonical, declared_labels
+from understudy.schema.transcript import TextForm, text_columns
 from understudy.text.prompts.template import WritingParameters
 from understudy.text.vocabulary.terms import LANGUAGES
 

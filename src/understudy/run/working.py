@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, EngineError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
-from understudy.models.trials import require_text_invariance
+from understudy.models.embedder_checks import require_text_invariance
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine

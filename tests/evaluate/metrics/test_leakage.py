@@ -15,7 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.intervals import chance_of_none
 from understudy.evaluate.metrics.leakage import (
@@ -30,6 +29,7 @@ from understudy.evaluate.metrics.leakage import (
 )
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import MetricValue
+from understudy.schema.columns import declared_columns
 
 DETECTORS = ("email", "phone")
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.plan import TRAINING, checkpoint_ends, work
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.models.training import Cost
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
+from understudy.schema.columns import declared_columns
+from understudy.schema.labels import LabelSet
 
 BUDGET = Budget("3", "1e-6")
 FACTS = PublicFacts(Unit(), LabelSet(("a", "b")))

@@ -18,13 +18,11 @@ from run_fixtures import files_holding, runs_charged
 from safetensors.torch import save
 from tiny_corpora import Row, bounded
 
-from understudy.base.columns import declared_columns, in_words
 from understudy.base.errors import ConfigError, ReleaseError, ResumeError, UnderstudyWarning
-from understudy.base.transcript import PLAIN
 from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.methods.registry import load_release
 from understudy.methods.shared.decoding import tuned as texts
 from understudy.methods.shared.decoding.tuned import Instructions, Sampling, TunedModel
@@ -35,6 +33,8 @@ from understudy.models.types import Completion
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
+from understudy.schema.columns import declared_columns, in_words
+from understudy.schema.transcript import PLAIN
 from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing import NoText, Writer
 from understudy.text.writing import Row as SampledRow

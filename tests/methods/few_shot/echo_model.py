@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from understudy.models.contexts import Rows
+from understudy.models.shared_prefix import Rows
 from understudy.models.types import Message
 
 BEGIN, END = 256, 257

@@ -12,8 +12,8 @@ from predictions import NAMES, ROWS, TEMPLATE
 from tiny_corpora import RECORD, Row, bounded
 
 from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.facts import PublicFacts
 from understudy.methods.few_shot.method import FewShot
-from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt

@@ -11,7 +11,7 @@ import pytest
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.models.types import ChatRequest, Completion
 from understudy.release import PublicSchema

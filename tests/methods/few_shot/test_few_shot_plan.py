@@ -9,16 +9,16 @@ from few_shots import BUDGET, method, plan_of
 from tiny_corpora import LABELS, OWNER
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
+from understudy.methods.facts import PublicFacts
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.few_shot.plan import mechanism_of
-from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.run.job import Job
 from understudy.run.settings import run_config
+from understudy.schema.labels import LabelSet
 
 TWO = LabelSet(("a", "b"))
 

@@ -15,7 +15,7 @@ from predictions import ODD_TABLES
 from tiny_corpora import LABELS, OWNER, Row, bounded
 
 from understudy.base.errors import ConfigError, ModelError, PrivacyError
-from understudy.methods.private_texts import sort_into_batches
+from understudy.methods.batched_prompts import sort_into_batches
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from script_model import ScriptModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.base.labels import LabelSet
 from understudy.methods.base import Preparation, Released, ReleaseTools
+from understudy.methods.facts import PublicFacts
 from understudy.methods.private_prediction.method import PrivatePrediction
-from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 from understudy.text.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
 from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from understudy.models.contexts import Rows
+from understudy.models.shared_prefix import Rows
 
 BEGIN, END = 256, 257
 CUE = b"\n\nT:"

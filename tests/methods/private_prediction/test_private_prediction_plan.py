@@ -9,15 +9,15 @@ import pytest
 from tiny_corpora import OWNER, RECORD
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
+from understudy.methods.facts import PublicFacts
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
-from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.tokens import PrivateTokens
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 
 BUDGET = Budget(4, "1e-6")
 

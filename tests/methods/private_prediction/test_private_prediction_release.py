@@ -20,7 +20,7 @@ from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
 
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
-from understudy.methods.private_texts import Stop
+from understudy.methods.batched_prompts import Stop
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement

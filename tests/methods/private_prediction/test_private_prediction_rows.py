@@ -15,12 +15,12 @@ from test_table_runs import COLUMNS, tables
 from tiny_corpora import Row, bounded
 
 import understudy as us
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.additions.columns import release as columns_release
-from understudy.methods.private_texts import sort_into_batches
+from understudy.methods.batched_prompts import sort_into_batches
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
+from understudy.schema.columns import declared_columns
 
 WARD = b"ward: "
 

@@ -18,13 +18,13 @@ from script_model import ScriptModel
 from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.batched_prompts import Batch, Batches, sort_into_batches
 from understudy.methods.private_prediction.release import TokenSampler
-from understudy.methods.private_texts import Batch, Batches, sort_into_batches
 from understudy.methods.shared.decoding.prompting import LabelPrompt, build_prompts
 from understudy.methods.shared.decoding.sums import Sums, public_candidates
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
+from understudy.models.shared_prefix import Contexts
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.tokens import PrivateTokens
 from understudy.privacy.unit import Unit

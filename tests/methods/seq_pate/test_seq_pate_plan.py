@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.seq_pate.method import SeqPATE
 from understudy.methods.seq_pate.plan import (
     answer_sensitivity,
@@ -27,6 +26,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
+from understudy.schema.labels import LabelSet
 
 BUDGET, PURE = Budget("3", "1e-6"), Budget("3", 0)
 FACTS = PublicFacts(Unit(), LabelSet(("a", "b")))

@@ -34,8 +34,8 @@ from understudy.methods.seq_pate.teachers import (
 )
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import hidden_states
 from understudy.models.lora import Trunk
+from understudy.models.shared_prefix import hidden_states
 from understudy.models.training import Block, LoRA, TokenRow, logits_of, losses_of, row_losses
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit

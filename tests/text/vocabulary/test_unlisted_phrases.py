@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.methods.shared.queries.unlisted import LONGEST_TEXT, LONGEST_WORD, PhraseFinder
+from understudy.methods.shared.queries.discovered_terms import LONGEST_TEXT, LONGEST_WORD, PhraseFinder
 from understudy.text.vocabulary.terms import load_stop_words
 
 LISTED, STOP_WORDS = frozenset({"card", "exchange", "rate"}), load_stop_words(None)

@@ -39,7 +39,7 @@ _IMPORTS = """
 import numpy as np
 from understudy.corpus.secrets.detectors import BUILT_IN, make_detectors
 from understudy.corpus.secrets import SecretFinder
-from understudy.corpus.spelling import fold, pieces
+from understudy.corpus.normalise import fold, pieces
 from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.text.prompts import predicting
 from understudy.text.prompts.evolving import fill_in

@@ -31,13 +31,13 @@ from understudy.audit.mechanisms.sums import (
     ratio_of_sampled,
 )
 from understudy.base.lazy import torch
+from understudy.methods.facts import PublicFacts
 from understudy.methods.few_shot.release import deal
-from understudy.methods.public import PublicFacts
 from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
 from understudy.methods.seq_pate.teachers import Faculty, Questions, Recipe, TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
-from understudy.models.contexts import Rows
+from understudy.models.shared_prefix import Rows
 from understudy.models.training import Block, Shapes, TokenRow
 from understudy.privacy.gradients import DPSGD, Steps
 from understudy.privacy.guarantee import Budget
@@ -56,7 +56,7 @@ _MOST_SHOWN = 4
 
 
 class ScriptedLogits:
-    """Logits ``Float32[rows, K]``, row 0 public, in place of :class:`~understudy.models.contexts.Contexts`."""
+    """Logits ``Float32[rows, K]``, row 0 public, in place of :class:`~understudy.models.shared_prefix.Contexts`."""
 
     def __init__(self, rows: ArrayLike) -> None:
         self.logits = torch.tensor(np.asarray(rows, dtype=np.float32))

@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.mechanisms.bounds import Claim, Floats, secret_budget
-from understudy.base.columns import Column
-from understudy.base.labels import LabelSet
 from understudy.base.lazy import special
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.corpus import Batch
@@ -32,7 +30,7 @@ from understudy.methods.additions.topics.labelling import SIZES, VOTES
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.queries.counts import (
@@ -42,7 +40,7 @@ from understudy.methods.shared.queries.counts import (
     TermHistogram,
     TermRows,
 )
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -56,6 +54,8 @@ from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.unit import Unit
+from understudy.schema.columns import Column
+from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.words import TermMatcher
 
 TERMS = ("ache", "burn", "cough")

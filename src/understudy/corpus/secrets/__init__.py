@@ -32,8 +32,8 @@ from understudy.base.files import UnreadableText, atomic_file, read_lines
 from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import leaves
 from understudy.corpus.corpus import Corpus
+from understudy.corpus.normalise import MARK, fold, marked, pieces, readings, tidy
 from understudy.corpus.secrets.detectors import BUILT_IN, Detector, make_detectors
-from understudy.corpus.spelling import MARK, fold, marked, pieces, readings, tidy
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -63,7 +63,7 @@ _PRESIDIO = "presidio:"
 
 @dataclass(frozen=True)
 class PatternDetector:
-    """What regular expressions match and a check accepts in a text that is tidy (:mod:`understudy.corpus.spelling`).
+    """What regular expressions match and a check accepts in a text that is tidy (:mod:`understudy.corpus.normalise`).
 
     A match never hides another one that begins inside it: adjacent ones are all found.
 

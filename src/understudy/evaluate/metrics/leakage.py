@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.corpus.normalise import fold, pieces
 from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.detectors import Detector, make_detectors
-from understudy.corpus.spelling import fold, pieces
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.intervals import (
     NO_TEXTS,

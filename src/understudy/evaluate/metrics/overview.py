@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from understudy.base.transcript import BEGINS, CALLS, TURNS, turns_of
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import Count, Number
+from understudy.schema.transcript import BEGINS, CALLS, TURNS, turns_of
 from understudy.text.vocabulary.terms import load_stop_words
 from understudy.text.vocabulary.words import split_words
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column
-from understudy.base.transcript import PLAIN, Part, TextForm
+from understudy.schema.columns import Column
+from understudy.schema.transcript import PLAIN, Part, TextForm
 
 
 @dataclass(frozen=True, eq=False, repr=False)

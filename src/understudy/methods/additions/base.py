@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
-from understudy.methods.contents import Contents
-from understudy.methods.public import Chooser, PublicFacts
+from understudy.methods.facts import Chooser, PublicFacts
+from understudy.methods.release_schema import Contents
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.release import Release

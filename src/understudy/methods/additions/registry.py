@@ -10,8 +10,8 @@ from understudy.methods.additions.base import Addition, NoisyCounts
 from understudy.methods.additions.columns.addition import Columns
 from understudy.methods.additions.guide.addition import GuideAddition
 from understudy.methods.additions.topics.addition import TopicsAsLabels
-from understudy.methods.contents import Contents
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents
 from understudy.release import Release
 
 ADDITIONS: tuple[type[Addition], ...] = (TopicsAsLabels, Columns, GuideAddition)

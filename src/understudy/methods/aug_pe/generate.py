@@ -14,7 +14,7 @@ from understudy.methods.aug_pe.plan import (
     records_per_unit,
     votes_name,
 )
-from understudy.methods.public import CallEstimate, GenerationTools
+from understudy.methods.facts import CallEstimate, GenerationTools
 from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.loop import Survivor, harvest
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, population_sizes

@@ -12,9 +12,8 @@ import math
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Parameters, public_file
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance, vote_sensitivity
@@ -26,6 +25,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import CLEAR, Verdict
+from understudy.schema.labels import NOISY, UNIFORM, declared_proportions
 from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.vocabulary.shrinkage import require_enough_terms
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary

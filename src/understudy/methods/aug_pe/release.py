@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.labels import NOISY, declared_proportions
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.aug_pe.plan import (
     LABELS,
@@ -43,7 +42,7 @@ from understudy.methods.aug_pe.plan import (
     votes_name,
 )
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.contents import Contents, Held
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.shared.evolution.loop import Round, evolve, evolved
 from understudy.methods.shared.evolution.parameters import candidates_per_round, population_sizes
@@ -58,6 +57,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.schema.labels import NOISY, declared_proportions
 from understudy.text.vocabulary.shrinkage import top_terms
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Writer, public_name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.contents import Contents
 from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.dp_finetune.plan import NAME, TRAINING, YARDSTICK, DPFinetuneParameters, make_plan
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents
 from understudy.methods.tuned.method import TunedMethod
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.guarantee import Budget

@@ -12,8 +12,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import NOISY, declared_proportions
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.training import Cost, LearningRate
 from understudy.privacy.accountant import gaussian_split
@@ -25,6 +24,7 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.verdict import Verdict
+from understudy.schema.labels import NOISY, declared_proportions
 
 NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
 TRAINING = "training"

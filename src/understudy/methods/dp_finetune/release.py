@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools
+from understudy.methods.batched_prompts import with_cells
 from understudy.methods.dp_finetune.plan import (
     TRAINING,
     DPFinetuneParameters,
@@ -40,7 +40,6 @@ from understudy.methods.dp_finetune.plan import (
     memory_of,
     work,
 )
-from understudy.methods.private_texts import with_cells
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows, plain_sum
@@ -52,6 +51,7 @@ from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.verdict import Verdict
+from understudy.schema.columns import Column
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
 _ROWS = {"cpu": 8, "cuda": 32}

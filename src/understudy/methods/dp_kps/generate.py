@@ -20,7 +20,7 @@ from understudy.methods.dp_kps.plan import (
     known_noise,
     phrase_columns,
 )
-from understudy.methods.public import CallEstimate, Chooser, GenerationTools
+from understudy.methods.facts import CallEstimate, Chooser, GenerationTools
 from understudy.methods.shared.vocabulary import public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from understudy.base.columns import Column
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated, Parameters
 from understudy.methods.additions.columns.variables import ALL, NONE
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
@@ -26,6 +25,7 @@ from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.verdict import CLEAR, Verdict
+from understudy.schema.columns import Column
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 
 

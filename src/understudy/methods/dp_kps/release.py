@@ -14,7 +14,7 @@ Guarantee:
     sensitivity (:class:`~understudy.methods.shared.queries.counts.TermHistogram`,
     :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`);
     "found" is a :class:`~understudy.privacy.selection.NoisySelection` over
-    :class:`~understudy.methods.shared.queries.unlisted.UnlistedTerms`.
+    :class:`~understudy.methods.shared.queries.discovered_terms.UnlistedTerms`.
     The sums are joint over labels, and over the cells of all columns, so no parallel composition is needed. Everything
     else is post-processing of the noisy counts.
 """
@@ -32,7 +32,6 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.generate import contrast_weights, sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
@@ -48,8 +47,9 @@ from understudy.methods.dp_kps.plan import (
     score_noise,
     verdict,
 )
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
-from understudy.methods.shared.queries.unlisted import find_terms
+from understudy.methods.shared.queries.discovered_terms import find_terms
 from understudy.methods.shared.vocabulary import DISCOVERED, FEWEST, public_vocabulary, word_for_word
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts

@@ -9,8 +9,8 @@ from itertools import islice
 
 import numpy as np
 
+from understudy.methods.facts import CallEstimate, GenerationTools
 from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT, FewShotParameters
-from understudy.methods.public import CallEstimate, GenerationTools
 from understudy.methods.shared.decoding.structured import (
     Fault,
     JSONSchema,

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
-from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot import release as releasing
 from understudy.methods.few_shot.plan import NAME, TOKENS, FewShotParameters, StoppingParameters, fitted, make_plan
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.release import Release

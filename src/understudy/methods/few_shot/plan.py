@@ -15,7 +15,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget

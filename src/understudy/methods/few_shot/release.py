@@ -39,13 +39,13 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, ModelError, bug
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.batched_prompts import Batches, Decoded, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.few_shot.plan import TOKENS, FewShotParameters
-from understudy.methods.private_texts import Batches, Decoded, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.shared.decoding.ending import Ending
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, ReadText
 from understudy.methods.shared.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
 from understudy.models.causal import whole_rows
-from understudy.models.contexts import Contexts
+from understudy.models.shared_prefix import Contexts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
@@ -157,7 +157,7 @@ class TokenSampler:
     Guarantee:
         A record changes the row of the one subset that it falls into, and no other: rows are dealt out by coins of
         their own (:func:`deal`), and run in one block of subsets + 1 rows of one width for every token, whoever is
-        sampled (:class:`~understudy.models.contexts.Contexts`). A row adds non-negative integers of at most the
+        sampled (:class:`~understudy.models.shared_prefix.Contexts`). A row adds non-negative integers of at most the
         mechanism's grid in all, or one vote. The candidates come from the public row. So the sums move as
         :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and counts.
     """

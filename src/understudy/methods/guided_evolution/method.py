@@ -16,9 +16,9 @@ from understudy.methods.additions.guide.addition import GuideAddition
 from understudy.methods.additions.guide.guide import choose, guide_of
 from understudy.methods.additions.guide.release import release as release_guide
 from understudy.methods.base import Method, Needs, needed
-from understudy.methods.contents import Contents
+from understudy.methods.facts import GenerationTools
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
-from understudy.methods.public import GenerationTools
+from understudy.methods.release_schema import Contents
 from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.parameters import sizes_within
 from understudy.release import Release

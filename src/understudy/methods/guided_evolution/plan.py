@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.guide.plan import forecast, guide_charge, verdict
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.privacy.accountant import gaussian_split

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from understudy.base.columns import Column
 from understudy.base.errors import ReleaseError
 from understudy.methods.additions.columns.variables import has_columns, variables_of
+from understudy.methods.facts import GenerationTools
 from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionParameters
-from understudy.methods.public import GenerationTools
 from understudy.release import Release
+from understudy.schema.columns import Column
 from understudy.text.writing import SyntheticRecord
 
 

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
-from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction import release as releasing
 from understudy.methods.private_prediction.plan import (
@@ -18,6 +17,7 @@ from understudy.methods.private_prediction.plan import (
     fitted,
     make_plan,
 )
+from understudy.methods.release_schema import Contents, Held
 from understudy.privacy.events import ZCDPEvent
 from understudy.release import Release
 

@@ -20,9 +20,9 @@ Guarantee:
     Unit: a record, or an owner. All noise and its accounting is one
     :class:`~understudy.privacy.tokens.PrivateTokens`, paid once for all batches, since they are disjoint. What it takes
     of the private rows are the exact integer sums of :class:`~understudy.methods.shared.decoding.sums.TokenSums`; a
-    row's own values depend on its own text (behind its own cells) alone (:mod:`understudy.models.contexts`), besides
-    sampled rows, which are made of the columns' released values: charges compose adaptively. Empty batches run like any
-    other. A text is sealed before it is used; one that a crash lost is decoded again.
+    row's own values depend on its own text (behind its own cells) alone (:mod:`understudy.models.shared_prefix`),
+    besides sampled rows, which are made of the columns' released values: charges compose adaptively. Empty batches run
+    like any other. A text is sealed before it is used; one that a crash lost is decoded again.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.batched_prompts import Batch, Decoded, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters
-from understudy.methods.private_texts import Batch, Decoded, Stop, label_prompts, run_together, sort_into_batches
 from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts
 from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
-from understudy.models.contexts import Contexts
 from understudy.models.machine import is_out_of_memory
+from understudy.models.shared_prefix import Contexts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens
+from understudy.schema.columns import Column
 
 _REPORTS = 50  # lines of progress, at most about
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.methods.sec_pe.plan import SIZE_SHARE, SecPEParameters, release_names
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.evolution.loop import generate_by_votes

@@ -7,7 +7,7 @@ from typing import ClassVar
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe import release as releasing
 from understudy.methods.sec_pe.plan import NAME, FreeParameters, SecPEParameters, make_plan, read_per_secret_budgets

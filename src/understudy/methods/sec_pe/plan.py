@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.base.parameters import Parameters, public_file
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolvingParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.methods.shared.evolution.voting import Distance

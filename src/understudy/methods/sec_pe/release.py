@@ -25,12 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import Incidence, check_incidence
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.contents import Contents, Held
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
 from understudy.methods.sec_pe.plan import (
     RESIDUAL_CLIP,
@@ -51,6 +50,7 @@ from understudy.privacy.sealed import Arrays
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.schema.labels import LabelSet
 
 
 def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:

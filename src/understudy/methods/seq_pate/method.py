@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
-from understudy.methods.contents import Contents, Held
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.seq_pate import release as releasing
 from understudy.methods.seq_pate.plan import (
     NAME,

@@ -14,9 +14,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.labels import NOISY, declared_proportions
 from understudy.base.parameters import Ablation, Parameters, private_file, public_file
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
@@ -28,6 +27,7 @@ from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Sha
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.verdict import Verdict
+from understudy.schema.labels import NOISY, declared_proportions
 
 NAME = "seq-pate"
 MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000

@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
-from understudy.base.labels import in_proportion
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
 from understudy.methods.base import Preparation, Released, ReleaseTools
@@ -80,6 +79,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.verdict import Verdict
+from understudy.schema.labels import in_proportion
 
 _GROUP = {"cpu": 16, "cuda": 64}
 """Teachers in one pass, if they fit into memory. It changes no guarantee."""

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
-from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
-from understudy.methods.contents import Contents, Held
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel, build_instructions, generate
@@ -33,6 +32,7 @@ from understudy.methods.tuned.model import (
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
 from understudy.release import Release
+from understudy.schema.labels import NOISY, UNIFORM, declared_proportions
 from understudy.text.writing import SyntheticRecord
 
 
@@ -97,7 +97,7 @@ class TunedMethod(Method):
         """The tuned weights by name, the prompts in tokens, label counts where they are not even, and ``arrays``.
 
         Args:
-            charges: as in a :class:`~understudy.methods.contents.Contents`, those of noisy label counts excepted.
+            charges: as in a :class:`~understudy.methods.release_schema.Contents`, those of noisy label counts excepted.
             counts: kind of the event of noisy label counts.
         """
         sizes = self._tuned.label_sizes

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import UNIFORM
 from understudy.base.parameters import Ablation, Parameters
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
+from understudy.schema.labels import UNIFORM
 
 MODEL = "private model"
 """The public input that names the base model."""

@@ -19,8 +19,8 @@ from pydantic import Field, field_validator
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.parameters import Ablation, Free, Parameters, public_file
-from understudy.base.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.models.types import Message
+from understudy.schema.transcript import PLAIN, TOOL, Part, TextForm
 from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
 from understudy.text.prompts.predicting import (
     PredictionExample,

@@ -15,9 +15,7 @@ from sacrebleu.metrics import BLEU
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy, ks_2samp
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
-from understudy.base.transcript import Part, TextForm
 from understudy.evaluate import metrics
 from understudy.evaluate.metrics.fidelity import BEGINS, BELONGING, PART_LENGTH, TURNS, measure_fidelity
 from understudy.evaluate.metrics.fidelity.texts import (
@@ -41,6 +39,8 @@ from understudy.evaluate.metrics.results import Evaluation, result_json
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, MetricValue
 from understudy.methods.shared.decoding.structured import JSONSchema
+from understudy.schema.columns import declared_columns
+from understudy.schema.transcript import Part, TextForm
 
 WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
 OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}

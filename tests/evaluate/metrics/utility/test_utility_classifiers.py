@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import binomtest, t
 from toys import relabelled, toy
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import (
@@ -25,6 +24,7 @@ from understudy.evaluate.metrics.utility.classifiers import (
 )
 from understudy.evaluate.metrics.utility.fitting import Predict
 from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, SYNTHETIC, MetricValue
+from understudy.schema.columns import declared_columns
 
 ALONE = ("tf-idf", "embedding", "network")
 KINDS = (*ALONE, "coral")

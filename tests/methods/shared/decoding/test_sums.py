@@ -29,7 +29,7 @@ from understudy.methods.shared.decoding.sums import (
     softmax_sum,
     vote_sum,
 )
-from understudy.models.contexts import Rows
+from understudy.models.shared_prefix import Rows
 
 GRID, DISTANCE = 2**12, 2**18
 

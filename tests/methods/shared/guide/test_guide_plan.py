@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.methods.additions.guide import addition as guide_addition
 from understudy.methods.additions.guide.plan import (
     GUIDE,
@@ -19,7 +18,7 @@ from understudy.methods.additions.guide.plan import (
     why_no_guide,
 )
 from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import LEAST_NOISE
@@ -28,6 +27,7 @@ from understudy.privacy.unit import Unit
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.job import Job
 from understudy.run.settings import run_config
+from understudy.schema.labels import LabelSet
 
 COMMON: dict[str, Any] = {"label": "ward", "labels": "a,b,c", "llm": "fake", "guide": True}
 BUDGETS = (Budget(3, "1e-6"), Budget("0.5", "1e-8"), Budget(20, "1e-5"))

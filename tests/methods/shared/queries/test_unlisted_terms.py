@@ -16,12 +16,12 @@ from tiny_corpora import OWNER, RECORD, Row, bounded
 
 from understudy.audit.mechanisms.sums import by_name
 from understudy.base.errors import PrivacyError
-from understudy.base.transcript import Part, TextForm
-from understudy.methods.shared.queries import unlisted as queries
-from understudy.methods.shared.queries.unlisted import UnlistedTerms
+from understudy.methods.shared.queries import discovered_terms as queries
+from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.selection import weight_of
 from understudy.privacy.unit import Unit
+from understudy.schema.transcript import Part, TextForm
 
 WORDS = [f"word{number}" for number in range(40)]
 LISTED, STOP_WORDS = frozenset({"known", "word1 word2"}), frozenset({"the"})
@@ -125,8 +125,8 @@ def test_sums_in_many_files_are_those_in_one(unit: Unit, tmp_path: Path, monkeyp
     monkeypatch.setattr(queries, "_MOST_WORDS", 5)
     monkeypatch.setattr(queries, "_ROWS", 3)
     monkeypatch.setattr(queries, "_TEXTS", 2)
-    monkeypatch.setattr("understudy.methods.shared.queries.unlisted._RUN_ROWS", 4)
-    monkeypatch.setattr("understudy.methods.shared.queries.unlisted._TOGETHER", 3)
+    monkeypatch.setattr("understudy.methods.shared.queries.discovered_terms._RUN_ROWS", 4)
+    monkeypatch.setattr("understudy.methods.shared.queries.discovered_terms._TOGETHER", 3)
     assert by_name(query(tmp_path), bounded(table, unit)) == at_once
     assert list(tmp_path.iterdir()) == []
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.base.columns import MOST_CELLS, Column, cross_labels, declared_columns, parse
 from understudy.base.errors import ConfigError
-from understudy.base.labels import as_type
+from understudy.schema.columns import MOST_CELLS, Column, cross_labels, declared_columns, parse
+from understudy.schema.labels import as_type
 
 SHORT = (
     "priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12; "

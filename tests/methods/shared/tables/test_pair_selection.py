@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from understudy.base.columns import declared_columns
-from understudy.base.labels import LabelSet
 from understudy.methods.additions.columns.distribution import numbers_of
 from understudy.methods.additions.columns.fitting import MOST_NUMBERS, Worth, select_sets, shares
 from understudy.methods.additions.columns.variables import MOST_THREES, SELECTED, TREE, Variables
+from understudy.schema.columns import declared_columns
+from understudy.schema.labels import LabelSet
 
 SIZES = (4, 4, 4, 4)
 PAIRS = tuple(combinations(range(4), 2))

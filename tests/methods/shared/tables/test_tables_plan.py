@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from understudy.base.columns import declared_columns
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.methods.additions.columns import addition as columns_addition
 from understudy.methods.additions.columns.plan import parts
 from understudy.methods.additions.columns.variables import TablesParameters, Variables
@@ -17,6 +15,8 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.run.job import Job
 from understudy.run.settings import run_config
+from understudy.schema.columns import declared_columns
+from understudy.schema.labels import LabelSet
 
 COLUMNS = "priority=low|high; stars=1..5; urgent"
 METHODS = ("dp-kps", "private-prediction", "dp-finetune", "aug-pe", "guided-evolution")

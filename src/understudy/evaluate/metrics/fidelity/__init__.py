@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.transcript import Part, turns_of
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.fidelity import embeddings, texts
 from understudy.evaluate.metrics.fidelity.texts import Ints, length_ks, total_variation
@@ -33,6 +32,7 @@ from understudy.evaluate.metrics.value import (
     metric_named,
 )
 from understudy.methods.shared.decoding.structured import JSONSchema
+from understudy.schema.transcript import Part, turns_of
 from understudy.text.vocabulary.words import split_words
 
 __all__ = ["measure_fidelity"]

@@ -21,8 +21,8 @@ from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Metric, MetricVal
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
 from understudy.models.machine import single_threaded_inference, worker_pool
+from understudy.models.shared_prefix import Contexts
 from understudy.models.training import (
     AdamW,
     Block,

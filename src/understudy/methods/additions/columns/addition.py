@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from understudy.base.columns import Column
-from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.methods.additions.base import Addition, Releasing, Use, Writing
 from understudy.methods.additions.columns import variables as names
@@ -25,11 +23,13 @@ from understudy.methods.additions.columns.variables import (
     variables_of,
 )
 from understudy.methods.base import Method, Preparation, needed
-from understudy.methods.contents import Contents, Held
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents, Held
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.plan import Plan
 from understudy.release import Release
+from understudy.schema.columns import Column
+from understudy.schema.labels import LabelSet
 from understudy.text.writing import NoText, SyntheticRecord
 
 

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column, Span, in_words
 from understudy.base.errors import ConfigError
-from understudy.base.labels import in_proportion
-from understudy.base.transcript import PLAIN, TextForm
 from understudy.methods.additions.columns.distribution import Distribution, distribution_of
 from understudy.methods.additions.columns.variables import (
     ALL,
@@ -26,6 +23,9 @@ from understudy.methods.additions.columns.variables import (
     variables_of,
 )
 from understudy.release import Release
+from understudy.schema.columns import Column, Span, in_words
+from understudy.schema.labels import in_proportion
+from understudy.schema.transcript import PLAIN, TextForm
 from understudy.text.prompts.template import CATEGORIES
 from understudy.text.writing import Row, SyntheticRecord, shown
 

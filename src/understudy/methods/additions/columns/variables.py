@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.columns import Column, Span
 from understudy.base.errors import ConfigError, did_you_mean
-from understudy.base.labels import LabelSet
 from understudy.base.parameters import Ablation, Free, Parameters
 from understudy.release import Release
+from understudy.schema.columns import Column, Span
+from understudy.schema.labels import LabelSet
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
 """The charges, and arrays of the Release."""

@@ -22,8 +22,8 @@ from understudy.methods.additions.guide.plan import (
 )
 from understudy.methods.additions.guide.release import release
 from understudy.methods.base import Method, Preparation
-from understudy.methods.contents import Contents, Held
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents, Held
 from understudy.models.catalog import embedder_here
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Plan

@@ -21,7 +21,7 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class GuidedChooser:
-    """Chooses among a run's texts by the Release's guide: a :class:`~understudy.methods.public.Chooser`.
+    """Chooses among a run's texts by the Release's guide: a :class:`~understudy.methods.facts.Chooser`.
 
     Args:
         say, progress: take a line for the user, and how far embedding is.
@@ -40,12 +40,12 @@ class GuidedChooser:
         return cls(guide_of(made, embedder, cure=cure), embedder, **told)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-        """As :class:`~understudy.methods.public.Chooser`; none is moved."""
+        """As :class:`~understudy.methods.facts.Chooser`; none is moved."""
         choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
         return [chosen.tolist() for chosen in choice.chosen]
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """As :class:`~understudy.methods.public.Chooser`."""
+        """As :class:`~understudy.methods.facts.Chooser`."""
         margins = self.guide.margins(self._vectors(texts), np.asarray(labels, dtype=np.int64))
         return float(np.mean(margins > 0)) if len(margins) else 1.0
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.methods.additions.base import Addition, NoisyCounts, Releasing
 from understudy.methods.additions.topics.found import names_of, topic_counts
@@ -27,11 +26,12 @@ from understudy.methods.additions.topics.labelling import (
 from understudy.methods.additions.topics.plan import plan_with_topics
 from understudy.methods.additions.topics.release import TopicLabels, embed_candidates, find
 from understudy.methods.base import Method, Preparation, Released, needed
-from understudy.methods.contents import Contents, Held
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM
 from understudy.privacy.plan import Plan
 from understudy.release import Release
+from understudy.schema.labels import LabelSet
 
 
 @dataclass(frozen=True)

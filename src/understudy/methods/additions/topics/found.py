@@ -20,7 +20,7 @@ from understudy.methods.additions.topics.labelling import (
 )
 from understudy.methods.additions.topics.plan import NAME, sample_of
 from understudy.methods.shared.evolution.embeddings import private_vectors
-from understudy.models.trials import require_trusted
+from understudy.models.embedder_checks import require_trusted
 from understudy.models.types import Embedder
 from understudy.release import Release
 

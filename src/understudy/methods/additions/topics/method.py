@@ -12,7 +12,7 @@ from understudy.methods.additions.topics import release as releasing
 from understudy.methods.additions.topics.found import topics_of
 from understudy.methods.additions.topics.plan import NAME, TopicsParameters, make_plan
 from understudy.methods.base import Method, Needs
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.release import Release
 from understudy.text.writing import Seed, SyntheticRecord
 

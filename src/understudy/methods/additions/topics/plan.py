@@ -39,7 +39,7 @@ from understudy.methods.additions.topics.labelling import (
     TopicCount,
     sums_name,
 )
-from understudy.methods.public import PublicFacts
+from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.voting import vote_sensitivity
 from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split

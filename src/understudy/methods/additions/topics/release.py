@@ -38,7 +38,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.base.transcript import TextForm
 from understudy.corpus.bounding import BoundedCorpus, said_of
 from understudy.methods.additions.guide.plan import guide_sensitivity
 from understudy.methods.additions.guide.sums import sums_of
@@ -67,7 +66,7 @@ from understudy.methods.additions.topics.plan import (
     verdict,
 )
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
-from understudy.methods.contents import Contents, Held
+from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.evolution.embeddings import (
     LARGEST_NORM,
     Block,
@@ -76,7 +75,7 @@ from understudy.methods.shared.evolution.embeddings import (
     integer_vectors,
     private_vectors,
 )
-from understudy.methods.shared.queries.unlisted import find_terms
+from understudy.methods.shared.queries.discovered_terms import find_terms
 from understudy.methods.shared.vocabulary import (
     DISCOVERED,
     FEWEST,
@@ -94,6 +93,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.terms import BUILT_IN, is_english, load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from understudy.base.columns import Column, in_words
 from understudy.base.errors import ConfigError, ModelError
 from understudy.base.parameters import Parameters, public_file
 from understudy.methods.shared.decoding.ending import Ending
@@ -22,8 +21,9 @@ from understudy.methods.shared.decoding.structured import (
     text_check,
 )
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts
+from understudy.models.shared_prefix import Contexts
 from understudy.models.types import Message
+from understudy.schema.columns import Column, in_words
 from understudy.text.prompts.predicting import PredictionPrompt, Shape
 from understudy.text.prompts.template import Prompts
 from understudy.text.writing import public_name

@@ -18,9 +18,9 @@ from typing import Any
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.transcript import TextForm
 from understudy.base.untrusted import depth_within, members, no_number
 from understudy.release import Release
+from understudy.schema.transcript import TextForm
 
 _MOST_NESTED = 64  # as in records of the corpus
 SCHEMA = "json schema"

@@ -5,7 +5,7 @@ the chunks, the threads or the device, and so is its sensitivity. Rows are read 
 chunk: no tensor grows with the number of rows times the vocabulary, and only the sums leave the device.
 
 A row whose logits are not finite counts as one with equal logits, so every bound holds for it too. That a row's
-logits do not depend on other rows is up to :class:`understudy.models.contexts.Contexts`.
+logits do not depend on other rows is up to :class:`understudy.models.shared_prefix.Contexts`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import bug
 from understudy.base.lazy import torch
-from understudy.models.contexts import Contexts
 from understudy.models.machine import single_threaded_inference
+from understudy.models.shared_prefix import Contexts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
-from understudy.methods.public import GenerationTools
+from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts, prompt_tokens
 from understudy.methods.shared.decoding.structured import Fault, TextCheck, check_of
 from understudy.models.causal import CausalModel

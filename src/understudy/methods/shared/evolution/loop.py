@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.methods.public import CallEstimate, GenerationTools
+from understudy.methods.facts import CallEstimate, GenerationTools
 from understudy.methods.shared.evolution.parameters import (
     EvolutionParameters,
     EvolvingParameters,

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import in_proportion
 from understudy.base.parameters import Parameters, public_file
+from understudy.schema.labels import in_proportion
 
 MOST_CANDIDATES = 1_000_000
 """Most candidates of a round: their texts are stored together, in one value of the run's store."""

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
-from understudy.base.formats import HINT, as_written, digits, formats_of, marks_of, require_format
-from understudy.base.labels import Label, Places, as_type, canonical, is_missing
 from understudy.base.lazy import pa
+from understudy.schema.formats import HINT, as_written, digits, formats_of, marks_of, require_format
+from understudy.schema.labels import Label, Places, as_type, canonical, is_missing
 
 T = TypeVar("T", int, float)
 MOST_CELLS = 1_000
@@ -88,7 +88,7 @@ class Column:
         bins: of equal width over the range, no more than it has values; each is a cell.
         decimals: digits behind the point of a number; None: two, or as many as the ends have.
         required: no value is missing: there is no cell for it, and a row without one is a bad row.
-        format: how a file of text writes its values (:mod:`understudy.base.formats`); empty: as :data:`_FORMS` has it.
+        format: how a text file writes its values (:mod:`understudy.schema.formats`); empty: as :data:`_FORMS` has it.
         marks: cells of such a file that hold nothing. How a column is written is no part of what it is.
     """
 
@@ -559,7 +559,7 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
     """Typed columns as the user declares them, in their order.
 
     Args:
-        formats: how those are written that say nothing else, as :func:`understudy.base.formats.formats_of` takes them.
+        formats: of those that state none, as :func:`understudy.schema.formats.formats_of` takes them.
         declared: a mapping from names to declarations, ``@FILE`` that holds one as YAML, or the short form
             ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
     """

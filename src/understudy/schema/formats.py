@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from understudy.base.errors import ConfigError, nearest
-from understudy.base.labels import canonical
+from understudy.schema.labels import canonical
 
 _TIMES = "%d{0}%m{0}%Y|%d{0}%m{0}%Y %H:%M|%d{0}%m{0}%Y %H:%M:%S"
 LOCALES: dict[str, dict[str, str]] = {

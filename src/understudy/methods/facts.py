@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from understudy.base.columns import Column, row_characters
-from understudy.base.labels import LabelSet
 from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
+from understudy.schema.columns import Column, row_characters
+from understudy.schema.labels import LabelSet
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.writing import MOST_TRIES, Writer
 

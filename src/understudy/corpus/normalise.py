@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Collection
 from functools import cache
 
-from understudy.base.columns import parse
-from understudy.base.labels import whole
+from understudy.schema.columns import parse
+from understudy.schema.labels import whole
 
 _UNSPACED = "".join(
     (

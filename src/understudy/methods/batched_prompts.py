@@ -9,12 +9,12 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from understudy.base.columns import Column, in_words
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.base import Preparation, needed
 from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
 from understudy.models.machine import worker_pool
+from understudy.schema.columns import Column, in_words
 
 T = TypeVar("T")
 

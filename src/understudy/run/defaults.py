@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.transcript import TextForm
 from understudy.ledger.store import begun_settings
 from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
@@ -29,6 +28,7 @@ from understudy.run import settings
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table, writes_around_phrases
 from understudy.run.settings import RunConfig
+from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.terms import BUILT_IN
 
 
