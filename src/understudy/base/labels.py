@@ -21,6 +21,7 @@ import numpy as np
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import UnreadableText, read_lines, read_whole
+from understudy.base.listed import comma_separated
 
 Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
@@ -190,24 +191,6 @@ def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
     known = spread > std**2 and mean > 2 * std / math.sqrt(len(counts))
     kept = 1 - std**2 / spread if known else 0.0
     return in_proportion(total, [mean + kept * (count - mean) for count in counts])
-
-
-_PART = re.compile(r'\s*+"((?:[^"]|"")+)"\s*+(?:,|$)|([^,]*+)(?:,|$)')
-
-
-def comma_separated(text: str) -> list[str]:
-    """Return the parts of ``A,B,C`` without blanks around them. A part in double quotes keeps its commas and blanks.
-
-    >>> comma_separated('a, " b, c",d')
-    ['a', ' b, c', 'd']
-    """
-    found: list[str] = []
-    place = 0
-    while part := _PART.match(text, place):
-        found.append(part[2].strip() if part[1] is None else part[1].replace('""', '"'))
-        if (place := part.end()) == len(text) and not part[0].endswith(","):
-            break
-    return found
 
 
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:

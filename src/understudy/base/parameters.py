@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from understudy.base.errors import ConfigError, did_you_mean
-from understudy.base.labels import comma_separated
+from understudy.base.listed import comma_separated
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

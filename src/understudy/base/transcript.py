@@ -28,7 +28,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from understudy.base.errors import ConfigError
-from understudy.base.labels import comma_separated
+from understudy.base.listed import comma_separated
 from understudy.base.lazy import pa
 from understudy.base.untrusted import parse_json, said
 
