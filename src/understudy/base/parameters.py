@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from understudy.base.errors import ConfigError, did_you_mean
+from understudy.base.listed import comma_separated
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -35,24 +35,6 @@ def _one_or_several(value: object) -> object:
     if not isinstance(value, (list, tuple)):
         raise ValueError("expected a string, or several")
     return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
-
-
-_PART = re.compile(r'\s*+"((?:[^"]|"")+)"\s*+(?:,|$)|([^,]*+)(?:,|$)')
-
-
-def comma_separated(text: str) -> list[str]:
-    """Return the parts of ``A,B,C`` without blanks around them. A part in double quotes keeps its commas and blanks.
-
-    >>> comma_separated('a, " b, c",d')
-    ['a', ' b, c', 'd']
-    """
-    found: list[str] = []
-    place = 0
-    while part := _PART.match(text, place):
-        found.append(part[2].strip() if part[1] is None else part[1].replace('""', '"'))
-        if (place := part.end()) == len(text) and not part[0].endswith(","):
-            break
-    return found
 
 
 OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE_OR_SEVERAL]

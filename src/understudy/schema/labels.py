@@ -21,7 +21,7 @@ import numpy as np
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import UnreadableText, read_lines, read_whole
-from understudy.base.parameters import comma_separated
+from understudy.base.listed import comma_separated
 
 Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]

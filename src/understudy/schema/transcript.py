@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import pa
-from understudy.base.parameters import comma_separated
+from understudy.base.listed import comma_separated
 from understudy.base.untrusted import parse_json, said
 
 ROLE, CONTENT, ACT = "role", "content", "act"
