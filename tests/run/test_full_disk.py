@@ -233,7 +233,7 @@ def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
     lock = FolderLock(private)
     assert understudy(*words).code == 0
     lock.release()
-    assert len(files_holding(private, LEFT)) == 3
+    assert len(files_holding(private, LEFT)) == 2
     assert understudy(*words).code == 0
     assert not files_holding(private, LEFT)
 

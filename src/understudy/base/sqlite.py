@@ -7,13 +7,13 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-DURABLE = ("fullfsync = ON",)
+FULL_FSYNC = "PRAGMA fullfsync = ON"
 """macOS: an fsync that reaches the disk."""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 
 
 def connect(path: Path, *settings: str, wait: float) -> sqlite3.Connection:
-    """Open a file that exists, for one thread at a time, and apply some PRAGMAs.
+    """Open a file that exists, for one thread at a time, and execute some statements.
 
     The driver begins no transaction by itself. ``wait`` is how many seconds a lock of another program is waited for.
     """
@@ -26,7 +26,7 @@ def connect(path: Path, *settings: str, wait: float) -> sqlite3.Connection:
     )
     try:
         for setting in settings:
-            connection.execute(f"PRAGMA {setting}")
+            connection.execute(setting)
     except BaseException:
         connection.close()
         raise

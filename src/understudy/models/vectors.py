@@ -33,7 +33,7 @@ _FILE = "vectors.sqlite"
 _TABLE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY, numbers BLOB NOT NULL, seal BLOB NOT NULL)"
 _SELECT = "SELECT numbers, seal FROM vector WHERE key = ? AND typeof(numbers) = 'blob'"
 _PAGE = 1 << 14  # bytes: few are left over where a vector of some thousand does not fit any more
-_SETTINGS = (f"page_size = {_PAGE}", "synchronous = OFF")  # a power failure costs vectors, and a kill does not
+_SETTINGS = (f"PRAGMA page_size = {_PAGE}", "PRAGMA synchronous = OFF")  # only a power failure costs vectors
 _WAIT_SECONDS = 10.0
 _TAG_BYTES, _HASH_BYTES = 8, 24
 _AT_ONCE = 8192  # texts that are looked up, embedded and stored together: what a kill loses
@@ -179,7 +179,7 @@ class CachedEmbedder:
         path = private_folder(self._folder) / _FILE
         if not path.exists():
             path.touch(PRIVATE_MODE)
-        settings = (*_SETTINGS, f"max_page_count = {max(1, self._most_bytes // _PAGE)}")
+        settings = (*_SETTINGS, f"PRAGMA max_page_count = {max(1, self._most_bytes // _PAGE)}")
         try:
             with contextlib.closing(connect(path, *settings, wait=_WAIT_SECONDS)) as kept:
                 kept.execute(_TABLE)
