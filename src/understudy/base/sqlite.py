@@ -33,11 +33,11 @@ def connect(path: Path, *settings: str, wait: float) -> sqlite3.Connection:
     return connection
 
 
-def error_code(error: Exception) -> int:
+def error_code(error: BaseException | None) -> int:
     """Return SQLite's primary result code; 0 where the driver itself failed."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def is_damage(error: Exception) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether an error says that the file is no database, or not the one that was written."""
     return error_code(error) in _DAMAGED or isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error)

@@ -30,7 +30,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from understudy.base.errors import LedgerError
-from understudy.base.sqlite import FULL_FSYNC, connect
+from understudy.base.sqlite import FULL_FSYNC, connect, is_damage
 from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import try_lock, unlock
 from understudy.ledger.values import damaged
@@ -46,7 +46,6 @@ _SQLITE_SETTINGS = (
     "PRAGMA foreign_keys = ON",
 )
 _LOG = "it keeps a write-ahead log, by which charges could be lost: set its journal_mode to DELETE"
-_SIGNS_OF_DAMAGE = ("malformed", "not a database", "no such column", "foreign key mismatch")
 _BUSY = "Another process holds it: try again when that one has finished."
 _Inode = tuple[int, int]
 
@@ -103,7 +102,8 @@ class Database:
 
     def _translate(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
         """The driver's first line only (no statement, no parameters), without the password."""
-        reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
+        cause = getattr(error, "orig", None)
+        reason = str(cause or type(error).__name__).partition("\n")[0]
         for secret in self._secrets:
             for form in (secret, quote(secret, safe="")):
                 reason = reason.replace(form, "***") if form else reason
@@ -116,7 +116,7 @@ class Database:
             return damaged()
         if "locked" in reason or "lock timeout" in reason:
             cure = _BUSY
-        elif any(sign in reason for sign in _SIGNS_OF_DAMAGE):
+        elif is_damage(cause):
             cure = "Restore the file from a backup: what it recorded must not be forgotten."
         else:
             cure = "See that it is there and that you may write it, then run the same command again."
