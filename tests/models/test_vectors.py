@@ -156,6 +156,13 @@ def test_a_damaged_file_gives_no_wrong_vector_and_is_made_good(tmp_path: Path, d
     assert not again.seen
 
 
+def test_a_row_of_another_type_is_no_vector(tmp_path: Path) -> None:
+    right = bits(kept(Counting(), tmp_path), WORDS)
+    with closing(sqlite3.connect(file(tmp_path))) as connection, connection:
+        connection.execute("UPDATE vector SET numbers = 'sixteen characte'")
+    assert bits(kept(Counting(), tmp_path), WORDS) == right
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_vector_is_right_wherever_bits_flip(tmp_path: Path, seed: int) -> None:
     right = bits(kept(Counting(), tmp_path), WORDS)
