@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import shutil
+import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from test_text_probe import ByPlace
 
 from understudy.base.errors import ModelError
-from understudy.base.files import atomic_file
 from understudy.models import vectors
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.embedder_checks import require_embeds_all, require_text_invariance
@@ -28,7 +26,6 @@ from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, CachedEmbedder, remembering, uncached
 
 WORDS = [f"note {number}" for number in range(300)]
-ENTRY = 8 + 4 * 4 + 16  # bytes of a text with four numbers
 PLANT = "zqxvkjw"
 
 
@@ -52,8 +49,16 @@ def kept(embedder: Embedder, folder: Path, *, gigabytes: float = 1) -> Embedder:
     return remembering(embedder, folder, gigabytes=gigabytes)
 
 
-def segments(folder: Path) -> list[Path]:
-    return sorted((folder / FOLDER).glob("*.vectors"))
+def file(folder: Path) -> Path:
+    return folder / FOLDER / "vectors.sqlite"
+
+
+def stored(folder: Path) -> int:
+    """How many vectors the file contains."""
+    if not file(folder).exists():
+        return 0
+    with closing(sqlite3.connect(file(folder))) as connection:
+        return int(connection.execute("SELECT count(*) FROM vector").fetchone()[0])
 
 
 def test_a_vector_is_the_same_bit_for_bit_whether_it_was_kept_or_not(tmp_path: Path) -> None:
@@ -102,47 +107,80 @@ def test_another_model_machine_or_version_finds_nothing(
     assert asked.seen == WORDS
 
 
-def changed(data: bytes, *, first: int = -20, last: int = -19) -> bytes:
-    """A bit of the last vector, or more."""
-    numbers = np.frombuffer(data, dtype=np.uint8).copy()
-    numbers[first:last] ^= 1
-    return numbers.tobytes()
+def changed(data: bytes, place: int, number: int = 1) -> bytes:
+    """A bit of some bytes is flipped."""
+    return data[:place] + bytes(byte ^ 1 for byte in data[place : place + number]) + data[place + number :]
 
 
-_ROW = ENTRY - 8
+def between(data: bytes, text: str) -> int:
+    """Where the file stores the vector of a text."""
+    return data.index(bits(Hashing(), [text]))
+
+
+def exchanged(data: bytes) -> bytes:
+    """Two vectors have changed places, with their seals."""
+    one, two = (slice(place, place + 16 + 24) for place in (between(data, "note 5"), between(data, "note 6")))
+    found = bytearray(data)
+    found[one], found[two] = data[two], data[one]
+    return bytes(found)
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda data: data[:-1],
+    "cut to half": lambda data: data[: len(data) // 2],
     "cut short": lambda data: data[:10],
     "emptied": lambda data: b"",
-    "changed": changed,
-    "all changed": lambda data: changed(data, first=24 + 8 * len(WORDS), last=len(data)),
-    "two vectors exchanged, seals and all": lambda data: data[: -2 * _ROW] + data[-_ROW:] + data[-2 * _ROW : -_ROW],
+    "a vector changed": lambda data: changed(data, between(data, "note 5") + 3),
+    "a seal changed": lambda data: changed(data, between(data, "note 5") + 16),
+    "two vectors exchanged, seals and all": exchanged,
+    "a page changed": lambda data: changed(data, 1 << 14, 1 << 14),
+    "all after the header changed": lambda data: changed(data, 100, len(data)),
     "noise": lambda data: np.random.default_rng(0).bytes(len(data)),
+    "another program's": lambda data: data.replace(b"numbers", b"letters"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_damaged_segment_is_left_out_and_removed(tmp_path: Path, damage: str, when: str) -> None:
+def test_a_damaged_file_gives_no_wrong_vector_and_is_made_good(tmp_path: Path, damage: str, when: str) -> None:
     first = kept(Counting(), tmp_path)
     right = bits(first, WORDS)
-    (whole,) = segments(tmp_path)
-    whole.write_bytes(DAMAGES[damage](whole.read_bytes()))
+    file(tmp_path).write_bytes(DAMAGES[damage](file(tmp_path).read_bytes()))
     asked = Counting()
     reader = first if when == "meanwhile" else kept(asked, tmp_path)
     assert bits(reader, WORDS) == right
     assert when == "meanwhile" or asked.seen
-    assert not whole.exists()
+    bits(reader, WORDS)
     again = Counting()
     assert bits(kept(again, tmp_path), WORDS) == right
-    assert len(again.seen) < len(WORDS)
+    assert not again.seen
+
+
+def test_a_row_of_another_type_is_no_vector(tmp_path: Path) -> None:
+    right = bits(kept(Counting(), tmp_path), WORDS)
+    with closing(sqlite3.connect(file(tmp_path))) as connection, connection:
+        connection.execute("UPDATE vector SET numbers = 'sixteen characte'")
+    assert bits(kept(Counting(), tmp_path), WORDS) == right
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_vector_is_right_wherever_bits_flip(tmp_path: Path, seed: int) -> None:
+    right = bits(kept(Counting(), tmp_path), WORDS)
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        data = file(tmp_path).read_bytes()
+        for place in rng.integers(0, len(data), 1 + seed):
+            data = changed(data, int(place))
+        file(tmp_path).write_bytes(data)
+        assert bits(kept(Counting(), tmp_path), WORDS) == right
 
 
 def test_the_seal_is_what_finds_a_changed_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors._Segments, "_seal", lambda self, key, vector: bytes(16))
+    whole = vectors._hash
+    monkeypatch.setattr(vectors, "_hash", lambda key, data: whole(key, b"" if len(data) == 16 else data))
     right = bits(kept(Counting(), tmp_path), WORDS)
-    (segment,) = segments(tmp_path)
-    segment.write_bytes(changed(segment.read_bytes()))
+    data = file(tmp_path).read_bytes()
+    file(tmp_path).write_bytes(changed(data, between(data, "note 5")))
     with pytest.raises(AssertionError):
         assert bits(kept(Counting(), tmp_path), WORDS) == right
 
@@ -172,124 +210,62 @@ def test_an_answer_without_sense_goes_through_as_it_is(tmp_path: Path, answer: o
             return answer if "odd" in texts else super().embed(texts)  # type: ignore[return-value]
 
     assert kept(Nonsense(), tmp_path).embed(["odd", "text"]) is answer
-    assert not segments(tmp_path)
+    assert not stored(tmp_path)
 
 
-def test_the_folder_keeps_to_its_bound_and_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    hundred = 24 + 100 * ENTRY
-    most = 3 * hundred / 1e9
+def test_the_file_keeps_to_its_bound_and_vectors_of_other_embedders_make_room(tmp_path: Path) -> None:
+    most = 100_000  # bytes
+    texts = [f"text {number}" for number in range(2000)]
 
-    def batch(number: int) -> list[str]:
-        return [f"{number} {place}" for place in range(100)]
+    def embed_by_hundreds(embedder: Counting) -> list[str]:
+        one = kept(embedder, tmp_path, gigabytes=most / 1e9)
+        for start in range(0, len(texts), 100):
+            some = texts[start : start + 100]
+            assert bits(one, some) == bits(Hashing(), some)
+            assert file(tmp_path).stat().st_size <= most
+        return embedder.seen
 
-    one = kept(Counting(), tmp_path, gigabytes=most)
-    for number in range(5):
-        one.embed(batch(number))
-    assert sum(path.stat().st_size for path in segments(tmp_path)) == 3 * hundred  # what it uses itself stays
-    for number in (0, 2):
-        kept(Counting(), tmp_path, gigabytes=most).embed(batch(number))
-    other = Counting()
-    two = kept(other, tmp_path, gigabytes=most)
-    two.embed(batch(9))
-    assert sum(path.stat().st_size for path in segments(tmp_path)) == 3 * hundred
-    two.embed([*batch(0), *batch(2), *batch(9)])
-    assert other.seen == batch(9)
-    two.embed(batch(1))
-    assert other.seen == [*batch(9), *batch(1)]
-
-
-def test_a_file_that_is_gone_before_it_is_looked_at_does_not_keep_others_from_being_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Gone:
-        name = ".another.tmp"
-
-        def stat(self) -> None:
-            raise FileNotFoundError
-
-    whole = os.scandir
-
-    @contextmanager
-    def scan(path: Path) -> Iterator[list[Any]]:
-        with whole(path) as entries:
-            yield [Gone(), *entries]
-
-    monkeypatch.setattr(os, "scandir", scan)
-    kept(Counting(), tmp_path).embed(WORDS)
-    monkeypatch.undo()
-    assert len(segments(tmp_path)) == 1
+    embed_by_hundreds(Counting())
+    before = stored(tmp_path)
+    assert 100 <= before < len(texts)
+    assert embed_by_hundreds(Counting()) == texts[before:], "what is stored stays"
+    assert embed_by_hundreds(OtherWeights()) == texts
+    assert embed_by_hundreds(OtherWeights()) == texts[before:], "they have taken the place of the first ones"
+    assert stored(tmp_path) == before
 
 
 def test_a_nearly_full_disk_gets_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=2**30))
     assert bits(kept(Counting(), tmp_path), WORDS) == bits(Counting(), WORDS)
-    assert not segments(tmp_path)
+    assert not stored(tmp_path)
 
 
-def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path) -> None:
-    asked, beside, watching = Counting(), Counting(), Counting()
-    one, two = kept(asked, tmp_path), kept(beside, tmp_path)
-    two.embed(["beside"])
-    reader = kept(watching, tmp_path)
-    for text in WORDS[:100]:
-        one.embed([text])
-        reader.embed(WORDS[:1])  # it knows segments that are gone by then
-    assert len(segments(tmp_path)) < 20
-    assert watching.seen == []
-    assert bits(reader, [*WORDS[:100], "beside"]) == bits(Counting(), [*WORDS[:100], "beside"])
-    assert watching.seen == []
-    assert asked.seen == WORDS[:100]
-
-
-def test_a_missing_folder_or_an_unwritable_one_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_or_one_that_is_a_file_costs_only_time(tmp_path: Path) -> None:
     asked = Counting()
     one = kept(asked, tmp_path)
     one.embed(WORDS)
     shutil.rmtree(tmp_path / FOLDER)
     assert bits(one, WORDS) == bits(Counting(), WORDS)
+    shutil.rmtree(tmp_path / FOLDER)
     (tmp_path / FOLDER).write_text("a file in its place")
     assert bits(kept(Counting(), tmp_path), WORDS) == bits(Counting(), WORDS)
-    (tmp_path / FOLDER).unlink()
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(vectors, "atomic_file", full)
-    assert bits(kept(Counting(), tmp_path), WORDS) == bits(Counting(), WORDS)
 
 
-@pytest.mark.parametrize("content", [b"", b"short"])
-def test_a_damaged_key_is_made_anew(tmp_path: Path, content: bytes) -> None:
-    kept(Counting(), tmp_path).embed(WORDS)
-    (tmp_path / FOLDER / "key").write_bytes(content)
-    for seen in (WORDS, []):
-        asked = Counting()
-        assert bits(kept(asked, tmp_path), WORDS) == bits(Counting(), WORDS)
-        assert asked.seen == seen
-
-
-def test_two_that_begin_at_once_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / FOLDER).mkdir()
-    theirs: list[bytes] = []
-
-    def late(path: Path, *, mode: int) -> object:
-        if not theirs:
-            theirs.append(b"")  # from here on as before
-            theirs[0] = vectors._secret(tmp_path / FOLDER)
-        return atomic_file(path, mode=mode)
-
-    monkeypatch.setattr(vectors, "atomic_file", late)
-    assert vectors._secret(tmp_path / FOLDER) == theirs[0]
-    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["key"]
+def test_a_file_that_is_locked_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_WAIT_SECONDS", 0.05)
+    one = kept(Counting(), tmp_path)
+    one.embed(WORDS[:5])
+    with closing(sqlite3.connect(file(tmp_path), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert bits(one, WORDS) == bits(Counting(), WORDS)
+    assert stored(tmp_path) == 5
 
 
 def test_no_text_is_in_the_folder_which_is_for_its_owner_alone(tmp_path: Path) -> None:
     private = tmp_path / "private"
     kept(Counting(), private).embed([f"{PLANT} {number}" for number in range(100)])
-    files = list((private / FOLDER).iterdir())
-    assert len(files) == 2
-    for path in files:
+    for path in [file(private)]:
         assert PLANT.encode() not in path.read_bytes()
         assert PLANT not in path.name
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

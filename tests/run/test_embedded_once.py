@@ -111,10 +111,10 @@ def test_no_planted_text_is_among_the_vectors_nor_any_vector_in_the_release(tmp_
     us.evaluate(tmp_path / "notes.csv", values["output"], max_bad_rows=0.05, seeds=1, classifiers="embedding")
     folder = tmp_path / "out" / "private" / FOLDER
     assert sum(PLANT in text for text in embedder.seen) >= 60
-    assert len(list(folder.glob("*.vectors"))) >= 1
+    assert (folder / "vectors.sqlite").stat().st_size
     assert_clean_folder(folder)
     assert_clean_folder(tmp_path / "out" / "release")
-    assert not [path for path in (tmp_path / "out" / "release").rglob("*") if path.suffix == ".vectors"]
+    assert not [path for path in (tmp_path / "out" / "release").rglob("*") if path.name == "vectors.sqlite"]
     some = next(text for text in embedder.seen if PLANT in text)
     vector = WordEmbedder().embed([some]).tobytes()
     for path in (tmp_path / "out" / "release").iterdir():

@@ -207,7 +207,6 @@ def leave(folder: Path) -> None:
     """A copy of standard input, and halves of files, as a kill leaves them."""
     (folder / "stdin.spool").write_bytes(LEFT)
     (folder / ".run-20250101T000000000000.sqlite.00ff00ff.tmp").write_bytes(LEFT)
-    (private_folder(folder / "embeddings") / ".a.vectors.00ff00ff.tmp").write_bytes(LEFT)
 
 
 def test_what_killed_commands_left_goes_with_the_next_run_even_where_that_opens_no_table(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
     lock = FolderLock(private)
     assert understudy(*words).code == 0
     lock.release()
-    assert len(files_holding(private, LEFT)) == 3
+    assert len(files_holding(private, LEFT)) == 2
     assert understudy(*words).code == 0
     assert not files_holding(private, LEFT)
 

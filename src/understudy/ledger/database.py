@@ -30,6 +30,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from understudy.base.errors import LedgerError
+from understudy.base.sqlite import FULL_FSYNC, connect, is_damage
 from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import try_lock, unlock
 from understudy.ledger.values import damaged
@@ -41,11 +42,10 @@ _WRITE = "understudy_write"
 _ADVISORY_KEY = int.from_bytes(b"understd", "big") >> 1  # PostgreSQL's keys are signed 64-bit
 _SQLITE_SETTINGS = (
     "PRAGMA synchronous = EXTRA",  # as FULL, and the journal's removal, which commits, is on disk too
-    "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
+    FULL_FSYNC,
     "PRAGMA foreign_keys = ON",
 )
 _LOG = "it keeps a write-ahead log, by which charges could be lost: set its journal_mode to DELETE"
-_SIGNS_OF_DAMAGE = ("malformed", "not a database", "no such column", "foreign key mismatch")
 _BUSY = "Another process holds it: try again when that one has finished."
 _Inode = tuple[int, int]
 
@@ -102,7 +102,8 @@ class Database:
 
     def _translate(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
         """The driver's first line only (no statement, no parameters), without the password."""
-        reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
+        cause = getattr(error, "orig", None)
+        reason = str(cause or type(error).__name__).partition("\n")[0]
         for secret in self._secrets:
             for form in (secret, quote(secret, safe="")):
                 reason = reason.replace(form, "***") if form else reason
@@ -115,7 +116,7 @@ class Database:
             return damaged()
         if "locked" in reason or "lock timeout" in reason:
             cure = _BUSY
-        elif any(sign in reason for sign in _SIGNS_OF_DAMAGE):
+        elif is_damage(cause):
             cure = "Restore the file from a backup: what it recorded must not be forgotten."
         else:
             cure = "See that it is there and that you may write it, then run the same command again."
@@ -124,23 +125,10 @@ class Database:
 
 @lru_cache(8)  # it holds no connection, only the statements that it has compiled
 def _sqlite(file: Path) -> sa.Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"{file.as_uri()}?mode=rw",  # never makes a file
-            uri=True,
-            timeout=PATIENCE_SECONDS,
-            isolation_level=None,  # the driver begins nothing by itself
-            check_same_thread=False,
-        )
-        try:
-            for setting in _SQLITE_SETTINGS:
-                connection.execute(setting)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def creator() -> sqlite3.Connection:
+        return connect(file, *_SQLITE_SETTINGS, wait=PATIENCE_SECONDS)
 
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
+    engine = sa.create_engine("sqlite://", creator=creator, poolclass=sa.NullPool)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
@@ -202,6 +190,10 @@ class OpenFile:
         self.users = 0
         self._turn = threading.Lock()
 
+    def close(self) -> None:
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
     @contextmanager
     def alone(self, deadline: float) -> Iterator[None]:
         """Hold the file's lock; StillLocked if it is not free by ``deadline`` (monotonic), OSError if there are no
@@ -234,14 +226,6 @@ def in_use(path: Path, *, create: bool = False) -> Iterator[OpenFile]:
     ``path`` has its symbolic links resolved; ``create`` makes it (mode 0600) where it is not there. OSError where it
     cannot be opened for reading and writing.
     """
-    file = _enter(path, create=create)
-    try:
-        yield file
-    finally:
-        _leave(file)
-
-
-def _enter(path: Path, *, create: bool) -> OpenFile:
     with _guard:
         try:
             file = _files.get(_inode(path.stat()))
@@ -253,19 +237,15 @@ def _enter(path: Path, *, create: bool) -> OpenFile:
             file = _files.setdefault(_inode(os.fstat(descriptor)), OpenFile())
             file.descriptors.append(descriptor)
         file.users += 1
-        return file
-
-
-def _leave(file: OpenFile) -> None:
-    with _guard:
-        file.users -= 1
-        if file.users or not file.descriptors:
-            return
-        for inode in [inode for inode, each in _files.items() if each is file]:
-            del _files[inode]
-        for descriptor in file.descriptors:
-            os.close(descriptor)
-        file.descriptors.clear()
+    try:
+        yield file
+    finally:
+        with _guard:
+            file.users -= 1
+            if not file.users:
+                for inode in [inode for inode, each in _files.items() if each is file]:
+                    del _files[inode]
+                file.close()
 
 
 def _inode(status: os.stat_result) -> _Inode:
@@ -277,9 +257,7 @@ def _forget() -> None:
     global _guard
     _guard = threading.Lock()
     for file in _files.values():
-        for descriptor in file.descriptors:
-            os.close(descriptor)
-        file.descriptors.clear()
+        file.close()
     _files.clear()
 
 

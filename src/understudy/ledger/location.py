@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -36,31 +37,27 @@ LOCAL = PASSING | {
 none: network drives, shares with a virtual machine's host (virtiofs, vboxsf, 9p), object stores and all of FUSE."""
 
 UNKNOWN = "unknown"
-_BSD_LINE = re.compile(r"^.* on (?P<point>/.*) \((?P<type>[^,()]+)[^()]*\)$")
+_MOUNTS = Path("/proc/self/mountinfo")
+_LINUX_MOUNT = re.compile(r"^(?:[^ \n]+ ){4}(/[^ \n]*) (?:[^ \n]+ )+?- ([^ \n]+)", re.MULTILINE)  # not \S: a path may
+_BSD_MOUNT = re.compile(r"^.* on (/.*) \(([^,()]+)[^()]*\)$", re.MULTILINE)  # contain U+2028
 _WINDOWS = {2: "removable", 3: "fixed", 4: "mapped", 5: "cdrom", 6: "ramdisk"}
 _WINDOWS_LOCAL = {"removable", "fixed", "ramdisk"}
 
 
-def drive_type(mount_table: str, path: PurePath) -> str:
-    """The type of the file system that holds ``path``; ``unknown`` where the table does not tell.
+def mounts_of(table: str) -> list[tuple[str, str]]:
+    """Return mount points and their types, in order, from the text of Linux's ``mountinfo`` or of macOS's ``mount``."""
+    found = _LINUX_MOUNT.findall(table) or _BSD_MOUNT.findall(table)
+    return [(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point), kind) for point, kind in found]
 
-    ``mount_table`` is the text of Linux's ``/proc/mounts``, or what ``mount`` prints on macOS; ``path`` is absolute,
-    symbolic links resolved.
-    """
-    best, kind = -1, UNKNOWN
-    for line in mount_table.split("\n"):  # not splitlines: a path may hold U+2028
-        mount = _parse(line)
-        if mount is None:
-            continue
-        point, found = mount
-        depth = len(PurePath(point).parts)
-        if path.is_relative_to(point) and depth >= best:  # a later mount on the same point hides the earlier
-            best, kind = depth, found
-    return kind
+
+def drive_type(mounts: Iterable[tuple[str, str]], path: PurePath) -> str:
+    """Return the type of the file system that contains ``path`` (absolute, symbolic links resolved), or ``unknown``."""
+    depths = {len(PurePath(point).parts): kind for point, kind in mounts if path.is_relative_to(point)}
+    return depths[max(depths)] if depths else UNKNOWN  # a later mount on the same point hides the earlier
 
 
 def drive_type_of(path: Path) -> str:
-    """:func:`drive_type` by this machine's mount table; a UNC path (``//server/share``) is ``unc``."""
+    """:func:`drive_type` by this machine's mounts; a UNC path (``//server/share``) is ``unc``."""
     path = path.resolve()
     if path.as_posix().startswith("//"):
         return "unc"
@@ -68,14 +65,7 @@ def drive_type_of(path: Path) -> str:
         import ctypes
 
         return _WINDOWS.get(ctypes.windll.kernel32.GetDriveTypeW(path.anchor), UNKNOWN)
-    table = Path("/proc/mounts")
-    if table.exists():
-        return drive_type(table.read_text(encoding="utf-8", errors="surrogateescape"), path)
-    try:
-        printed = subprocess.run(["mount"], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return UNKNOWN
-    return drive_type(printed, path)
+    return drive_type(_mounts(), path)
 
 
 def is_local(kind: str) -> bool:
@@ -84,16 +74,12 @@ def is_local(kind: str) -> bool:
     return kind in LOCAL or kind in vouched or (sys.platform == "win32" and kind in _WINDOWS_LOCAL)
 
 
-def _parse(line: str) -> tuple[str, str] | None:
-    if found := _BSD_LINE.match(line):
-        return found["point"], found["type"]
-    fields = line.split(" ")
-    if len(fields) < 3 or not fields[1].startswith("/"):
-        return None
-    return unescaped(fields[1]), fields[2]
-
-
-_MOUNTS = Path("/proc/self/mountinfo")
+def _mounts() -> list[tuple[str, str]]:
+    with suppress(OSError):
+        if _MOUNTS.exists():
+            return mounts_of(_MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
+        return mounts_of(subprocess.run(["mount"], capture_output=True, text=True, check=False).stdout)
+    return []
 
 
 def require_one_name(path: Path) -> None:
@@ -108,7 +94,7 @@ def require_one_name(path: Path) -> None:
             f"The ledger {path} has several names (hard links), by which charges could be lost.",
             "Remove all but one, and link the folder that holds it instead.",
         )
-    if str(path) in _mount_points():
+    if _MOUNTS.exists() and str(path) in dict(_mounts()):
         raise LedgerError(
             f"The ledger {path} is mounted as a single file, and has another name elsewhere, by which charges could "
             "be lost.",
@@ -139,20 +125,6 @@ def keep_to_owner(path: Path) -> None:
 
 def _warn(line: str) -> None:
     warnings.warn(line, UnderstudyWarning, stacklevel=2)  # Python shows the same line once per process
-
-
-def _mount_points() -> set[str]:
-    try:
-        table = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return set()  # not Linux
-    fields = [line.split(" ") for line in table.split("\n")]  # not splitlines: a path may hold U+2028
-    return {unescaped(field[4]) for field in fields if len(field) > 4}
-
-
-def unescaped(field: str) -> str:
-    r"""A path of a mount table, which writes a space as ``\040``."""
-    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), field)
 
 
 def state_folder_location() -> str:

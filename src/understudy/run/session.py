@@ -16,7 +16,6 @@ from understudy.base.errors import ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
 from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
 from understudy.ledger.store import RunStore
-from understudy.models.vectors import FOLDER
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
@@ -194,8 +193,7 @@ def remove_leftovers(private: Path) -> None:
 
     For whoever has the folder to itself. What a corpus of this process reads stays.
     """
-    halves = [half for folder in (private, private / FOLDER) for half in folder.glob(".*.????????.tmp")]
-    for path in {private.resolve() / SPOOL, *halves} - SPOOLS_IN_USE:
+    for path in {private.resolve() / SPOOL, *private.glob(".*.????????.tmp")} - SPOOLS_IN_USE:
         path.unlink(missing_ok=True)
 
 

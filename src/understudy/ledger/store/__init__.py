@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from understudy.base.errors import PrivacyError, ResumeError
 from understudy.base.files import private_folder, storage_error
+from understudy.base.sqlite import connect
 from understudy.ledger import locking
 from understudy.ledger.locking import FolderLock, is_in_use
 from understudy.ledger.store.database import (
@@ -64,9 +65,7 @@ def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        # read-only it would leave the journal's files behind
-        address = f"{path.absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(address, uri=True, timeout=locking.LOCK_SECONDS)) as connection:
+        with closing(connect(path, wait=locking.LOCK_SECONDS)) as connection:
             found = connection.execute(_SETTING, (_RUN,)).fetchone()
             return {} if found is None else dict(_beginning(found[0])["config"])
     except (sqlite3.Error, ResumeError):  # opening it for writing says what is wrong

@@ -8,21 +8,22 @@ emptied into the file. The new store, finished beside it, then takes its place b
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ResumeError, StorageError, UnderstudyError
 from understudy.base.files import AGAIN, PRIVATE_MODE, atomic_file, storage_error, sync_folder
+from understudy.base.sqlite import FULL_FSYNC, connect, error_code, is_damage
 
 VERSION = 1
-_CHUNK = 900  # keys per query: old SQLite libraries take 999
 WAIT_SECONDS = 30.0
 """For which a lock that another program holds on the file is waited."""
 _APPLICATION_ID = 0x75737279  # "usry", in the file's header
@@ -30,12 +31,15 @@ _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",  # one process a folder anyway: no shared memory, so any drive will do
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
+    FULL_FSYNC,
 )
 _TABLES = (
     "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, noise TEXT NOT NULL, seal TEXT)",
     "CREATE TABLE answer (key TEXT PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE blank_answer (key TEXT PRIMARY KEY, text TEXT NOT NULL, times INTEGER NOT NULL)",
+    "CREATE TABLE batch_job (token TEXT PRIMARY KEY, id TEXT)",
+    "CREATE TABLE batch_request (key TEXT PRIMARY KEY, token TEXT NOT NULL, tries INTEGER NOT NULL)",
     "CREATE TABLE stage (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
 )
 
@@ -59,11 +63,9 @@ class Database:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise storage_error(path, error) from None
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT_SECONDS)
+        with self._translated():
+            self._connection = connect(path, *_SETTINGS, wait=WAIT_SECONDS)
         try:
-            with self._translated():
-                for setting in _SETTINGS:
-                    self._connection.execute(setting)
             with self.transaction() as connection:
                 self._prepare(connection)
         except BaseException:
@@ -87,11 +89,9 @@ class Database:
         with self._lock, self._translated():
             return self._connection.execute(query, values).fetchall()
 
-    def of_keys(self, query: str, keys: Sequence[str]) -> Iterator[Any]:
+    def of_keys(self, query: str, keys: Sequence[str]) -> list[Any]:
         """The rows of a query that ends in a column, where that is one of ``keys``."""
-        for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            yield from self.rows(f"{query} IN ({','.join('?' * len(chunk))})", *chunk)
+        return self.rows(f"{query} IN (SELECT value FROM json_each(?))", json.dumps(list(keys)))
 
     def close(self) -> None:
         self._connection.close()
@@ -130,17 +130,14 @@ RESTORE = (
     "Restore it from a backup; without one, --fresh charges the budget again, while `understudy generate` with a "
     "Release that was made already is free."
 )
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> UnderstudyError:
     """What SQLite's error means for the user: a damaged file, or a fault that passes."""
-    if isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error):  # in SQLite's message, or in a field
-        return ResumeError(f"{path} is damaged (it holds text that is not UTF-8).", RESTORE)
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more of the same
-    if code in _DAMAGED:
-        return ResumeError(f"{path} is damaged ({error}).", RESTORE)
+    code = error_code(error)
+    if is_damage(error):  # without a code the driver's message quotes a text that is not UTF-8
+        return ResumeError(f"{path} is damaged ({error if code else 'it contains text that is not UTF-8'}).", RESTORE)
     if code == sqlite3.SQLITE_FULL:
         return StorageError(f"The disk is full: {path} cannot be written.", f"Free some space, then {AGAIN}")
     if code in _LOCKED:
@@ -150,14 +147,11 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Unders
 
 MOST_BLANK = 3
 """How often a request is asked that is answered without text, over all runs of one output folder."""
-_TABLE = "CREATE TABLE IF NOT EXISTS blank_answer (key TEXT PRIMARY KEY, text TEXT NOT NULL, times INTEGER NOT NULL)"
 
 
 class AnswerStore:
     def __init__(self, database: Database) -> None:
         self._database = database
-        with database.transaction() as connection:
-            connection.execute(_TABLE)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
         """The stored answers among ``keys``; those without text once they were given MOST_BLANK times."""
@@ -188,20 +182,11 @@ class AnswerStore:
             )
 
 
-_JOB_TABLES = (
-    "CREATE TABLE IF NOT EXISTS batch_job (token TEXT PRIMARY KEY, id TEXT)",
-    "CREATE TABLE IF NOT EXISTS batch_request (key TEXT PRIMARY KEY, token TEXT NOT NULL, tries INTEGER NOT NULL)",
-)
-
-
 class JobStore:
     """Which request was handed in with which batch. Made by :class:`understudy.ledger.store.RunStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        with database.transaction() as connection:
-            for table in _JOB_TABLES:
-                connection.execute(table)
 
     def assign(self, token: str, tries: Mapping[str, int]) -> None:
         """Note, before it is submitted, that the batch ``token`` has these requests, with how often each was tried."""
@@ -233,6 +218,12 @@ class JobStore:
         return len(self._database.rows("SELECT 1 FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"))
 
 
+_EMPTYING = (
+    "PRAGMA locking_mode = EXCLUSIVE",
+    FULL_FSYNC,
+    "SELECT 1 FROM sqlite_master",  # which reads the log
+    "PRAGMA wal_checkpoint(TRUNCATE)",
+)
 _LOGS = ("-wal", "-journal", "-shm")
 
 
@@ -298,11 +289,7 @@ def _aside(path: Path) -> Path:
 def _empty_log(path: Path) -> bool:
     """Whether all that was committed is in the file now; False if that is damaged."""
     try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("PRAGMA fullfsync = ON")
-            connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # which reads the log
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connect(path, *_EMPTYING, wait=WAIT_SECONDS).close()
     except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
         raise store_error(path, error) from None
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # not a database, or a damaged one
