@@ -166,7 +166,7 @@ def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], obj
 
 _STEERING = ("ATEN_", "CUBLAS_", "DNNL_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH")
 """Beginnings of the names of variables that libraries read."""
-_CODE = ("embedder.py", "machine.py", "trials.py")
+_CODE = ("embedder.py", "machine.py", Path(__file__).name)
 """What embeds and what tries it."""
 
 

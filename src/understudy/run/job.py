@@ -110,8 +110,6 @@ class Job(FreeJob):
         for each in self.additions:
             each.require(self.method)
         self.engine = config.part(settings.EngineParameters)
-        if charges:
-            self.require_language()
 
     def require_language(self) -> None:
         """Raises ConfigError where the language of the texts, or terms of it, must be named before a charge."""

@@ -50,6 +50,7 @@ def release(
         resume: continue a release that stopped before its charges were used up; nothing more is charged.
     """
     job = Job(config, charges=True, generates=False)
+    job.require_language()
     if resume:
         require_continuable(job.method, fresh=job.place.fresh)
     with (
@@ -67,6 +68,7 @@ def release(
 def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
     """Release and generate in one go. The same configuration and output folder resume where a killed run was."""
     job = Job(config, charges=True, generates=True)
+    job.require_language()
     with (
         open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "run") as listener,
@@ -253,7 +255,8 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     """
     config.part(Table).require_header()  # a wrong name or delimiter comes before what else is wrong
     if config.epsilon or config.secret_prior:
-        Job(config, charges=source is None).require_language()  # whatever public facts can tell
+        for warning in Job(config, charges=source is None).warnings:  # whatever public facts can tell
+            listener.say(f"Warning: {warning}")
     table = Table.of(config)
     with ExitStack() as stack:
         if config.output is None:
