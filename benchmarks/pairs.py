@@ -63,7 +63,7 @@ TERMS = 700
 PER_LABEL = {"ag_news": 80, "dbpedia14": 24, "banking77": 5, "medquad": 32}
 EMBEDDED = {"ag_news": 700, "dbpedia14": 250, "banking77": 130, "medquad": 100}
 _TESTED, _WORDS = {"medquad": 600}, {"medquad": 80}
-"""Test texts where there are fewer than 1500, and the first words of a text that the guide reads, since these are long."""
+"""Test texts, where not 1500; and the words that the guide reads of a long text."""
 _CANDIDATES = 4
 _MOST_LIFT, _LEAST_LIFT = 1000.0, 0.05
 _VOCABULARY = public_vocabulary(METHOD)
