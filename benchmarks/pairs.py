@@ -39,6 +39,9 @@ from benchmarks.sets import CACHE
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import accuracy, kind_named, numbered
+from understudy.methods.additions.guide.guide import Guide
+from understudy.methods.additions.guide.plan import GUIDE_SHARE
+from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kps.generate import (
     contrast_weights,
     cut_to_lengths,
@@ -47,10 +50,7 @@ from understudy.methods.dp_kps.generate import (
     sampling_scores,
 )
 from understudy.methods.dp_kps.plan import fewest_terms, known_noise, public_vocabulary
-from understudy.methods.shared.guide.guide import Guide
-from understudy.methods.shared.guide.plan import GUIDE_SHARE
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
-from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.text.vocabulary import shrinkage
