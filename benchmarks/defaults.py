@@ -47,8 +47,8 @@ from understudy.text.writing import Seed
 _SIZES = (100, 300, 1_000, 3_000, 10_000)
 _TEXTS, _TESTED = 320, 800
 """Synthetic texts over all labels (5 to 40 of each), and real ones that classifiers are tested on."""
-_METHOD = us.DPKPS()
-_VOCABULARY = public_vocabulary(_METHOD)
+METHOD = us.DPKPS()
+_VOCABULARY = public_vocabulary(METHOD)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Private:
 
     def sums(self, terms: Sequence[str], *, by_label: bool) -> NDArray[np.float64]:
         """Exact weighted counts of terms."""
-        rows, labels = TermRows(TermMatcher(terms), _METHOD.terms_per_record), len(self.names) if by_label else None
+        rows, labels = TermRows(TermMatcher(terms), METHOD.terms_per_record), len(self.names) if by_label else None
         return TermHistogram(rows, labels, len(terms), "gaussian").of_batch(self._batch) / COUNT_GRID
 
     @cached_property
@@ -78,7 +78,9 @@ class Private:
 
 
 @dataclass(frozen=True)
-class _Chooser:
+class SimulatedChooser:
+    """The guide of a simulated Release, as a chooser."""
+
     guide: Guide
     embedder: KeptEmbedder
 
@@ -99,7 +101,7 @@ def texts_of(
     mechanism = plan.mechanism("vocabulary")
     if size is None:
         noise = KnownNoise("gaussian", mechanism.noise_std)
-        chosen = likely_terms(counts, noise, fewest=fewest_terms(_METHOD))
+        chosen = likely_terms(counts, noise, fewest=fewest_terms(METHOD))
     else:
         chosen = top_terms(counts, size)
     terms = [_VOCABULARY.terms[place] for place in chosen.tolist()]
@@ -108,12 +110,12 @@ def texts_of(
     guide = next((charge.mechanism for charge in plan.charges if charge.name == "guide"), None)
     times = 1 if guide is None else 4
     sequences = sample_sequences(
-        _METHOD,
+        METHOD,
         density,
         [per_label * times] * labels,
         seed=0,
         sampling_seed=private.seed,
-        noise=known_noise(_METHOD, multiplier),
+        noise=known_noise(METHOD, multiplier),
     )
     seeds = [
         Seed(tuple(terms[term] for term in row if term >= 0), label)
@@ -123,7 +125,7 @@ def texts_of(
     if guide is not None:
         std = guide.noise_multiplier  # type: ignore[attr-defined]
         noisy = private.guide_sums + generator.normal(0, std, private.guide_sums.shape)
-        chooser = _Chooser(Guide(noisy, std), private.embedder)
+        chooser = SimulatedChooser(Guide(noisy, std), private.embedder)
         seeds = evolve_seeds(seeds, [per_label] * labels, chooser=chooser, generator=generator)
     return [", ".join(seed.phrases) for seed in seeds], [seed.label for seed in seeds]
 
@@ -133,9 +135,9 @@ def variants(private: Private, epsilon: float, delta: float, per_label: int) -> 
     budget, labels = us.Budget(str(epsilon), str(delta)), len(private.names)
     facts = PublicFacts(Unit("record"), LabelSet(private.names), len(private.texts))
     exact = private.sums(_VOCABULARY.terms, by_label=False)
-    plain = _METHOD.plan(budget, facts)
+    plain = METHOD.plan(budget, facts)
     guided = plan_with_guide(
-        lambda rest: _METHOD.plan(rest, facts),
+        lambda rest: METHOD.plan(rest, facts),
         budget,
         share=GUIDE_SHARE,
         labels=labels,
