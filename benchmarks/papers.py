@@ -1,6 +1,6 @@
 """The tables of DP-KPS (Nagesh et al. 2025) beside ours, on DBpedia-14 and without a language model: ``papers.md``.
 
-    python -m benchmarks.papers rows --budgets 1,5 5,10 [--corpus simulated] method=dp-kde mode=iterative contrast=0,1
+    python -m benchmarks.papers rows method=dp-kde mode=iterative contrast=0,1 [--corpus simulated] --budgets 1,5 5,10
     python -m benchmarks.papers page
 
 ``rows`` runs the method's own plan, release and sampling, with the system's noise and without a ledger, and adds a row
