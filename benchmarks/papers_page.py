@@ -48,8 +48,8 @@ JUDGES = {
 }
 NOT_RUN = """
 **What it says.** At the bandwidth of 1 that the paper prints, independent terms come out as badly here as in its table
-6: the kernel is flat. With a bandwidth that tells terms apart they are its best. Contrast adds nothing where test
-records are sequences too, and 8 points where they are real texts; iterative sequences need it. With as many records as
+6: the kernel is flat. With a bandwidth that tells terms apart they are its best. Contrast adds 0 to 3
+points where test records are sequences too, and 8 where they are real texts; iterative sequences need it. With as many records as
 the paper has, Laplace noise is no hindrance. dp-kps, by exact counts, is better by all judges.
 
 **Not run**, for want of processor time: everything that a language model writes. So of table 2 aug-pe with V~
