@@ -37,7 +37,7 @@ and how it is judged.
 
 Accuracy by epsilon = epsilon_voc + epsilon_kde. The paper has 560,000 private records, 1,000 texts a label, Claude 2,
 all-mpnet-base-v2, and pure epsilon. Ours are phrases alone: {count} records, {per_label} sequences a label, single
-runs; delta is 1e-6 with Gaussian noise and 0 with Laplace noise. The vocabulary is the paper's (400,000 words of GloVe
+runs (where the file names more, their mean); delta is 1e-6 with Gaussian noise and 0 with Laplace noise. The vocabulary is the paper's (400,000 words of GloVe
 6B), the embedder all-MiniLM-L6-v2. A dash was not run. [What differs](../docs/dp-kde.md#what-differs-from-the-paper).
 """
 JUDGES = {
@@ -48,9 +48,9 @@ JUDGES = {
 }
 NOT_RUN = """
 **What it says.** At the bandwidth of 1 that the paper prints, independent terms come out as badly here as in its table
-6: the kernel is flat. With a bandwidth that tells terms apart they are its best. Contrast adds 0 to 3
-points where test records are sequences too, and 8 where they are real texts; iterative sequences need it. With as many records as
-the paper has, Laplace noise is no hindrance. dp-kps, by exact counts, is better by all judges.
+6: the kernel is flat. With a bandwidth that tells terms apart they are its best. Contrast adds 0 to 3 points where test
+records are sequences too, and 8 where they are real texts; iterative sequences need it. With as many records as the
+paper has, Laplace noise is no hindrance. dp-kps, by exact counts, is better by all judges.
 
 **Not run**, for want of processor time: everything that a language model writes. So of table 2 aug-pe with V~
 (`--method aug-pe --private-keywords`) has no row here, of table 4 ours are sequences where the paper's are texts, and
