@@ -37,8 +37,9 @@ and how it is judged.
 
 Accuracy by epsilon = epsilon_voc + epsilon_kde. The paper has 560,000 private records, 1,000 texts a label, Claude 2,
 all-mpnet-base-v2, and pure epsilon. Ours are phrases alone: {count} records, {per_label} sequences a label, single
-runs (where the file names more, their mean); delta is 1e-6 with Gaussian noise and 0 with Laplace noise. The vocabulary is the paper's (400,000 words of GloVe
-6B), the embedder all-MiniLM-L6-v2. A dash was not run. [What differs](../docs/dp-kde.md#what-differs-from-the-paper).
+runs (where the file names more, their mean); delta is 1e-6 with Gaussian noise and 0 with Laplace noise. The vocabulary
+is the paper's (400,000 words of GloVe 6B), the embedder all-MiniLM-L6-v2. A dash was not run.
+[What differs](../docs/dp-kde.md#what-differs-from-the-paper).
 """
 JUDGES = {
     "sequences": ("Table 5 and 6: trained on sequences, tested on the sequences of test records", range(3)),
