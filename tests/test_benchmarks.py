@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import beside, measuring, page, profiling
+from benchmarks import beside, measuring, page, papers_page, profiling
 from benchmarks.__main__ import main
 from benchmarks.measuring import by_turns, in_own_process, machine, measured, peak_mb, versions
 from benchmarks.registry import BENCHMARKS
@@ -69,6 +69,11 @@ def test_the_page_and_its_plots_are_what_the_results_give() -> None:
 def test_the_page_beside_the_field_is_what_its_results_give() -> None:
     text = (ROOT / "benchmarks" / "beside.md").read_text("utf-8")
     assert text == beside.page(), "python -m benchmarks.beside would change it"
+
+
+def test_the_page_of_the_papers_is_what_its_results_give() -> None:
+    text = (ROOT / "benchmarks" / "papers.md").read_text("utf-8")
+    assert text == papers_page.page(), "python -m benchmarks.papers page would change it"
 
 
 def test_another_figure_is_another_page(tmp_path: Path) -> None:

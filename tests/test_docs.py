@@ -41,6 +41,7 @@ from understudy.methods.additions.guide.plan import ChoosingParameters, GuidePar
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_finetune import release as dp_finetune
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
+from understudy.methods.dp_kde.plan import DPKDEParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
@@ -270,6 +271,7 @@ def in_short(default: Any) -> str:
 
 PARAMETERS: dict[str, tuple[type[Parameters], ...]] = {
     "dp-kps.md": (DPKPSParameters,),
+    "dp-kde.md": (DPKDEParameters,),
     "aug-pe.md": (AugPEParameters,),
     "sec-pe.md": (ReleaseParameters,),
     "guided-evolution.md": (GuidedEvolutionParameters,),

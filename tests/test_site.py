@@ -35,6 +35,7 @@ def test_the_navigation_lists_every_page_once() -> None:
             "../examples/README.md",
             "../benchmarks/README.md",
             "../benchmarks/beside.md",
+            "../benchmarks/papers.md",
             "../benchmarks/writer.md",
             "../training/README.md",
             "decisions/README.md",

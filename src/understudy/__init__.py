@@ -26,6 +26,7 @@ _PUBLIC = {
         "understudy.corpus": "Corpus read_corpus",
         "understudy.base.errors": "UnderstudyError UnderstudyWarning",
         "understudy.methods.aug_pe.method": "AugPE",
+        "understudy.methods.dp_kde.method": "DPKDE",
         "understudy.methods.dp_kps.method": "DPKPS",
         "understudy.methods.dp_finetune.method": "DPFinetune NonPrivateFinetune",
         "understudy.methods.seq_pate.method": "SeqPATE",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from understudy.methods.aug_pe.method import AugPE as AugPE
     from understudy.methods.dp_finetune.method import DPFinetune as DPFinetune
     from understudy.methods.dp_finetune.method import NonPrivateFinetune as NonPrivateFinetune
+    from understudy.methods.dp_kde.method import DPKDE as DPKDE
     from understudy.methods.dp_kps.method import DPKPS as DPKPS
     from understudy.methods.few_shot.method import FewShot as FewShot
     from understudy.methods.guided_evolution.method import GuidedEvolution as GuidedEvolution

@@ -89,8 +89,9 @@ class GenerateOptions(WritingOptions, total=False):
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
     length: int
-    shortest: int
     contrast: float
+    temperature: float
+    shortest: int
     rounds: int
     population: int
     variations: int

@@ -41,6 +41,7 @@ from understudy.audit.mechanisms.sums import (
     columns,
     corpus,
     discovered,
+    dp_kde,
     dp_kps,
     guide,
     one_sum,
@@ -54,6 +55,7 @@ from understudy.evaluate.charged import MetricCounts
 from understudy.methods.additions.columns.marginals import Marginals
 from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.additions.guide.sums import GuideSums
+from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.teachers import TeacherAnswers, Teachers
@@ -255,6 +257,37 @@ def test_phrases_by_columns_that_share_no_weight_are_caught() -> None:
     *others, by_column = attack.sums
     added = EveryColumnsTerms(**vars(by_column.query))
     assert caught(replace(attack, sums=[*others, replace(by_column, query=added)]), runs=1_000)
+
+
+# -- dp-kde -----------------------------------------------------------------------------------------------------------
+
+
+class SummedFeatures(TermDensity):
+    """The features of a record's terms are added up, as printed, and not averaged."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(batch) * self.rows.terms_per_record
+
+
+class Reversed(PrefixDensity):
+    """The first terms in both orders, each at full weight."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return 2 * super().of_batch(batch)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
+    assert caught(twin(one_sum("density", noise, BUDGET), SummedFeatures))
+
+
+def test_a_density_of_several_sequences_of_a_record_is_caught() -> None:
+    assert caught(twin(one_sum("prefixes", "gaussian", BUDGET), Reversed))
+
+
+def test_densities_that_each_spend_the_whole_budget_are_caught() -> None:
+    (whole,) = one_sum("density", "gaussian", LOUD).sums
+    assert caught(with_multiplier(dp_kde("gaussian", Unit(), LOUD), whole.mechanism.noise_multiplier))
 
 
 def test_charged_metrics_that_forget_a_block_are_caught() -> None:

@@ -14,7 +14,6 @@ from tiny_corpora import OWNER, RECORD, WORDS, Row, bounded, movement, random_ne
 
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.dp_kps.generate import sample_independent
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
 from understudy.methods.facts import PublicFacts
@@ -25,6 +24,7 @@ from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
 from understudy.schema.columns import declared_columns
 from understudy.schema.labels import LabelSet
+from understudy.text.vocabulary.sampling import sample_independent
 from understudy.text.vocabulary.shrinkage import KnownNoise
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Row as SampledRow

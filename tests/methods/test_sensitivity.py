@@ -20,6 +20,7 @@ from tiny_corpora import (
     OWNER,
     RECORD,
     WORDS,
+    HashEmbedder,
     Neighbours,
     Row,
     TinyTable,
@@ -30,6 +31,9 @@ from tiny_corpora import (
 
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.dp_kde.generate import Frequencies, integer_features
+from understudy.methods.dp_kde.plan import GRID
+from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
@@ -42,6 +46,16 @@ ROWS = TermRows(MATCHER, S)
 PAIRS = 120
 
 
+def phases(length: int, count: int = 5) -> NDArray[np.uint16]:
+    return Frequencies(7, count, 0.35, 8).phases(HashEmbedder().embed(WORDS), length)
+
+
+def density(count: int = 5) -> TermDensity:
+    return TermDensity(ROWS, LABELS, integer_features(phases(1, count)[0]))
+
+
+DIAGONAL = np.full((2, len(WORDS), 5), 256, dtype=np.uint16)
+"""Every sequence of two terms has the phase pi/4, where the L1 norm of a feature vector is largest."""
 COUNTS = TermCounts(MATCHER, len(WORDS), S)
 QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "term counts": (COUNTS, ("gaussian", "laplace")),
@@ -51,6 +65,11 @@ QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "vocabulary, laplace": (TermHistogram(ROWS, None, len(WORDS), "laplace"), ("laplace", "gaussian")),
     "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
     "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
+    "density": (density(), ("gaussian", "laplace")),
+    "density, one frequency": (density(1), ("gaussian", "laplace")),
+    "prefixes of 2, one frequency": (PrefixDensity(ROWS, LABELS, phases(2, 1)), ("gaussian", "laplace")),
+    "prefixes of 3": (PrefixDensity(ROWS, LABELS, phases(3)), ("gaussian", "laplace")),
+    "prefixes of 2, diagonal": (PrefixDensity(ROWS, LABELS, DIAGONAL), ("laplace", "gaussian")),
 }
 cases = pytest.mark.parametrize("name", QUERIES)
 cases_of_terms = pytest.mark.parametrize("name", [name for name in QUERIES if name != "label counts"])
@@ -128,6 +147,21 @@ def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
         assert not total.any()
 
 
+def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences() -> None:
+    query = PrefixDensity(ROWS, LABELS, phases(3))
+    assert not exact_sum(query, bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
+    assert exact_sum(query, bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
+
+
+@pytest.mark.parametrize(("count", "length"), [(1, 2), (7, 12), (64, 1)])
+def test_phases_of_a_sequence_do_not_depend_on_the_batch(count: int, length: int) -> None:
+    query = PrefixDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
+    generator = np.random.default_rng(0)
+    rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(300)]
+    together = exact_sum(query, bounded(rows, batch_size=300))
+    assert np.array_equal(together, sum(exact_sum(query, bounded([row])) for row in rows))
+
+
 # -- broken twins -----------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +208,42 @@ class SummedVocabulary(TermHistogram):
         return weights_of_terms((1, self.terms), self.rows.of(batch), together, weights)[0]
 
 
+class AllKeyphrases(TermDensity):
+    """The paper's "all keyphrases": a record adds the features of every term at full weight."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        rows = self.rows.of(batch)
+        return weights_of_terms((LABELS, len(WORDS)), rows, batch.labels, COUNT_GRID // batch.shares)
+
+
+class WeightsOfTheOtherNorm(TermDensity):
+    """A record's weights have an L2 norm of 1: terms that mean the same add up to more."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return replace(self.weights, noise="gaussian").of_batch(batch)
+
+
+class NearestFeatures(PrefixDensity):
+    """Features rounded to the nearest integer: clipping first and rounding after raises norms."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, dtype=np.int64)
+        for row, label, share in zip(self.rows.of(batch), batch.labels, batch.shares, strict=True):
+            if row[len(self.phases) - 1] >= 0:
+                turns = self.phases[np.arange(len(self.phases)), row[: len(self.phases)]].sum(axis=0) / 4096
+                exact = GRID * np.concatenate([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)])
+                total[label] += np.rint(exact).astype(np.int64) * (COUNT_GRID // share)
+        return total
+
+
+class EveryPair(PrefixDensity):
+    """All terms that follow one another, and not the first ones alone."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        after = [" ".join(text.split()[1:]) for text in batch.said]
+        return super().of_batch(batch) + super().of_batch(replace(batch, texts=after))
+
+
 class OtherNorm(TermHistogram):
     """Weights of L2 norm 1 that state an L1 norm of 1."""
 
@@ -188,6 +258,14 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "every term of the vocabulary at full weight": (SummedVocabulary(ROWS, None, len(WORDS), "gaussian"), "gaussian"),
     "vocabulary weights of the other norm": (OtherNorm(ROWS, None, len(WORDS), "gaussian"), "laplace"),
     "every term at full weight": (SummedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
+    "all keyphrases": (AllKeyphrases(**vars(density())), "gaussian"),
+    "all keyphrases, laplace": (AllKeyphrases(**vars(density())), "laplace"),
+    "weights of the other norm": (
+        WeightsOfTheOtherNorm(ROWS, LABELS, np.tile(density().features[:1], (len(WORDS), 1))),
+        "gaussian",
+    ),
+    "features to the nearest": (NearestFeatures(ROWS, LABELS, phases(2, 64)), "gaussian"),
+    "every pair": (EveryPair(ROWS, LABELS, DIAGONAL), "gaussian"),
     "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
 }
 
@@ -240,7 +318,9 @@ def chosen_by_row_number(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
 
 
 @pytest.mark.parametrize("choose", [averaged_per_label, not_averaged, chosen_by_row_number])
-@pytest.mark.parametrize("name", ["term counts", "vocabulary, laplace", "histogram, gaussian"])
+@pytest.mark.parametrize(
+    "name", ["term counts", "vocabulary, laplace", "histogram, gaussian", "density", "prefixes of 2, diagonal"]
+)
 def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -> None:
     query, (norm, *_) = QUERIES[name]
 

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.methods.dp_kps.generate import contrast_weights, cut_to_lengths, label_share, sample_independent
+from understudy.methods.dp_kps.generate import cut_to_lengths
+from understudy.text.vocabulary.sampling import contrast_weights, label_share, sample_independent
 
 ALPHA = 1e-6
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from understudy.methods.dp_kde.generate import Frequencies
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
     Event,
     GaussianEvent,
     MixtureEvent,
+    PureEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
@@ -78,6 +80,24 @@ def dp_kps(**parameters: Any) -> Release:
         {"vocabulary": GaussianEvent(2.0), "density": GaussianEvent(3.0)},
         arrays={"counts": np.arange(8.0), "density": np.random.default_rng(0).normal(3, 1, size=(2, 8))},
         terms=terms,
+    )
+
+
+def dp_kde(mode: str) -> Release:
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(8, DIMENSION)).astype(np.float32)
+    arrays: dict[str, Any] = {
+        "counts": np.arange(8.0),
+        "embeddings": vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
+        "frequencies": np.frombuffer(Frequencies(0, 20, 0.25, DIMENSION).digest, dtype=np.uint8),
+    }
+    names = ["density-1", "density-2"] if mode == "iterative" else ["density-1"]
+    return sample(
+        "dp-kde",
+        {"top_terms": 8, "length": 2, "mode": mode, "bandwidth": 0.25, "features": 20, "noise": "laplace"},
+        dict.fromkeys(("vocabulary", *names), PureEvent(1.0)),
+        arrays=arrays | {name: draw.normal(size=(2, 40)) for name in names},
+        terms=[f"term {number}" for number in range(8)],
     )
 
 
@@ -260,6 +280,8 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps guided": lambda: with_guide(dp_kps()),
     "dp-kps with columns": lambda: with_columns(dp_kps()),
+    "dp-kde": lambda: dp_kde("independent"),
+    "dp-kde iterative": lambda: dp_kde("iterative"),
     "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,
     "sec-pe": sec_pe,

@@ -67,7 +67,9 @@ def charged(folder: Path) -> bool:
         return bool(ledger.datasets())
 
 
-@pytest.mark.parametrize("method", [Topics(topics=2), us.DPKPS(), us.AugPE(), us.FewShot(sampling_rate=0.1)])
+@pytest.mark.parametrize(
+    "method", [Topics(topics=2), us.DPKPS(), us.DPKDE(), us.AugPE(), us.FewShot(sampling_rate=0.1)]
+)
 @pytest.mark.parametrize("language", ["de", "tr"])
 def test_nothing_is_charged_where_nothing_tells_the_language(language: str, method: Any, tmp_path: Path) -> None:
     named = table(tmp_path, spoken(language, 30))
@@ -150,6 +152,18 @@ def test_under_the_record_unit_words_of_the_texts_are_proposed_and_not_released(
     assert "what one person repeats in many records is among them" in str(asked)
     refused = us.plan(type(method)(discover_terms=0), BUDGET, text="note", language="de")
     assert "discovered-terms" not in str(refused)
+
+
+@pytest.mark.parametrize("owner", [{}, {"owner": "person"}])
+def test_a_method_that_finds_no_terms_needs_a_list_of_the_language(owner: dict[str, str], tmp_path: Path) -> None:
+    named = table(tmp_path, spoken("de", 30)) | {"language": "de"}
+    with pytest.raises(ConfigError, match=r"built-in list of terms is English.*vocabulary"):
+        us.release(tmp_path / "notes.csv", us.DPKDE(), BUDGET, **named)
+    assert not charged(tmp_path)
+    words = tmp_path / "words.txt"
+    words.write_text("Herzrasen\nLuftnot\nSchwindel", "utf-8")
+    own = us.DPKDE(vocabulary=str(words), vocabulary_is_public=True, top_terms=3, length=2)
+    assert us.plan(own, BUDGET, text="note", language="de", **owner).plan.charges[0].name == "vocabulary"
 
 
 @pytest.mark.parametrize("owner", [{}, {"owner": "person"}])

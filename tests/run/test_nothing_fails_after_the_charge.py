@@ -52,6 +52,9 @@ SECRETS = {
     **{"secret_prior": "1e-3", "secret_posterior": "1e-2", "secret_detectors": "email", "max_records_per_secret": 3}
 }
 METHODS: dict[str, dict[str, Any]] = {
+    "dp-kde": {
+        **{**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none", "features": 8},
+    },
     "dp-kps": {**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none"},
     "aug-pe": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
     "guided-evolution": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
@@ -79,7 +82,23 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 OWNER = {"owner": "clinician", "max_records_per_owner": 2}
 GUIDE = {"guide": True}
+ITERATIVE = {"mode": "iterative"}
 CASES: dict[str, list[dict[str, Any]]] = {
+    "dp-kde": [
+        {},
+        {"noise": "laplace", "delta": "0", "features": 1, "length": 6, "temperature": 0.01, **OWNER},
+        {**ITERATIVE, "length": 4, "terms_per_record": 3},
+        {**ITERATIVE, "length": 3, "terms_per_record": 3, "ensemble": "linear", **OWNER},
+        {**ITERATIVE, "length": 6, "terms_per_record": 100, "noise": "laplace", "contrast": 100, "labels": LABELS[:1]},
+        {"top_terms": 1, "length": 1, "bandwidth": 0.01, **GUIDE},
+        {"top_terms": 17},
+        {"features": 100_000, "top_terms": 16, "length": 16},
+        {"vocabulary_epsilon": 3},
+        {"vocabulary_epsilon": 2.99999, **GUIDE},
+        {"epsilon": "1e-9"},
+        {"epsilon": "1e9"},
+        {"noise": "gaussian", "delta": "0"},
+    ],
     "dp-kps": [
         {},
         {"noise": "laplace", "terms_per_record": 1, "length": 6, "top_terms": 6},
@@ -179,7 +198,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"epsilon": "1e9"},
     ],
 }
-ALIKE = {"dp-kps", "aug-pe", "guided-evolution", "sec-pe"}
+ALIKE = {"dp-kps", "dp-kde", "aug-pe", "guided-evolution", "sec-pe"}
 """Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise."""
 
 
@@ -208,7 +227,7 @@ def outcome(
         ledger = tmp_path / f"ledger-{number}.sqlite"
         monkeypatch.setenv("UNDERSTUDY_LEDGER", str(ledger))
         files = {"sec-pe": {"public_corpus": str(tmp_path / "public.csv")}}
-        if method in ("dp-kps", "aug-pe"):
+        if method in ("dp-kps", "dp-kde", "aug-pe"):
             files[method] = {"vocabulary": str(tmp_path / "terms.txt")}
         values = {"labels": list(LABELS), "method": method, **COMMON, **METHODS[method], **files.get(method, {})}
         values = {name: value for name, value in {**values, **changes}.items() if value is not None}

@@ -19,6 +19,7 @@ import understudy as us
 from understudy.base.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
+from understudy.models.embedder_checks import ODD_TEXTS
 from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
@@ -57,6 +58,8 @@ def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
     """A run of a method that embeds private texts."""
     if method == GUIDED:
         return settings(folder, guide=True, **changes)
+    if method == "dp-kde":
+        return settings(folder, method=method, mode="iterative", features=16, **changes)
     return protecting(folder, **changes) if method == "sec-pe" else evolving(folder, method=method, **changes)
 
 
@@ -97,7 +100,17 @@ def test_an_embedder_that_sends_texts_away_needs_the_users_word(
     assert json.loads((tmp_path / "out" / "release" / "statement.json").read_text("utf-8"))["trusted"] == [said]
 
 
-@pytest.mark.parametrize("method", METHODS)
+def test_an_embedder_of_terms_may_be_anywhere_and_reads_public_texts_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = use_embedder(monkeypatch, Elsewhere())
+    result = run(settings(tmp_path, method="dp-kde", features=16))
+    public = {*(tmp_path / "terms.txt").read_text("utf-8").splitlines(), *ODD_TEXTS, "a public text"}
+    assert set(result.release.terms) <= set(embedder.seen) <= public
+    assert result.statement.trusted == ()
+
+
+@pytest.mark.parametrize("method", [*METHODS, "dp-kde"])
 def test_a_run_goes_on_with_the_embedder_that_it_began_with(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,8 +135,8 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
 
 
 def test_methods_whose_embedder_reads_private_texts_say_so() -> None:
-    read = {name: method_class(name).needs.embedder for name in ("aug-pe", "guided-evolution", "sec-pe", "dp-kps")}
-    assert read == {"aug-pe": True, "guided-evolution": True, "sec-pe": True, "dp-kps": False}
+    read = {name: method_class(name).needs.embedder for name in (*METHODS[:3], "dp-kps", "dp-kde")}
+    assert read == {**dict.fromkeys(METHODS[:3], True), "dp-kps": False, "dp-kde": False}
 
 
 # -- evaluation -------------------------------------------------------------------------------------------------------

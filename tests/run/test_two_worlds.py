@@ -47,6 +47,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "records": lambda folder: settings(folder, text=None, record_columns="title,note,beds", llm="fake"),
     "topics": lambda folder: settings(folder, **TOPICS),
     "topics of owners, and columns": lambda folder: settings(folder, **TOPICS, columns=COLUMNS, owner="clinician"),
+    "dp-kde": lambda folder: settings(folder, method="dp-kde", mode="iterative", features=16, owner="clinician"),
     "aug-pe": lambda folder: evolving(folder, columns=COLUMNS, owner="clinician", max_records_per_owner=2),
 }
 

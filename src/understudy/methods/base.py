@@ -53,6 +53,7 @@ class Needs:
     Args:
         embedder: whether the release embeds private texts; it must then be local or trusted, and is probed before the
             charge.
+        term_embedder: whether the release embeds public or released terms alone, with an embedder that may be anywhere.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
         generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
             texts, or the model that writes them; ``optional`` where phrases can take the place of texts, ``always``
@@ -60,6 +61,7 @@ class Needs:
     """
 
     embedder: bool = False
+    term_embedder: bool = False
     candidates: bool = False
     private_model: bool = False  # whether the release needs a local causal model, which reads private texts
     generation_embedder: bool = False  # whether ``generate`` needs the Release's embedder

@@ -20,7 +20,7 @@ from understudy.methods.additions.topics.plan import A_COUNT, LABELS_SHARE, SPAR
 from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.base import Method
 from understudy.methods.registry import load_release, make_method
-from understudy.methods.shared.vocabulary import FOREIGN_SHARE, VocabularyParameters
+from understudy.methods.shared.vocabulary import FOREIGN_SHARE, TermListParameters, VocabularyParameters
 from understudy.models.catalog import embedder_here
 from understudy.models.machine import missing_packages
 from understudy.privacy.guarantee import SecretBudget
@@ -145,7 +145,7 @@ class LanguageDecision:
         """As the user states it, or English where the table's names are evidence of it."""
         said, language = config.method_parameters, language_of(config, table)
         method = make_method(config.method, said)
-        terms = method if isinstance(method, VocabularyParameters) else None
+        terms = method if isinstance(method, TermListParameters) else None
         known = terms is not None and (terms.vocabulary != BUILT_IN or _counts_known(method))
         if language is None:
             asks = not known and (terms is not None or _reads_english(config, method))
@@ -158,8 +158,9 @@ class LanguageDecision:
             return cls(language, config)
         taken: dict[str, Any] = {} if terms.stop_words else {"stop_words": language}
         problem = None
-        if not known and terms.discover_terms is None:
-            if method.dump().get("noise") == "laplace" or config.delta is None:
+        if not known and getattr(terms, "discover_terms", None) is None:
+            finds = isinstance(terms, VocabularyParameters)
+            if not finds or method.dump().get("noise") == "laplace" or config.delta is None:
                 problem = _ENGLISH_LIST, "Name a public list of their words with --vocabulary FILE."
             elif config.owner:
                 taken["discover_terms"] = FOREIGN_SHARE
@@ -192,7 +193,7 @@ class LanguageDecision:
 def language_of(config: RunConfig, table: Table) -> str | None:
     """The language that is stated, or English where names are evidence of it; None where nothing tells it."""
     method = make_method(config.method, config.method_parameters)
-    if config.language is None and isinstance(method, VocabularyParameters) and method.not_english:
+    if config.language is None and isinstance(method, TermListParameters) and method.not_english:
         return method.tongue
     if config.language is None and (config.method_parameters.get("vocabulary") == BUILT_IN or table.is_in_english):
         return "en"
@@ -341,7 +342,7 @@ _NOT_HERE = "is not on this machine (pip install 'understudy[local]')"
 
 def _in_english(method: Method) -> bool:
     """False where the method leaves out the stop words of another language: what is built in is English."""
-    return not (isinstance(method, VocabularyParameters) and method.not_english)
+    return not (isinstance(method, TermListParameters) and method.not_english)
 
 
 _SAMPLES = 4

@@ -24,7 +24,7 @@ from understudy.methods.additions.registry import additions_in
 from understudy.methods.registry import load_release, method_of
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
-from understudy.methods.shared.vocabulary import VocabularyParameters
+from understudy.methods.shared.vocabulary import TermListParameters
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
@@ -105,7 +105,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         form=made.schema.form,
         additions=[each.name for each in additions_in(made)],
         labels=made.schema.label_set.size,
-        foreign=isinstance(method, VocabularyParameters) and method.not_english,
+        foreign=isinstance(method, TermListParameters) and method.not_english,
     )
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:

@@ -321,15 +321,17 @@ def _load_models(
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
-    The embedder may read private texts, and texts do not change one another's vectors on this machine.
+    An embedder of private texts may read them, and they do not change one another's vectors on this machine.
     """
     embedder = model = None
     dimension = 0
-    if job.embeds_private_texts:
+    if job.embeds_private_texts or job.method.needs.term_embedder:
         own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
-        require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
+        if job.embeds_private_texts:
+            require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
         dimension = require_embeds_all(embedder)
+    if embedder is not None and job.embeds_private_texts:
         require_text_invariance_here(embedder, say=listener.say)
         if engine is not None:
             require_same_vectors(engine, embedder)

@@ -29,6 +29,8 @@ from understudy.methods.additions.topics import plan as topics_plan
 from understudy.methods.additions.topics.labelling import SIZES, VOTES
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
+from understudy.methods.dp_kde import plan as kde_plan
+from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
@@ -60,6 +62,7 @@ from understudy.text.vocabulary.words import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
 """The vocabulary. The worst record holds all of it."""
+_FREQUENCIES = 2
 LABELS = 2
 OWNER = Unit("owner", 3)
 NEAREST = 2
@@ -68,7 +71,7 @@ _CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
 COLUMNS = (Column("first", "category", values=("a",)), Column("second", "category", values=("b",)))
 """Of two cells each: there, or missing."""
 _SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
-QueryName = Literal["counts", "vocabulary", "histogram", "labels"]
+QueryName = Literal["counts", "vocabulary", "histogram", "density", "prefixes", "labels"]
 
 
 class Row(NamedTuple):
@@ -196,6 +199,11 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
         return TermCounts(matcher, len(TERMS), len(TERMS))
     if kind == "labels":
         return LabelCounts(LABELS)
+    if kind == "density":  # cosine and sine are alike here, of every term: the longest vector there is, in L1 too
+        alike = np.full((len(TERMS), 2 * _FREQUENCIES), math.floor(kde_plan.GRID / math.sqrt(2)), dtype=np.int32)
+        return TermDensity(rows, LABELS, alike)
+    if kind == "prefixes":  # so is the sum of these phases
+        return PrefixDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), 256, dtype=np.uint16))
     return TermHistogram(rows, LABELS if kind == "histogram" else None, len(TERMS), noise)
 
 
@@ -221,6 +229,19 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
         "column-density": ColumnTermHistogram(rows, (0, 1), (2, 2), len(TERMS), noise),
     }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
+    return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
+
+
+def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
+    """All that DP-KPS as published releases for sequences of two terms, with the noise of its own plan."""
+    of_terms = kde_plan.DPKDEParameters(noise=noise, mode="iterative", length=2, top_terms=2, features=_FREQUENCIES)
+    plan = kde_plan.make_plan(of_terms, budget, PublicFacts(unit, LabelSet(("yes", "no"))))
+    names: tuple[QueryName, ...] = ("counts", "density", "prefixes")
+    queries = [query_of(name, noise) for name in names]
+    sums = [
+        Measured(replace(charge.mechanism, sensitivity=query.sensitivity, shape=query.shape), query)  # type: ignore[type-var, arg-type]
+        for charge, query in zip(plan.charges, queries, strict=True)
+    ]
     return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
 
 

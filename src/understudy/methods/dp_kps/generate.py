@@ -26,6 +26,7 @@ from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
 from understudy.text.vocabulary.shrinkage import KnownNoise, Posterior, shrink
 from understudy.text.writing import Seed, SyntheticRecord, Writer
 
@@ -162,68 +163,6 @@ _REAL = 0.5
 """A label's terms that are real with a greater probability bound the length of its sequences."""
 
 
-Scores = NDArray[np.float64]
-_SMALLEST = 1e-12
-
-
-def label_share(scores: Scores) -> Scores:
-    """``Float64[labels, N]``: scores_c / sum over labels of scores, negative scores counted as 0."""
-    positive = np.maximum(scores, 0.0)
-    return np.asarray(positive / np.maximum(positive.sum(axis=0, keepdims=True), _SMALLEST), dtype=np.float64)
-
-
-def contrast_weights(scores: Scores, *, contrast: float = 1.0) -> Scores:
-    """``Float64[labels, N]``: scores_c * (scores_c / sum over labels of scores)^contrast.
-
-    Negative scores count as 0. A label whose scores are all 0 (noise can do that) is given equal weights, so
-    that every label runs to the end. Computed in logarithms: a large contrast must not underflow.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(scores) + contrast * np.log(label_share(scores))
-    logs = np.where(scores > 0, logs, -np.inf)
-    best = logs.max(axis=1, keepdims=True)
-    hopeless = np.isneginf(best)
-    return np.where(hopeless, 1.0, np.exp(logs - np.where(hopeless, 0.0, best)))
-
-
-def sample_independent(
-    weights: NDArray[np.float64],
-    *,
-    length: int,
-    count: int,
-    generator: np.random.Generator,
-    log_lifts: Callable[[slice], NDArray[np.float32]] | None = None,
-) -> NDArray[np.int64]:
-    """``Int64[count, length]``: rows of distinct terms, sampled one after another in proportion to ``weights``.
-
-    Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise samples without replacement.
-
-    Args:
-        log_lifts: of some of the rows ``Float32[rows, N]``: logarithms by which their weights differ; None: by none.
-    """
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
-    sampled = np.empty((count, length), dtype=np.int64)
-    for some in _at_once(count, weights.size):
-        rows = sampled[some]
-        keys = log_weights + _gumbel((len(rows), weights.size), generator)
-        if log_lifts is not None:
-            keys += log_lifts(some)
-        best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
-        order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
-        rows[:] = np.take_along_axis(best, order, axis=1)
-    return sampled
-
-
-_NUMBERS = 1 << 24  # of one array
-
-
-def _at_once(count: int, terms: int) -> Iterator[slice]:
-    """So many sequences at a time that memory does not grow with their number."""
-    size = max(1, _NUMBERS // terms)
-    return (slice(start, start + size) for start in range(0, count, size))
-
-
 def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """Sequences of mixed lengths: each is cut to a length between ``shortest`` (if it has so many terms) and its whole
     one, uniformly, and padded with -1. Terms are sampled one after another, so what is left is a shorter sequence's.
@@ -231,11 +170,6 @@ def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np
     count, length = sequences.shape
     lengths = generator.integers(min(shortest, length), length + 1, size=(count, 1))
     return np.where(np.arange(length) < lengths, sequences, -1)
-
-
-def _gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
-    exponential = generator.standard_exponential(shape, dtype=np.float32)
-    return np.asarray(-np.log(np.maximum(exponential, np.float32(1e-9))), dtype=np.float32)
 
 
 AGREE = 0.8

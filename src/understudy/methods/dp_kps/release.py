@@ -32,7 +32,7 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import contrast_weights, sampling_scores
+from understudy.methods.dp_kps.generate import sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -57,6 +57,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.text.vocabulary.sampling import contrast_weights
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
 from understudy.text.vocabulary.terms import BUILT_IN, is_english
 from understudy.text.vocabulary.words import TermMatcher

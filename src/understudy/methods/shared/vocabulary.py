@@ -18,8 +18,8 @@ from understudy.privacy.selection import NoisySelection
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary, stop_word_languages
 
 
-class VocabularyParameters(Parameters):
-    """Where a method's terms come from."""
+class TermListParameters(Parameters):
+    """Where a method's list of terms comes from."""
 
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
@@ -28,10 +28,6 @@ class VocabularyParameters(Parameters):
     stop_words: str | None = public_file(None)
     """A file of words to leave out, ``built-in``, ``none``, two letters for those of a language (``de``), or
     ``all-languages``: those of 33, which also says that the texts are not English. Default: those of ``language``."""
-    discover_terms: float | None = Field(None, ge=0, le=0.9)
-    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has: those that many
-    records have join the vocabulary, word for word. Words with digits are never found. 0: none. Default: none; 0.3
-    where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
 
     @property
     def tongue(self) -> str:
@@ -42,6 +38,15 @@ class VocabularyParameters(Parameters):
     def not_english(self) -> bool:
         """Whether the texts are said to be in another language than the built-in vocabulary."""
         return self.tongue != "en"
+
+
+class VocabularyParameters(TermListParameters):
+    """Where a method's terms come from."""
+
+    discover_terms: float | None = Field(None, ge=0, le=0.9)
+    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has: those that many
+    records have join the vocabulary, word for word. Words with digits are never found. 0: none. Default: none; 0.3
+    where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
 
 
 DISCOVERED = "discovered-terms"
@@ -55,7 +60,7 @@ _LONE_DELTA = Fraction(1, 10)
 """Share of delta: the probability with which a term is shown that one unit alone has."""
 
 
-def public_vocabulary(parameters: VocabularyParameters) -> Vocabulary:
+def public_vocabulary(parameters: TermListParameters) -> Vocabulary:
     """The terms that are counted. Raises ConfigError if they are not declared public."""
     named = parameters.stop_words in (None, BUILT_IN, "none") or stop_word_languages(parameters.stop_words)
     if (parameters.vocabulary != BUILT_IN or not named) and not parameters.vocabulary_is_public:

@@ -1,0 +1,165 @@
+"""DP-KPS as published, before a private record is read: which noisy sums will be released, and what they buy.
+
+1. vocabulary    noisy counts of all public terms; the N largest are the privatised vocabulary V~
+2. density-1     per label, a noisy kernel density over single terms of V~
+   density-2, density-4, ... density-L   (iterative) per label, one over sequences of so many terms
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Ablation, Parameters
+from understudy.methods.facts import PublicFacts
+from understudy.methods.shared.vocabulary import TermListParameters, public_vocabulary
+from understudy.models.machine import require_memory
+from understudy.privacy.accountant import gaussian_split, pure_split
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
+from understudy.privacy.noise import NoiseKind
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.verdict import CLEAR, Verdict
+from understudy.text.vocabulary.shrinkage import noise_floor, require_enough_terms
+
+
+class SequenceParameters(Parameters):
+    """How sequences of terms are sampled from a Release: post-processing, free, changeable at every ``generate``."""
+
+    length: int = Field(10, ge=1, le=100)
+    """Terms of a sequence (L). In the iterative mode no sequence is longer than what was released."""
+    contrast: Ablation[float] = Field(0.0, ge=0, le=100)
+    """How strongly terms that other labels share are avoided (gamma). 0: not at all, as published."""
+    temperature: Ablation[float] = Field(1.0, ge=0.01, le=100)
+    """Below 1, terms of high density are preferred further. 1: in proportion to their density, as published."""
+
+
+class ReleaseParameters(TermListParameters):
+    """What is released, and how the budget is split."""
+
+    noise: Ablation[NoiseKind] = "gaussian"
+    """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
+    mode: Literal["independent", "iterative"] = "independent"
+    """``independent``: the terms of a sequence are sampled from one density of terms. ``iterative``: each is sampled
+    given those before it, from densities of sequences."""
+    ensemble: Ablation[Literal["logarithmic", "linear"]] = "logarithmic"
+    """Iterative mode: densities of sequences of 1, 2, 4, ... and L terms, or of each number of terms up to L."""
+    vocabulary_epsilon: float | None = Field(None, gt=0, le=1e5)
+    """Part of epsilon for the vocabulary (epsilon_voc); the densities get the rest (epsilon_kde). Default: a sixth."""
+    top_terms: int = Field(1000, ge=1)
+    """Size of the privatised vocabulary (N)."""
+    terms_per_record: Ablation[int] = Field(10, ge=1, le=100)
+    """Contribution bound: the first distinct terms of a record that count (S)."""
+    bandwidth: Ablation[float] = Field(0.25, ge=0.01, le=100)
+    """Bandwidth of the kernel on unit vectors (h)."""
+    features: Ablation[int] = Field(2000, ge=1, le=100_000)
+    """Random frequencies of a density (I). Default where delta is 0: 300, since Laplace noise grows with sqrt(I)."""
+
+
+class DPKDEParameters(ReleaseParameters, SequenceParameters):
+    """All parameters of DP-KPS as published."""
+
+
+NAME = "dp-kde"
+VOCABULARY = "vocabulary"
+_VOCABULARY_SHARE = 1 / 6
+GRID = 1 << 10
+"""Integer steps of 1.0 in a random feature."""
+_BYTES_PER_PHASE, _BYTES_PER_FEATURE = 2 + 8, 2 * 8
+
+
+def densities(parameters: DPKDEParameters) -> dict[int, str]:
+    """Terms of the sequences that each density is of, and the name of its charge."""
+    length = parameters.length
+    if parameters.mode == "independent":
+        sizes = [1]
+    elif parameters.ensemble == "linear":
+        sizes = list(range(1, length + 1))
+    else:
+        sizes = [*(1 << power for power in range((length - 1).bit_length())), length]
+    return {size: f"density-{size}" for size in sizes}
+
+
+def density_sensitivity(features: int) -> Sensitivity:
+    """That of one vector of I random features, cos and sin of each: L2 norm sqrt(I), L1 norm sqrt(2) I, at most."""
+    grid = COUNT_GRID * GRID
+    return Sensitivity(grid * math.sqrt(2) * features, grid * math.sqrt(features), grid)
+
+
+def multipliers(parameters: DPKDEParameters, budget: Budget) -> tuple[float, ...]:
+    """Noise multipliers of the vocabulary and of each density, which together spend ``budget``.
+
+    Pure epsilons add up. Of a Gaussian budget each gets mu^2 in proportion to the square of its epsilon, which is about
+    what it would have by itself. Raises ConfigError if the vocabulary's epsilon leaves nothing for the densities.
+    """
+    whole, sketches = float(budget.epsilon), len(densities(parameters))
+    first = parameters.vocabulary_epsilon or whole * _VOCABULARY_SHARE
+    if first >= whole:
+        raise ConfigError(
+            f"The vocabulary's part of epsilon ({first:g}) leaves nothing of {whole:g} for the densities.",
+            "Lower vocabulary_epsilon, or raise epsilon.",
+        )
+    if parameters.noise == "laplace":
+        parts = pure_split(budget, [first, *[(whole - first) / sketches] * sketches])
+        return tuple(1 / epsilon for epsilon in parts)
+    return gaussian_split(budget, [first**2, *[(whole - first) ** 2 / sketches] * sketches])
+
+
+def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -> Plan:
+    """The plan of a release."""
+    size, labels, most = len(public_vocabulary(parameters).terms), facts.labels.size, parameters.top_terms
+    require_enough_terms(most, size)
+    if parameters.length > most:
+        raise ConfigError(
+            f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
+            "Lower length or raise top_terms.",
+        )
+    if parameters.mode == "iterative" and parameters.length > parameters.terms_per_record:
+        raise ConfigError(
+            f"No record has sequences of {parameters.length} terms, since {parameters.terms_per_record} terms of a "
+            "record count.",
+            "Lower length or raise terms_per_record.",
+        )
+    if parameters.noise == "laplace":
+        budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
+    shape = (labels, 2 * parameters.features)
+    require_releasable(shape, cure="Lower features, or declare fewer labels.")
+    noise, (first, *rest) = parameters.noise, multipliers(parameters, budget)
+    counts = NoisySum(noise, first, Sensitivity.of_counts(parameters.terms_per_record), (size,))
+    charges = [Charge(VOCABULARY, counts, f"noisy counts of {size} public terms, of which the top {most} stay")]
+    for (terms, name), multiplier in zip(densities(parameters).items(), rest, strict=True):
+        what = "single terms" if terms == 1 else f"sequences of {terms} terms"
+        sums = NoisySum(noise, multiplier, density_sensitivity(parameters.features), shape)
+        charges.append(Charge(name, sums, f"noisy kernel density of {what} for each of {labels} label(s)"))
+    return Plan(NAME, facts.unit, budget, tuple(charges), _forecast(parameters, counts, rest[0], facts))
+
+
+def _forecast(parameters: DPKDEParameters, counts: NoisySum, multiplier: float, facts: PublicFacts) -> Facts:
+    units, noise = f"{facts.unit.kind}s", score_noise(parameters, multiplier)
+    (size,) = counts.shape
+    floor = noise_floor(counts.noise_std, size or 0)
+    entries = (
+        Fact("vocabulary_count_noise", counts.noise_std, f"vocabulary count noise (standard deviation, {units})"),
+        Fact("vocabulary_noise_floor", floor, f"count above which a term stands out from chance ({units})"),
+        Fact("density_score_noise", noise, f"noise on a density (standard deviation, {units})"),
+    )
+    texts = CLEAR * noise * parameters.terms_per_record  # a term has 1/S of a record's weight of 1
+    found = Verdict.of("topics", texts=texts, labels=facts.labels.size, records=facts.expected_records)
+    return Facts(entries, verdict=found)
+
+
+def score_noise(parameters: ReleaseParameters, multiplier: float) -> float:
+    """Standard deviation of the noise on one density, in records: with Gaussian noise it is the same for any I."""
+    return multiplier * (1.0 if parameters.noise == "gaussian" else 2 * math.sqrt(parameters.features))
+
+
+def require_room(parameters: DPKDEParameters, *, terms: int, dimension: int, cure: str) -> None:
+    """See that embeddings and random features of the vocabulary can be held; else ConfigError."""
+    require_releasable((terms, dimension), cure=cure)
+    per_term = max(densities(parameters)) * _BYTES_PER_PHASE + _BYTES_PER_FEATURE
+    needed = parameters.features * (terms * per_term + dimension * 12)
+    require_memory(needed, what="The random features of the vocabulary", cure=cure)
