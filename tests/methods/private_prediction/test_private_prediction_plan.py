@@ -97,6 +97,7 @@ def test_a_plan_with_the_sparse_vector_tells_what_it_costs_and_if_it_does_not_pa
     (charge,) = made.charges
     assert charge.mechanism.test == TokenTest(0.5, noise)
     assert charge.mechanism.runs == charge.mechanism.tokens + 1
+    assert f"{charge.mechanism.runs} runs of the sparse vector for each" in charge.why
     tokens = off.forecast["tokens_per_batch"] / times
     assert tokens - 2 <= charge.mechanism.tokens <= tokens
     assert charge.event.rho <= zcdp_within(BUDGET)

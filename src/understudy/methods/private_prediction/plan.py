@@ -140,7 +140,8 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
             "Declare fewer --batches or fewer labels.",
         )
     mechanism = mechanism_of(parameters, budget)
-    why = f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches"
+    tests = f" and {mechanism.runs} runs of the sparse vector" if mechanism.runs else ""
+    why = f"up to {mechanism.tokens} private tokens{tests} for each of any number of disjoint batches"
     forecast = _forecast(parameters, mechanism, budget, facts)
     return Plan(NAME, facts.unit, budget, (Charge(TOKENS, mechanism, why),), forecast)
 
