@@ -47,6 +47,7 @@ from understudy.methods.private_prediction import plan
 from understudy.methods.private_prediction import release as releasing
 from understudy.methods.shared.decoding.prompting import LabelPrompts
 from understudy.methods.shared.decoding.structured import Fault
+from understudy.privacy.tokens import BatchTokens
 from understudy.text.prompts.template import PromptTemplate, load_template
 
 DELTA = "1e-6"
@@ -128,6 +129,9 @@ SCHEMA = {
 }
 
 
+SPARSE: dict[str, Any] = {"threshold": 0.15, "public_temperature": 1.0, "tokens_per_batch": 32, "batches": 1}
+
+
 def _sweep(base: Configuration, **values: Sequence[Any]) -> list[Configuration]:
     return [base.but(f"{name}={value}", **{name: value}) for name, options in values.items() for value in options]
 
@@ -161,6 +165,9 @@ SWEEPS: dict[str, list[Configuration]] = {
         RECENTRED.but("tau 1.5, 100", top_k=100, temperature=1.5, tokens_per_batch=None),
     ],
     "fixed": [RECENTRED.but(f"fixed, c {c:g}", clip="fixed", clip_range=c) for c in (10.0, 20.0)],
+    "sparse vector": [
+        FILMS.but(f"sparse vector {on}", sparse_vector=on, batch_size=63, **SPARSE) for on in (True, False)
+    ],
     "films": [
         FILMS,
         FILMS.but("public only", public=True),
@@ -196,22 +203,27 @@ class Watched:
 
     asked: LabelPrompts | None = None
     drawn: Sequence[Any] = ()
+    public: int = 0
 
 
 @contextmanager
 def watching() -> Iterator[Watched]:
-    """Look at every text that was drawn, those that are left out too."""
-    seen, collected = Watched(), releasing.collected
+    """Look at every text that was drawn, those that are left out too, and count the public tokens."""
+    seen, collected, choose_public = Watched(), releasing.collected, BatchTokens.choose_public
 
     def look(parameters: Any, asked: LabelPrompts, drawn: Sequence[Any], *rest: Any) -> Any:
         seen.asked, seen.drawn = asked, drawn
         return collected(parameters, asked, drawn, *rest)
 
-    releasing.collected = look
+    def count(*given: Any, **named: Any) -> int:
+        seen.public += 1
+        return choose_public(*given, **named)
+
+    releasing.collected, BatchTokens.choose_public = look, count
     try:
         yield seen
     finally:
-        releasing.collected = collected
+        releasing.collected, BatchTokens.choose_public = collected, choose_public
 
 
 @contextmanager
@@ -223,11 +235,11 @@ def fewer_shots(most: int | None) -> Iterator[None]:
         return whole(self, **{**values, "most_examples": most})
 
     if most is not None:
-        PromptTemplate.prediction_prompt = fewer  # type: ignore[method-assign]
+        PromptTemplate.prediction_prompt = fewer
     try:
         yield
     finally:
-        PromptTemplate.prediction_prompt = whole  # type: ignore[method-assign]
+        PromptTemplate.prediction_prompt = whole
 
 
 @cache
@@ -351,7 +363,8 @@ def _figures(
         "good": len(good),
         "tokens": tokens,
         "private": private,
-        "forced": tokens - private,
+        "public": seen.public,
+        "forced": tokens - private - seen.public,
         "tokens a text": round(tokens / max(1, len(seen.drawn)), 1),
         "wall_s": round(wall, 1),
         "core_s": round(core, 1),

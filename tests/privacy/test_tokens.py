@@ -32,6 +32,7 @@ from understudy.privacy.unit import Unit
 DELTA = 1e-6
 TEST = TokenTest(threshold=0.5, noise=0.2)
 TOKENS = PrivateTokens(clip=10, batch_size=250, temperature=2, tokens=100)
+FAR = 2 * 250 * TokenTest.grid
 FLAT = np.zeros(3, dtype=np.int64)
 budgets = st.builds(Budget, st.floats(0.01, 100), st.floats(1e-12, 1e-2))
 
@@ -77,17 +78,24 @@ def test_the_charge_is_never_below_what_the_scales_in_use_cost(
     assert mechanism.event.rho == pytest.approx(tokens * (clip / (batch_size * temperature)) ** 2 / 2, rel=1e-12)
 
 
-def test_an_older_charge_with_a_sparse_vector_is_read_at_what_it_cost_and_pays_for_nothing_more() -> None:
-    """Its event must be that of its mechanism, to the last bit: a run of the test was 2 / (s sigma), pure."""
+@pytest.mark.parametrize(("noise", "times"), [(0.1, 16), (0.2, 4), (0.3, 1.8)])
+def test_a_run_of_the_test_costs_these_times_as_much_as_a_private_token(noise: float, times: float) -> None:
+    tested = replace(TOKENS, test=TokenTest(0.5, noise))
+    assert tested.rho_run / tested.rho_token == pytest.approx(times, abs=0.03)
+
+
+def test_one_run_more_than_private_tokens_is_charged() -> None:
     tested = replace(TOKENS, test=TEST)
-    assert tested.event.rho == 0.10079999999999963
+    assert (TOKENS.runs, tested.runs) == (0, 101)
     assert tested.rho == pytest.approx(100 * (10 / 500) ** 2 / 2 + 101 * 2 / (250 * 0.2) ** 2)
-    with pytest.raises(AssertionError):
-        opened(tested)
+    exact = 100 * (Fraction(TOKENS.grid) / Fraction(TOKENS.scale)) ** 2 / 2
+    exact += 101 * (2 * Fraction(TEST.grid) / Fraction(TEST.scale(250))) ** 2 / 2
+    assert Fraction(tested.event.rho) >= exact
 
 
 def test_an_owner_in_several_labels_costs_no_more_than_one_in_one() -> None:
-    """Batch l moves by w_l of the sensitivity; the cost is quadratic in it, and the weights sum to 1 at most."""
+    """Batch l moves by w_l of the sensitivities; the costs are quadratic in them, and the weights sum to 1 at most."""
+    tested = replace(TOKENS, test=TEST)
     generator = np.random.default_rng(0)
     for labels in (1, 2, 3, 10):
         rows = generator.integers(1, 4, labels)
@@ -95,7 +103,9 @@ def test_an_owner_in_several_labels_costs_no_more_than_one_in_one() -> None:
         for count in rows.tolist():  # floor(grid / k) steps per row
             moved = count * (TOKENS.grid // int(rows.sum()))
             rho += TOKENS.tokens * (moved / TOKENS.scale) ** 2 / 2
-        assert rho <= TOKENS.rho
+            moved = count * (TEST.grid // int(rows.sum()))
+            rho += tested.runs * (2 * moved / TEST.scale(TOKENS.batch_size)) ** 2 / 2
+        assert rho <= tested.rho
 
 
 @pytest.mark.parametrize(
@@ -139,10 +149,48 @@ def test_a_draw_is_the_softmax_of_the_mean_over_the_temperature() -> None:
     assert stats.chisquare(counts, 8_000 * expected / expected.sum()).pvalue > 1e-12
 
 
-@pytest.mark.parametrize("spent", [101, -1])
-def test_a_batch_that_has_stored_more_than_was_charged_is_refused(spent: int) -> None:
+def test_runs_of_the_test_are_counted_when_they_begin_and_end_when_a_private_token_is_due() -> None:
+    batch = opened(replace(TOKENS, tokens=1, test=TEST)).batch()
+    threshold = round(0.5 * 250 * TEST.grid)
+    assert [batch.is_private(0) for _ in range(3)] == [False] * 3
+    assert batch.runs_spent == 1
+    assert batch.is_private(threshold)
+    assert batch.runs_spent == 1
+    assert not batch.is_private(threshold - 1)
+    assert (batch.runs_spent, batch.can_test) == (2, True), "a run is open"
+    assert batch.is_private(FAR)
+    assert not batch.can_test
+    with pytest.raises(PrivacyError, match="No run of the test"):
+        batch.is_private(0)
+    batch = opened(TOKENS).batch()
+    assert not batch.can_test
+    with pytest.raises(PrivacyError, match="No run of the test"):
+        batch.is_private(FAR)
+
+
+def test_a_resumed_batch_continues_after_its_stored_examples_with_a_new_run() -> None:
+    batch = opened(replace(TOKENS, test=TEST)).batch(tokens_spent=98, runs_spent=100)
+    assert (batch.left, batch.can_test) == (2, True)
+    assert not batch.is_private(0)
+    assert batch.runs_spent == 101
+
+
+def test_a_public_token_follows_the_public_softmax_and_costs_nothing() -> None:
+    batch = opened(replace(TOKENS, test=TEST), InsecureSeededNoise(0)).batch()
+    logits = np.array([0.0, 3.0, -3e38])
+    drawn = np.bincount([batch.choose_public(logits, temperature=1.5) for _ in range(4_000)], minlength=3)
+    assert drawn[1] / 4_000 == pytest.approx(1 / (1 + math.exp(-2)), abs=0.02)
+    assert drawn[2] == batch.tokens_spent == batch.runs_spent == 0
+
+
+@pytest.mark.parametrize(
+    "spent", [{"tokens_spent": 101}, {"tokens_spent": -1}, {"runs_spent": 102}, {"runs_spent": -1}]
+)
+def test_a_batch_that_has_stored_more_than_was_charged_is_refused(spent: dict[str, int]) -> None:
     with pytest.raises(PrivacyError, match="than were charged"):
-        opened(TOKENS).batch(tokens_spent=spent)
+        opened(replace(TOKENS, test=TEST)).batch(**spent)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="than were charged"):
+        opened(TOKENS).batch(runs_spent=1)
 
 
 def test_a_named_batch_is_opened_once() -> None:
@@ -206,46 +254,56 @@ class Killed(Exception):
     pass
 
 
-def write(batch: BatchTokens, world: np.random.Generator, *, kill: float) -> int | None:
-    """The tokens of an example, up to TEXT; None if none is left. Killed at any step."""
-    before = batch.tokens_spent
+def write(batch: BatchTokens, world: np.random.Generator, *, kill: float) -> tuple[int, int] | None:
+    """The private tokens and runs of an example of up to TEXT tokens; None if none is left. Killed at any step."""
+    before = batch.tokens_spent, batch.runs_spent
     for _ in range(TEXT):
         if world.random() < kill:
             raise Killed
-        if not batch.left:
+        private = not batch.can_test or batch.is_private(int(world.integers(0, FAR)))
+        if world.random() < kill:
+            raise Killed
+        if private and not batch.left:
             return None
-        batch.choose(FLAT)
-    return batch.tokens_spent - before
+        if private:
+            batch.choose(FLAT)
+    return batch.tokens_spent - before[0], batch.runs_spent - before[1]
 
 
+@pytest.mark.parametrize("test", [None, TEST])
 @pytest.mark.parametrize("kill", [0.0, 0.02, 0.2])
-def test_killed_at_any_step_a_batch_stores_no_more_tokens_than_were_charged(kill: float) -> None:
-    mechanism = replace(TOKENS, tokens=40)
+def test_killed_at_any_step_a_batch_stores_no_more_tokens_and_runs_than_were_charged(
+    kill: float, test: TokenTest | None
+) -> None:
+    mechanism = replace(TOKENS, tokens=40, test=test)
     world, source = np.random.default_rng(3), InsecureSeededNoise(3)
     for _ in range(20):
-        stored: list[int] = []
+        stored: list[tuple[int, int]] = []
         for _ in range(500):
-            batch = opened(mechanism, source).batch(tokens_spent=sum(stored))
+            tokens, runs = (sum(each) for each in zip((0, 0), *stored, strict=True))
+            batch = opened(mechanism, source).batch(tokens_spent=tokens, runs_spent=runs)
             try:
                 while (example := write(batch, world, kill=kill)) is not None:
                     stored.append(example)
                 break
             except Killed:
                 pass
-        assert sum(stored) <= mechanism.tokens
+        tokens, runs = (sum(each) for each in zip((0, 0), *stored, strict=True))
+        assert tokens <= mechanism.tokens
+        assert runs <= mechanism.runs
         if kill == 0:
-            assert mechanism.tokens - TEXT < sum(stored)
+            assert mechanism.tokens - TEXT < tokens
 
 
 # -- what a budget buys -----------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
-@given(budget=budgets, batch_size=st.integers(10, 3000), temperature=st.floats(0.5, 3))
+@given(budget=budgets, batch_size=st.integers(10, 3000), temperature=st.floats(0.5, 3), tested=st.booleans())
 def test_the_tokens_within_a_budget_never_overshoot_and_one_more_would(
-    budget: Budget, batch_size: int, temperature: float
+    budget: Budget, batch_size: int, temperature: float, tested: bool
 ) -> None:
-    numbers = {"clip": 10.0, "batch_size": batch_size, "temperature": temperature}
+    numbers = {"clip": 10.0, "batch_size": batch_size, "temperature": temperature, "test": TEST if tested else None}
     tokens = tokens_within(budget, **numbers)  # type: ignore[arg-type]
     if tokens:
         event = PrivateTokens(tokens=tokens, **numbers).event  # type: ignore[arg-type]
@@ -255,15 +313,18 @@ def test_the_tokens_within_a_budget_never_overshoot_and_one_more_would(
 
 
 @settings(max_examples=60, deadline=None)
-@given(budget=budgets, tokens=st.integers(1, 10_000), batch_size=st.integers(1, 3000))
+@given(budget=budgets, tokens=st.integers(1, 10_000), batch_size=st.integers(1, 3000), tested=st.booleans())
 def test_the_clip_for_a_number_of_tokens_never_overshoots_and_wastes_nothing(
-    budget: Budget, tokens: int, batch_size: int
+    budget: Budget, tokens: int, batch_size: int, tested: bool
 ) -> None:
-    clip = clip_for(budget, tokens, batch_size=batch_size, temperature=1.5)
-    mechanism = PrivateTokens(clip, batch_size, 1.5, tokens)
+    test = TEST if tested else None
+    if test and (tokens + 1) * 2 / (batch_size * test.noise) ** 2 >= zcdp_within(budget) * 0.99:
+        return
+    clip = clip_for(budget, tokens, batch_size=batch_size, temperature=1.5, test=test)
+    mechanism = PrivateTokens(clip, batch_size, 1.5, tokens, test)
     Plan("method", Unit(), budget, (Charge("tokens", mechanism, "to test"),))
     assert mechanism.rho == pytest.approx(zcdp_within(budget), rel=1e-9)
-    found = tokens_within(budget, clip=clip, batch_size=batch_size, temperature=1.5)
+    found = tokens_within(budget, clip=clip, batch_size=batch_size, temperature=1.5, test=test)
     assert found in (tokens, tokens - 1)
 
 
@@ -274,8 +335,11 @@ def test_the_rho_within_a_budget_is_the_inverse_of_its_epsilon() -> None:
         assert ZCDP(rho).epsilon(DELTA) == pytest.approx(epsilon, rel=1e-7)
 
 
-def test_a_budget_too_small_buys_no_token() -> None:
+def test_a_budget_too_small_buys_no_token_and_a_test_dearer_than_the_budget_is_an_error() -> None:
     assert tokens_within(Budget(0.01, "1e-6"), clip=10, batch_size=3, temperature=1) == 0
+    assert tokens_within(Budget(1, "1e-6"), clip=10, batch_size=3, temperature=1, test=TEST) == 0
+    with pytest.raises(ConfigError, match="costs more than the budget"):
+        clip_for(Budget(1, "1e-6"), 1000, batch_size=7, temperature=1, test=TEST)
 
 
 def test_tokens_without_a_delta_are_one_clear_error() -> None:

@@ -154,6 +154,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {},
         {**GUIDE, "epsilon": "300"},
         {"clip": "recenter", "batch_size": 300, "epsilon": "300", "top_k": 0, "temperature": 50},
+        {"sparse_vector": True, "threshold": 2, "batch_size": 50, "epsilon": "100", "public_temperature": 1e-3},
         {"batches": 1, "tokens_per_batch": 1, "max_tokens": 1, "top_k": 1, "texts_per_batch": 1, **OWNER},
         {"batches": 1_000_000},
         {"batch_size": 1_000_000, "clip_range": 1e6, "temperature": 1e-3},

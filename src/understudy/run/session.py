@@ -106,7 +106,7 @@ class Session:
             sampled = any(isinstance(each.mechanism, SubsampledSums) for each in (*began, *plan.charges))
             return replace(plan, charges=tuple(began)) if began and sampled else plan  # by another declared number
         pairs = tuple(zip(plan.charges, began, strict=True))
-        if any(_measured(own) != _measured(other) for own, other in pairs if not isinstance(other.mechanism, Declared)):
+        if any(_shape(own) != _shape(other) for own, other in pairs if not isinstance(other.mechanism, Declared)):
             raise ResumeError(
                 "The run here began with another version of understudy, which measures something else.",
                 "Finish it with that version, or start over with --fresh, which charges again.",
@@ -183,9 +183,9 @@ def open_session(
             raise
 
 
-def _measured(charge: Charge) -> tuple[Any, ...]:
-    """What a charge measures: how many numbers, and whether by a form that no plan has any more."""
-    return getattr(charge.mechanism, "shape", None), getattr(charge.mechanism, "test", None)
+def _shape(charge: Charge) -> Any:
+    """Return how many numbers a charge measures; None if it has no shape."""
+    return getattr(charge.mechanism, "shape", None)
 
 
 def remove_leftovers(private: Path) -> None:

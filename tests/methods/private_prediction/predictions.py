@@ -50,13 +50,17 @@ ODD_TABLES: dict[str, Sequence[Row]] = {
 
 
 class Scripted:
-    """Takes the greatest utility. Counts, and dies at the ``dies_at``-th choice."""
+    """Takes the greatest utility. Counts, and dies at the ``dies_at``-th choice.
+
+    Adds ``threshold`` to each threshold of a sparse vector, and nothing to distances. ``thresholds`` counts the runs.
+    """
 
     origin = "none"
 
-    def __init__(self, dies_at: int | None = None) -> None:
-        self.dies_at = dies_at
-        self.choices = 0
+    def __init__(self, dies_at: int | None = None, threshold: int = 0) -> None:
+        self.dies_at, self.threshold = dies_at, threshold
+        self.choices = self.thresholds = 0
+        self._scales: set[float] = set()
         self._lock = threading.Lock()
 
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
@@ -67,7 +71,11 @@ class Scripted:
         return int(utilities.argmax())
 
     def draw(self, kind: str, *, scale: float, size: int) -> NDArray[np.int64]:
-        raise AssertionError("no noise is sampled")
+        with self._lock:
+            self._scales.add(scale)
+            first = scale == min(self._scales)
+            self.thresholds += first
+        return np.full(size, self.threshold if first else 0, dtype=np.int64)
 
     def include(self, rates: Any) -> Any:
         raise AssertionError("nothing is sampled")
@@ -121,10 +129,10 @@ class Store(MemoryStore):
         if self.dead:
             raise Died
 
-    def spent(self, batch: str) -> int:
-        """Private tokens in the stored texts of ``LABEL/BATCH``."""
+    def spent(self, batch: str) -> tuple[int, int]:
+        """Private tokens and runs of the test in the stored texts of ``LABEL/BATCH``."""
         found = [value for name, value in self.kept.items() if name.startswith(f"tokens/{batch}/")]
-        return sum(int(each["private"].sum()) for each in found)
+        return sum(int(each["private"].sum()) for each in found), sum(int(each["runs"]) for each in found)
 
 
 def method(**parameters: Any) -> PrivatePrediction:

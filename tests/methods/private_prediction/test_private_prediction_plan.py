@@ -15,7 +15,7 @@ from understudy.methods.private_prediction.plan import mechanism_of, recommended
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.privacy.tokens import PrivateTokens
+from understudy.privacy.tokens import PrivateTokens, TokenTest
 from understudy.privacy.unit import Unit
 from understudy.schema.labels import LabelSet
 
@@ -87,11 +87,32 @@ def test_batches_that_are_declared_are_forecast_with() -> None:
     assert recommended_batches(3, 4, 255) == 1
 
 
+@pytest.mark.parametrize(("noise", "times"), [(0.1, 17), (0.2, 5), (0.3, 1 + 16 / 9)])
+def test_a_plan_with_the_sparse_vector_tells_what_it_costs_and_if_it_does_not_pay(noise: float, times: float) -> None:
+    off = plan(PrivatePrediction(clip="recenter"))
+    made = plan(PrivatePrediction(clip="recenter", sparse_vector=True, threshold_noise=noise))
+    assert made.forecast["sparse_vector_cost"] == pytest.approx(times)
+    assert made.forecast["sparse_vector_break_even"] == pytest.approx(1 / times)
+    assert ("sparse vector does not pay" in "".join(made.forecast.warnings)) == (noise < 0.3)
+    (charge,) = made.charges
+    assert charge.mechanism.test == TokenTest(0.5, noise)
+    assert charge.mechanism.runs == charge.mechanism.tokens + 1
+    assert f"{charge.mechanism.runs} runs of the sparse vector for each" in charge.why
+    tokens = off.forecast["tokens_per_batch"] / times
+    assert tokens - 2 <= charge.mechanism.tokens <= tokens
+    assert charge.event.rho <= zcdp_within(BUDGET)
+    assert "sparse_vector_cost" not in off.forecast
+    assert not off.forecast.warnings
+
+
 @pytest.mark.parametrize(
     ("chosen", "budget", "message"),
     [
         ({"clip": "recenter", "batch_size": 2}, BUDGET, "buys 0 private tokens per batch, and 1 are asked for"),
         ({"clip_range": 3.0, "tokens_per_batch": 9_999}, BUDGET, "and 9999 are asked for"),
+        ({"sparse_vector": True}, BUDGET, "257 times costs more than the budget"),
+        ({"sparse_vector": True, "clip": "recenter", "batch_size": 10}, BUDGET, "buys 0 private tokens"),
+        ({"sparse_vector": True, "threshold_noise": 1e6, "batch_size": 1_000_000}, BUDGET, "64-bit"),
         ({"clip_range": 1e-7}, BUDGET, "out of range"),
         ({}, Budget(4, 0), "needs a delta"),
     ],

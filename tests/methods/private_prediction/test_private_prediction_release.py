@@ -28,7 +28,7 @@ from understudy.text.writing import SyntheticRecord
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"clip": "recenter"}, {"clip": "fixed"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}, {"clip": "fixed"}], ids=str)
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()
     for rows in ODD_TABLES.values():
@@ -187,7 +187,8 @@ def test_a_model_whose_public_logits_are_not_finite_is_refused() -> None:
         check(method(), Broken())
 
 
-def test_where_the_public_logits_fail_in_a_text_it_is_stored_as_it_is() -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+def test_where_the_public_logits_fail_in_a_text_it_is_stored_as_it_is(sparse: bool) -> None:
     class Overflowing(ScriptModel):
         def contexts(self, rows: Any, **options: Any) -> Any:
             made = super().contexts(rows, **options)
@@ -201,7 +202,7 @@ def test_where_the_public_logits_fail_in_a_text_it_is_stored_as_it_is() -> None:
             made.public_logits = public_logits
             return made
 
-    chosen = method(tokens_per_batch=6, unfinished="keep", texts_per_batch=3)
+    chosen = method(sparse_vector=sparse, tokens_per_batch=6, unfinished="keep", texts_per_batch=3)
     made = release(chosen, model=Overflowing(alike(None)))
     assert set(made.arrays["tokens"].tolist()) == {2}
     assert not made.arrays["ended"].any()

@@ -121,12 +121,13 @@ def test_owners_and_a_table_without_labels(tmp_path: Path, llama: Path, understu
 # What leaves
 
 
+@pytest.mark.parametrize("options", [{}, {"sparse_vector": True, "epsilon": "300"}], ids=["plain", "sparse vector"])
 def test_nothing_planted_leaves_a_run(
-    tmp_path: Path, llama: Path, understudy: Command, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, llama: Path, understudy: Command, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)
-    values = predicting(tmp_path, llama, max_bad_rows=1)
+    values = predicting(tmp_path, llama, max_bad_rows=1, **options)
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
     release = str(tmp_path / "out" / "release" / "private-prediction.release")

@@ -26,7 +26,7 @@ from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.shared_prefix import Contexts
 from understudy.privacy.noise import InsecureSeededNoise
-from understudy.privacy.tokens import PrivateTokens
+from understudy.privacy.tokens import PrivateTokens, TokenTest
 from understudy.privacy.unit import Unit
 
 BATCHES, SIZE, STEPS = 2, 3, (70, 101)
@@ -323,3 +323,13 @@ def test_a_draw_that_forgets_the_divisor_is_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(PrivateTokens, "scale", property(lambda self: scale(self) / self.batch_size))
     mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1)
     assert log_odds(mechanism, 1) - log_odds(mechanism, 0) > SHIFT + WITHIN
+
+
+@pytest.mark.parametrize(("texts", "distance"), [(0, 1.0), (1, 0.5), (2, 1.0), (3, 1.5)])
+def test_a_token_is_private_where_the_batch_is_further_from_public_than_the_threshold(
+    texts: int, distance: float
+) -> None:
+    """(0.5, 0.5) is public, a text says (1, 0), and the divisor is 2 whatever the batch holds."""
+    for threshold in (0.3, 0.7, 1.3, 1.9):
+        mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1, TokenTest(threshold, 1e-4))
+        assert {private for _, private in first_tokens(mechanism, texts, 5)} == {distance > threshold}

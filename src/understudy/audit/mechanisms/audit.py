@@ -204,6 +204,7 @@ _ATTACKS: dict[str, partial[Any]] = {
     "private-tokens-difference": partial(models.private_tokens, "difference"),
     "private-tokens-owners": partial(models.private_tokens, "recenter", rows=3),
     "private-tokens-many": partial(models.private_tokens, "recenter", vocabulary=_MANY),
+    "token-test": partial(models.token_test),
     "subsets": partial(models.few_shot, "gaussian", rate=1.0, tokens=2),
     "subsets-sampled": partial(models.few_shot, "gaussian", rate=0.5, tokens=1),
     "subset-votes": partial(models.few_shot, "votes", rate=0.5, tokens=1),

@@ -35,16 +35,24 @@ from understudy.methods.facts import PublicFacts
 from understudy.methods.few_shot.release import deal
 from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
 from understudy.methods.seq_pate.teachers import Faculty, Questions, Recipe, TeacherAnswers, Teachers
-from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
+from understudy.methods.shared.decoding.sums import (
+    Candidates,
+    Clipping,
+    TokenSums,
+    distance_from_public,
+    softmax_sum,
+    vote_sum,
+)
 from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
 from understudy.models.shared_prefix import Rows
 from understudy.models.training import Block, Shapes, TokenRow
+from understudy.privacy.events import PureEvent
 from understudy.privacy.gradients import DPSGD, Steps
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
-from understudy.privacy.tokens import PrivateTokens, clip_for
+from understudy.privacy.tokens import PrivateTokens, TokenTest, clip_for
 from understudy.privacy.unit import Unit
 
 SURE = 99.0
@@ -136,6 +144,51 @@ def private_tokens(
         np.tile(np.where(first, SURE, -SURE), (rows, 1)),
         Claim((mechanism.event,), float(budget.delta)),
     )
+
+
+@dataclass(frozen=True)
+class TestAttack:
+    """Did a run of the test find many tokens public before its first private one?
+
+    The unit lowers every distance but the last, and raises the last (Lyu, Su and Li 2017).
+
+    Args:
+        early, late: other records of the batch, at each of the ``questions`` before the last, and at the last.
+        claim: of one run.
+    """
+
+    mechanism: PrivateTokens
+    early: int
+    late: int
+    questions: int
+    claim: Claim
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        early = self.distance([_SECOND] * self.early + [_FIRST] * present)
+        late = self.distance([_SECOND] * (self.late + present))
+        batches = self.mechanism.open(self.source)
+        found = []
+        for _ in range(runs):
+            batch = batches.batch()
+            found.append(not any(batch.is_private(early) for _ in range(self.questions)) and batch.is_private(late))
+        return np.array(found, dtype=np.float64)
+
+    def distance(self, rows: Sequence[Sequence[float]]) -> int:
+        """Return the real distance of the rows from the public distribution."""
+        scripted: Any = ScriptedLogits([_FIRST, *rows])
+        grid, size, divisors = TokenTest.grid, self.mechanism.batch_size, [1] * len(rows)
+        return distance_from_public(scripted, scripted.candidates, grid=grid, batch_size=size, divisors=divisors)
+
+
+def token_test(budget: Budget) -> TestAttack:
+    """One run of the test with the noise of a pure epsilon; distances are one scale on either side of the threshold."""
+    apart = max(1, round(4 / float(budget.epsilon)))  # records: twice the scale
+    size = 4 + apart
+    test = TokenTest((size + 1 + apart / 2) / size, 2 / (size * float(budget.epsilon)))
+    mechanism = PrivateTokens(1.0, size, 1.0, 1, test)
+    claim = Claim((PureEvent(test.epsilon(size)),), 0.0)
+    return TestAttack(mechanism, early=1 + apart, late=1, questions=8, claim=claim)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
+from understudy.base.parameters import Ablation, Parameters
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.tokens import PrivateTokens, clip_for, tokens_within
+from understudy.privacy.tokens import PrivateTokens, TokenTest, clip_for, tokens_within
 from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
@@ -54,6 +54,15 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Temperature of sampling (tau). Default: 1 with ``difference``, 2 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
+    sparse_vector: bool = False
+    """Test before each token whether the batch predicts nearly the same as the public prompt, and then take a public
+    token for free (Amin et al.). It costs more than it saves unless few tokens are private."""
+    threshold: float = Field(0.5, gt=0, le=2)
+    """With ``sparse_vector``: distance from the public prediction, in L1, from which a token is private (theta)."""
+    threshold_noise: Ablation[float] = Field(0.2, gt=0, le=1e6)
+    """With ``sparse_vector``: scale of the Laplace noise on the threshold (sigma); distances get twice that."""
+    public_temperature: Ablation[float] = Field(1.5, ge=1e-3, le=1e6)
+    """With ``sparse_vector``: temperature at which public tokens are sampled."""
 
     @property
     def resolved(self) -> ResolvedNumbers:
@@ -93,6 +102,8 @@ class ResolvedNumbers:
 
 
 NAME = "private-prediction"
+_FEWEST_PRIVATE = 0.2
+"""Smallest share of private tokens that Amin et al. report (section 3.2), in records with much set form."""
 _TEXT_TOKENS = 50
 """Tokens of a synthetic text in the forecast."""
 TOKENS = "tokens"
@@ -105,7 +116,8 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
     resolved = parameters.resolved
-    given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature}
+    test = TokenTest(parameters.threshold, parameters.threshold_noise) if parameters.sparse_vector else None
+    given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature, "test": test}
     clip_range, tokens = resolved.clip_range, resolved.tokens
     if clip_range is None:
         assert tokens is not None, "one is left open at most"
@@ -115,7 +127,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
         raise ConfigError(
             f"The budget {budget} buys {affordable} private tokens per batch, and {tokens or 1} are asked for.",
             "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), sample at a higher "
-            "--temperature, or ask for fewer tokens.",
+            f"--temperature, {'turn sparse_vector off, ' if test else ''}or ask for fewer tokens.",
         )
     return PrivateTokens(clip_range, tokens=tokens or affordable, **given)
 
@@ -128,7 +140,8 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
             "Declare fewer --batches or fewer labels.",
         )
     mechanism = mechanism_of(parameters, budget)
-    why = f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches"
+    tests = f" and {mechanism.runs} runs of the sparse vector" if mechanism.runs else ""
+    why = f"up to {mechanism.tokens} private tokens{tests} for each of any number of disjoint batches"
     forecast = _forecast(parameters, mechanism, budget, facts)
     return Plan(NAME, facts.unit, budget, (Charge(TOKENS, mechanism, why),), forecast)
 
@@ -157,7 +170,7 @@ def _forecast(
         Fact("tokens_per_batch", mechanism.tokens, "private tokens per batch"),
         Fact("texts_per_batch", mechanism.tokens / _TEXT_TOKENS, f"texts of {_TEXT_TOKENS} tokens, per batch"),
     ]
-    warnings = []
+    tests, warnings = _test_costs(mechanism)
     batches = parameters.batches
     if facts.expected_records is not None:
         fitting = recommended_batches(facts.expected_records, labels, size)
@@ -177,13 +190,32 @@ def _forecast(
         read = rows * parameters.private_text_tokens
         entries += [
             Fact("batches", batches, "batches per label"),
-            Fact("texts_per_label", texts, f"texts of {_TEXT_TOKENS} tokens per label"),
+            Fact("texts_per_label", texts, f"texts of {_TEXT_TOKENS} {'private ' if tests else ''}tokens per label"),
             Fact("private_model_tokens", read, "private model: tokens of private texts that it reads, at most"),
             Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
         ]
-    entries += _other_sizes(parameters, mechanism, budget, facts)
+    entries += tests + _other_sizes(parameters, mechanism, budget, facts)
     found = verdict(mechanism, labels, batches, facts.expected_records) if parameters.clip == "difference" else None
     return Facts(tuple(entries), tuple(warnings), found) + facts.rows(parameters.private_text_tokens)
+
+
+def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
+    """What the test for public tokens costs, and a warning if it does not pay."""
+    if mechanism.test is None:
+        return [], []
+    times = 1 + mechanism.rho_run / mechanism.rho_token
+    facts = [
+        Fact("sparse_vector_cost", times, "sparse vector: a private token costs, times"),
+        Fact("sparse_vector_break_even", 1 / times, "sparse vector: pays if the share of private tokens is below"),
+    ]
+    if round(1 / times, 3) > _FEWEST_PRIVATE:
+        return facts, []
+    best = round(100 * _FEWEST_PRIVATE)
+    return facts, [
+        f"The sparse vector does not pay: each private token costs {times:.3g} times as much, so it pays only if fewer "
+        f"than {100 / times:.2g} % of the tokens are private, and its authors saw {best} % at best. "
+        "Turn sparse_vector off, unless you want to compare."
+    ]
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:

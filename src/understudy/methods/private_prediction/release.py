@@ -13,7 +13,9 @@ One text (with InvisibleInk's differences, 2025), until it ends:
 
     z_pub      = next-token logits without private text                                       public
     candidates = the k tokens likeliest by z_pub (differences: those within 2C/s of the k-th)  public
-    token      = sampled from softmax(sum of clipped logits / (s tau))                         one private token
+    d          = distance of the batch's mean distribution from the public one, + noise       with a sparse vector
+    token      = if d is near: sampled from softmax(z_pub / public temperature)                costs no token
+                 else: sampled from softmax(sum of clipped logits / (s tau))                   one private token
     then what must follow by the public form of a record (its next key)                       no sampling
 
 Guarantee:
@@ -44,13 +46,13 @@ from understudy.methods.batched_prompts import Batch, Decoded, Stop, label_promp
 from understudy.methods.private_prediction.plan import ROWS, TOKENS, Clip, PrivatePredictionParameters
 from understudy.methods.shared.decoding.ending import OpenText
 from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts
-from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
+from understudy.methods.shared.decoding.sums import Candidates, TokenSums, distance_from_public, public_candidates
 from understudy.models.machine import is_out_of_memory
 from understudy.models.shared_prefix import Contexts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
-from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens
+from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens, TokenTest
 from understudy.schema.columns import Column
 
 _REPORTS = 50  # lines of progress, at most about
@@ -94,7 +96,7 @@ def release(
     of_label, columns = parameters.declared_batches, columns_shown(tools)
     batches = sort_into_batches(corpus, asked.private, labels=tools.labels.size, batches=of_label, columns=columns)
     tools.note({"private texts cut": batches.cut, "to tokens": [each.most for each in asked.labels]})
-    sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, model.encode)
+    sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, model.encode, parameters.public_temperature)
     most, stop = parameters.texts_per_batch or mechanism.tokens, Stop()
     tasks = [
         partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, label, number, tools, stop).texts, most)
@@ -118,10 +120,14 @@ class _BatchDecoder:
     number: int
     tools: ReleaseTools
     stop: Stop
-    tokens_spent: int = 0  # by sealed texts
+    tokens_spent: int = 0  # by sealed texts, as the next
+    runs_spent: int = 0
 
     def texts(self, most: int) -> list[Text]:
-        """At most so many: the sealed texts, and new ones while private tokens are left."""
+        """Return at most ``most`` texts: the sealed ones, and new ones while private tokens are left.
+
+        With a sparse vector a batch that stays near to public never uses up its private tokens, and ends at ``most``.
+        """
         texts: list[Text] = []
         shown = self.tools.rows is not None and columns_shown(self.tools)
         rows = needed(self.tools.rows)((self.label, self.number)) if shown else None
@@ -130,6 +136,7 @@ class _BatchDecoder:
             decode = partial(self._decode, [] if row is None else self.prompt.behind(row.cells))
             found = self.tools.seal(f"{TOKENS}/{self.label}/{self.number}/{len(texts)}", decode).arrays
             self.tokens_spent += int(found["private"].sum())
+            self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])
             cells = None if row is None else row.numbers
             texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended, cells))
@@ -150,18 +157,21 @@ class _BatchDecoder:
         )
 
     def _decode_text(self, behind: Sequence[int]) -> Arrays:
-        text, check = self.prompt.ending.open(self.prompt.model), self.stop.check
-        decoded = self.sampler.text(self._contexts, self.batch.shares, self._tokens, text, check, behind=behind)
+        text, check, tokens = self.prompt.ending.open(self.prompt.model), self.stop.check, self._tokens
+        before = tokens.runs_spent
+        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, check, behind=behind)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
             "private": np.asarray(decoded.noisy, dtype=np.bool_),
+            "runs": np.asarray(tokens.runs_spent - before, dtype=np.int64),
             "ended": np.asarray(decoded.whole),
         }
 
     @cached_property
     def _tokens(self) -> BatchTokens:
         """The batch's counter, made for its first new text: what the sealed ones have used is known then."""
-        return self.paid.batch(f"{self.label}/{self.number}", tokens_spent=self.tokens_spent)
+        name = f"{self.label}/{self.number}"
+        return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
 
     @cached_property
     def _contexts(self) -> Contexts:
@@ -202,6 +212,7 @@ class TokenSampler:
     mechanism: PrivateTokens
     top_k: int  # candidates, 0 for the whole vocabulary
     encode: Callable[[str], Sequence[int]]
+    public_temperature: float = 1.0
 
     @property
     def sums(self) -> TokenSums:
@@ -223,7 +234,7 @@ class TokenSampler:
         *,
         behind: Sequence[int] = (),
     ) -> Decoded:
-        """Decode until ``text`` has ended, or no private token is left.
+        """Decode until ``text`` has ended, or a private token is due and none is left.
 
         Args:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
@@ -241,16 +252,25 @@ class TokenSampler:
                 public = contexts.public_logits(whole=not self.top_k)
             except ModelError:
                 if decoded.tokens:
-                    break  # this too is an outcome of what was paid for: stored, not decoded again
+                    break  # this too is an outcome of what was paid for, tests included: stored, not decoded again
                 raise
-            if tokens.left == 0:
-                break
             candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
-            place = tokens.choose(sums_of_rows.over(contexts, candidates, divisors).utilities(batch_size))
-            self._write(decoded, contexts, candidates.token(place), noisy=True)
+            private = not tokens.can_test or tokens.is_private(self._distance(contexts, candidates, divisors))
+            if private and tokens.left == 0:
+                break
+            if private:
+                place = tokens.choose(sums_of_rows.over(contexts, candidates, divisors).utilities(batch_size))
+            else:
+                logits = candidates.logits.double().cpu().numpy()
+                place = tokens.choose_public(logits, temperature=self.public_temperature)
+            self._write(decoded, contexts, candidates.token(place), noisy=private)
             for token in self.encode(text.next):
                 self._write(decoded, contexts, token, noisy=False)
         return decoded
+
+    def _distance(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int]) -> int:
+        grid, size = TokenTest.grid, self.mechanism.batch_size
+        return distance_from_public(contexts, candidates, grid=grid, batch_size=size, divisors=divisors)
 
     def _write(self, decoded: Decoded, contexts: Contexts, token: int, *, noisy: bool) -> None:
         decoded.take(token, noisy=noisy)

@@ -24,6 +24,7 @@ from understudy.methods.shared.decoding.sums import (
     Softmax,
     Sums,
     TokenSums,
+    distance_from_public,
     public_candidates,
     row_sums,
     softmax_sum,
@@ -83,6 +84,17 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
     found = over(rows, made("difference", clip), count=count)
     expected = (torch.clamp(phi - phi_public, -clip, clip).sum(0) + 8 * phi_public) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 15
+
+
+@pytest.mark.parametrize("count", [None, 100])
+def test_the_distance_is_that_of_mean_and_public_distribution(count: int | None) -> None:
+    rows = some(11, 300)
+    contexts: Any = Given(rows)
+    candidates = public_candidates(rows[0], count=count)
+    shares = (rows if candidates.tokens is None else rows[:, candidates.tokens]).double().softmax(1)
+    expected = float((shares[1:].sum(0) - 8 * shares[0]).abs().sum())
+    found = distance_from_public(contexts, candidates, grid=DISTANCE, batch_size=8, divisors=[1] * 10)
+    assert found / DISTANCE == pytest.approx(expected, abs=18 * 300 / DISTANCE)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, 64])

@@ -269,6 +269,21 @@ def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, diviso
     return row_sums(contexts, candidates, Softmax(grid), divisors=divisors)
 
 
+def distance_from_public(
+    contexts: Contexts, candidates: Candidates, *, grid: int, batch_size: int, divisors: Sequence[int]
+) -> int:
+    """Return ``sum_i |S_i - s P_i|``: s times the L1 distance of mean and public distribution, in steps of ``grid``.
+
+    Guarantee
+        A row of divisor 1, or an owner's k rows of divisor k, move it by at most ``grid``, as they move the sum S of
+        the rows' distributions by that in L1. The divisor is the declared s: with the number of rows that are there, a
+        row would move the weights of all others. Logits are not clipped first: that would move further.
+    """
+    shares = softmax_sum(contexts, candidates, grid=grid, divisors=[0, *divisors])
+    public = (candidates.logits.double().softmax(-1) * grid).floor().long().cpu().numpy()
+    return int(np.abs(shares - batch_size * public).sum())
+
+
 def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[int]) -> NDArray[np.int64]:
     """How many of the rows with a divisor other than 0 find each candidate the likeliest, ``Int64[K]``.
 
