@@ -302,7 +302,7 @@ def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, l
         method="dp-kps",
         parameters={**parameters.model_dump(), "seed": 0},
         statement=SimpleNamespace(charges=plan.charges),
-        schema=SimpleNamespace(labels=labels.names, label_set=labels),
+        schema=SimpleNamespace(labels=labels.names, label_set=labels, topics=False, columns=()),
         terms=list(counts),
         arrays={"counts": np.array(list(counts.values())), "density": np.array(list(scores.values())).T},
     )

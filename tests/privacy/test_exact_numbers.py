@@ -26,7 +26,8 @@ OUTSIDE = ["0", "-1", "1e400", "1e-400", "1e6", "100000.0000001", "9e-10", 1e-30
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(type(value)))
 def test_what_is_no_number_in_ascii_digits_is_one_error(value: object) -> None:
-    for make in (lambda: Budget(value, "1e-6"), lambda: Budget(1, value), lambda: SecretBudget(value, "0.1")):  # type: ignore[arg-type]
+    of_delta = [] if value is None else [lambda: Budget(1, value)]  # type: ignore[arg-type]  # None: by the expected size
+    for make in (lambda: Budget(value, "1e-6"), *of_delta, lambda: SecretBudget(value, "0.1")):  # type: ignore[arg-type]
         with pytest.raises(ConfigError) as caught:
             make()
         assert len(str(caught.value)) < 300

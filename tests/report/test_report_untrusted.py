@@ -80,7 +80,7 @@ METRICS: dict[str, Edit] = {
     **BUDGETS,
     "a value of hundreds of digits": measured(value=HUGE),
     "texts below none": measured(sample_size=-1),
-    "another version": told(version=1),
+    "another version": told(version=2),
     "settings of lists": measured(settings={"a": [1]}),
     "half a run": told(run="\udfff"),
 }

@@ -21,7 +21,6 @@ from understudy.base.errors import ConfigError, CorpusError
 from understudy.methods.additions.columns.rows import TableRows
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import ContentsEmbedder, uncached
-from understudy.run.settings import run_config
 from understudy.schema.transcript import Part, TextForm
 from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
 
@@ -363,7 +362,6 @@ def test_bad_acts_and_tools_are_told_before_anything_is_charged(
 def test_a_release_of_plain_dialogues_is_written_as_before(tmp_path: Path) -> None:
     made = release(values(tmp_path, records_per_label=None, **TALK))
     assert made.schema.to_json()["form"] == {"fields": [], "roles": list(ROLES)}
-    assert not {"acts", "tools"} & set(run_config(values(tmp_path, **TALK)).lasting)
 
 
 def test_the_private_vocabulary_of_json_records_holds_no_key(tmp_path: Path) -> None:

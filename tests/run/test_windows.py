@@ -211,9 +211,9 @@ def test_what_only_writes_may_change_after_the_charge(
     ("method", "free", "fixed"),
     [
         ("dp-kps", {"llm", "max_tokens", "prompt", "json_schema", "records", "where"}, {"length", "seed", "epsilon"}),
-        ("aug-pe", {"llm", "max_tokens", "examples_per_prompt"}, {"prompt", "document_type", "rounds"}),
-        ("few-shot", {"llm", "max_tokens", "samples"}, {"examples_per_prompt", "prompt", "private_model"}),
-        ("dp-finetune", {"max_tokens", "top_p"}, {"prompt", "private_model", "private_text_tokens"}),
+        ("aug-pe", {"llm", "max_tokens", "samples"}, {"prompt", "document_type", "rounds"}),
+        ("few-shot", {"llm", "max_tokens", "samples"}, {"prompt", "private_model"}),
+        ("dp-finetune", {"max_tokens", "llm_temperature"}, {"prompt", "private_model", "private_text_tokens"}),
         ("private-prediction", {"llm", "records_per_label"}, {"max_tokens", "prompt", "examples"}),
     ],
 )

@@ -193,7 +193,7 @@ def _names_file(given: str) -> bool:
     if len(given) > _LONGEST_PATH or not given.isprintable() or not any(map(str.isalnum, given)):
         return False
     plain = not re.search(r"\s", given)
-    if plain and (_has_ending(given) or _CLOUD.fullmatch(given)):
+    if plain and (_has_ending(given) or _ADDRESS.match(given)):
         return True
     path = os.path.expanduser(given)  # noqa: PTH111 - a Path's raises where there is no such user
     if glob.has_magic(given) and (plain or _has_ending(given)) and any(glob.iglob(path)):  # noqa: PTH207
@@ -202,6 +202,7 @@ def _names_file(given: str) -> bool:
 
 
 _LONGEST_PATH = 4096
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
 def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noqa: A002

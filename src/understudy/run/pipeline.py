@@ -30,7 +30,7 @@ from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table
+from understudy.run.parts import Table, is_in_english
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, in_texts, open_session, remove_leftovers
@@ -161,7 +161,8 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    job, size = FreeJob(config), config.label_set.size
+    foreign = labels is not None and not is_in_english((), (), config.label_set)
+    job, size = FreeJob(config, foreign=foreign), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
         raise ConfigError(

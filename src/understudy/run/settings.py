@@ -459,12 +459,12 @@ class RunConfig(
         needs, fields = method_class(self.method).needs, type(self).model_fields
         found = {name for name, field in fields.items() if is_free(field)} | ModelParameters.model_fields.keys()
         writing = WritingParameters.model_fields.keys()
-        sampling = {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
+        sampling = {"samples", "llm_temperature", "max_tokens"}
         fixed = sampling if needs.holds_texts else set[str]()
-        if needs.private_model:  # it reads the prompt
+        if (
+            needs.private_model or needs.candidates
+        ):  # the model that reads private texts, or writes candidates, reads it
             fixed = fixed | (writing - sampling)
-        elif needs.candidates:
-            fixed = fixed | (writing - sampling - {"examples_per_prompt", "prompt_terms", "label_in_prompt"})
         return frozenset((found | writing) - fixed)
 
     @property

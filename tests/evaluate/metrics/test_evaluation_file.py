@@ -52,7 +52,7 @@ def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
     "content",
     [
         *("", "[]", "null", "{", "\udc80"),
-        *({"version": 1}, {"settings": "many"}, {"values": [{"metric": "unknown"}]}, {"overview": {"profiles": []}}),
+        *({"version": 2}, {"settings": "many"}, {"values": [{"metric": "unknown"}]}, {"overview": {"profiles": []}}),
         {"table_sha256": 1},
     ],
 )
