@@ -296,7 +296,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
     schema = us.load_release(tmp_path / "out" / "release" / "dp-kps.release").schema
     assert schema == result.release.schema
     assert schema.texts == {
-        **{"text": "messages", "roles": ["user", "assistant"]},
+        **{"text": ["messages"], "roles": ["user", "assistant"]},
         **{"acts": ["ask", "offer", "thank"], "tools": ["search", "book"]},
     }
     columns = result.columns

@@ -155,7 +155,6 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
     return files
 
 
-_CLOUD = re.compile(r"(?:s3|gs|abfs)://\S+")
 _MOST_SHOWN = 255
 _FEW_BLANKS = 3
 

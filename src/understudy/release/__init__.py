@@ -73,8 +73,7 @@ class PublicSchema:
             return {"record_columns": list(self.record_columns)}
         if self.form.fields:
             return {"text": list(self.form.fields)}
-        names = self.text_columns
-        return {"text": names[0] if len(names) == 1 and "," not in names[0] else list(names), **self.form.settings}
+        return {"text": list(self.text_columns), **self.form.settings}
 
     @property
     def crossed(self) -> tuple[Column, ...]:

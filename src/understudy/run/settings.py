@@ -461,9 +461,7 @@ class RunConfig(
         writing = WritingParameters.model_fields.keys()
         sampling = {"samples", "llm_temperature", "max_tokens"}
         fixed = sampling if needs.holds_texts else set[str]()
-        if (
-            needs.private_model or needs.candidates
-        ):  # the model that reads private texts, or writes candidates, reads it
+        if needs.private_model or needs.candidates:  # a value rests on what their model reads
             fixed = fixed | (writing - sampling)
         return frozenset((found | writing) - fixed)
 
