@@ -318,29 +318,6 @@ def report(
     return Reports(write_reports(folder, **given) for folder in folders)
 
 
-def compare(
-    runs: Sequence[Result | Folder], output: Folder, *, names: Sequence[str] | None = None, shareable: bool = False
-) -> Path:
-    """Write one page that compares several runs: what their texts are good for, against the epsilon they promised.
-
-    Of two outputs of :func:`topics`, the earlier one first: what grew or shrank between them (shareable).
-
-    Args:
-        runs: output folders that were evaluated, or the results in them.
-        output: the page, readable by its owner only unless ``shareable``.
-        names: one per run; runs of one name are one line. None: by their methods.
-        shareable: show only what was released with a charge.
-    """
-    from understudy.report.page import write_comparison
-    from understudy.report.topics import write_changes
-    from understudy.run.topics import found_in_both
-
-    folders = [_folder(run) for run in runs]
-    if both := found_in_both(folders):
-        return write_changes(*both, Path(output))
-    return write_comparison([folder.root for folder in folders], Path(output), names=names or None, shareable=shareable)
-
-
 @contextmanager
 def _resumable(listener: Listener | None, output: Folder | None, *, charged: bool = False) -> Iterator[Listener]:
     """Who is told; where the user interrupts, how to resume is said."""

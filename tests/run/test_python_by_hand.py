@@ -40,7 +40,6 @@ def test_every_verb_takes_a_result_a_folder_or_a_file_in_it(tmp_path: Path, resu
         assert paths.shareable.resolve() == (folder / "release" / "report.html").resolve()
     columns = {name: value for name, value in COLUMNS.items() if name != "dataset"}
     us.evaluate(rows(), result, metrics="utility", classifiers="tf-idf", embedder="none", **columns)
-    assert us.compare([result], tmp_path / "page.html").is_file()
     with pytest.raises(us.UnderstudyError, match="no output folder"):
         us.report(us.Result(result.release))
 
