@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         PlanOptions,
         RunOptions,
     )
-    from understudy.report.page import Reports
+    from understudy.report.page import ReportPaths
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
@@ -289,9 +289,8 @@ def report(
     seed: int = 0,
     responsible: str = "",
     ledger: str | None = None,
-) -> Reports:
+) -> list[ReportPaths]:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
-    A notebook shows those that may be handed out.
 
     Args:
         runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or what these returned.
@@ -302,7 +301,7 @@ def report(
     """
     from understudy.models.catalog import load_embedder
     from understudy.report.contents import read_statement
-    from understudy.report.page import Reports, write_reports
+    from understudy.report.page import write_reports
 
     folders = [_folder(run) for run in runs]
     for folder in folders:
@@ -315,7 +314,7 @@ def report(
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
     given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
-    return Reports(write_reports(folder, **given) for folder in folders)
+    return [write_reports(folder, **given) for folder in folders]
 
 
 @contextmanager

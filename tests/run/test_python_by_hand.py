@@ -151,7 +151,6 @@ def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path:
     assert [entry.cap for entry in us.ledger.history("v", ledger=place)] == [us.Budget(4, "1e-6")]
     told = repr(us.ledger.history("v", ledger=place)).splitlines()
     assert "cap raised  4, 1e-06" in told[1]
-    assert "<td" in us.ledger.history("v", ledger=place)._repr_html_()
     shown = us.ledger.show(ledger=place)
     assert repr(shown).splitlines()[0].split() == ["dataset", "unit", "rule", "cap", "spent", "remaining"]
     assert "owner (column 'patient')" in repr(shown)

@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
-from understudy.base.display import bullets, card, table
 from understudy.base.files import atomic_file, require_local, shared_folder
 from understudy.base.lazy import pa, pc
 from understudy.base.parquet import count_values
 from understudy.base.untrusted import read_form
 from understudy.privacy.facts import Facts
-from understudy.release.statement import NOT_PRIVATE, Statement
+from understudy.release.statement import Statement
 from understudy.schema.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.schema.labels import LabelSet
 from understudy.schema.transcript import PLAIN, TextForm
@@ -140,18 +139,6 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
-
-    def _repr_html_(self) -> str:
-        statement = self.statement
-        facts = [
-            ("dataset", statement.dataset),
-            ("protected", statement.unit.describe() if statement.private else f"nobody: {NOT_PRIVATE}"),
-            ("budget", statement.budget),
-            *((("usefulness", statement.usefulness),) if statement.usefulness else ()),
-            ("labels", ", ".join(self.schema.label_set.names) or "none"),
-            *((("columns", ", ".join(column.name for column in self.schema.columns)),) if self.schema.columns else ()),
-        ]
-        return card(f"Release of {self.method}", table(("", ""), facts), bullets(self.noise_lines))
 
     @property
     def noise_lines(self) -> list[str]:

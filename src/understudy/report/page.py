@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from understudy.base.display import DIRECTIONS, frame, paragraph
+from understudy.base.display import DIRECTIONS
 from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.ledger import Ledger, default_location
@@ -144,22 +144,6 @@ class ReportPaths:
 
     shareable: Path
     internal: Path | None
-
-    def _repr_html_(self) -> str:
-        """The report that may be handed out, inline: a notebook is handed on sooner than a folder."""
-        inside = "" if self.internal is None else f" The internal one stays in {self.internal}."
-        try:
-            page = self.shareable.read_text("utf-8")
-        except OSError:
-            return paragraph(f"There is no report at {self.shareable}.")
-        return paragraph(f"The report that may be handed out: {self.shareable}.{inside}") + frame(page, title="Report")
-
-
-class Reports(list[ReportPaths]):
-    """The reports of several runs."""
-
-    def _repr_html_(self) -> str:
-        return "".join(paths._repr_html_() for paths in self)
 
 
 def write_reports(

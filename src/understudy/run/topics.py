@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.display import card, table
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import library
 from understudy.corpus import Corpus
@@ -64,17 +63,6 @@ class FoundTopics:
 
     def __repr__(self) -> str:
         return f"<{len(self.topics)} topics, {self._promise}>"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (
-                *(each.number, each.name, f"{each.size:,.0f}" if each.clear else "too small to show"),
-                f"{each.low:,.0f} to {each.high:,.0f}",
-            )
-            for each in self.topics
-        ]
-        heads = ("", "topic", "size", "95 %")
-        return card(f"{len(self.topics)} topics, {self._promise}", table(heads, rows))
 
     @cached_property
     def topics(self) -> tuple[Topic, ...]:
