@@ -4,7 +4,6 @@
     python -m benchmarks.comparison evaluate --set ag_news --out DIR
     python -m benchmarks.comparison table --set ag_news --out DIR        # as Markdown
     python -m benchmarks.comparison leaks --set ag_news --out DIR        # as Markdown
-    python -m benchmarks.comparison report --out DIR                     # DIR/comparison.html, of all sets
     python -m benchmarks.comparison speed [METRIC ...]
 
 Folders are ``DIR/SET/ROW/REPETITION``, each as ``understudy run`` makes it (comparison_rows.py); what is there is kept.
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,29 +20,15 @@ import pyarrow.parquet as pq
 
 import understudy as us
 from benchmarks import comparison_speed
-from benchmarks.comparison_rows import REAL, ROWS, SIZES, Place, Remembering
+from benchmarks.comparison_rows import ROWS, SIZES, Place, Remembering
 from understudy.evaluate.metrics.fidelity.embeddings import kernel_values
 from understudy.evaluate.metrics.leakage import measure_leakage
 from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, accuracy, accuracy_interval, kind_named, numbered
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue
-from understudy.report import write_comparison
-from understudy.run.outputs import OutputFolder
 
 KINDS = ("tf-idf", "embedding")
-LINES = {
-    **{f"dp-kps-none-e{epsilon}": "dp-kps, phrases" for epsilon in (1, 2, 6, 15)},
-    **{f"dp-kps-none-e{epsilon}-contrast-0": "dp-kps, phrases, no contrast" for epsilon in (1, 2, 6, 15)},
-    **{f"dp-kps-none-e{epsilon}-guided": "dp-kps, phrases, guided" for epsilon in (1, 6)},
-    **{f"dp-kps-llm-e{epsilon}": "dp-kps, built-in LLM" for epsilon in (1, 6)},
-    "dp-kps-llm-e6-guided": "dp-kps, built-in LLM, guided",
-    "aug-pe-e6": "aug-pe",
-    "guided-evolution-e6": "guided-evolution",
-    "private-prediction-e6": "private-prediction",
-    "few-shot-e6": "few-shot",
-}
-"""The rows that promise an epsilon, and the line of the report that each is a point of."""
 LEAKS = {
     "words in copied spans of 8": "copied_words",
     "near duplicates": "near_duplicates",
@@ -154,43 +138,9 @@ def _is_shown(measured: MetricValue) -> bool:
     return measured.settings.get("n", 8) == 8 and measured.settings.get("similarity", 0.8) == 0.8
 
 
-def report(out: Path) -> None:
-    """Hand the accuracies, and those of the floor and the ceilings, to the runs, and compare the runs on one page."""
-    runs = []
-    for place in (Place(out, name) for name in sorted(SIZES)):
-        for row, name in LINES.items():
-            if not place.figures(row).exists():
-                continue
-            own = _accuracies(place, row, SYNTHETIC)
-            count = (own[0].sample_size or 0) / len(place.labels)
-            as_many = min(REAL, key=lambda size: abs(size - count))
-            beside = {f"real-{as_many}": "real", "real-all": "real (all)", "zero-shot": "baseline"}
-            values = [*own, *(each for other, of in beside.items() for each in _accuracies(place, other, of))]
-            folder = OutputFolder(place.folder(row, 0))
-            Evaluation(tuple(values), None, {"set": place.name, "row": row}).save(folder.evaluation_file)
-            runs.append((folder.root, name))
-    print(write_comparison([run for run, _ in runs], out / "comparison.html", names=[name for _, name in runs]))
-
-
-def _accuracies(place: Place, row: str, of: str) -> list[MetricValue]:
-    if not place.figures(row).exists():
-        return []
-    found = load_evaluation(place.figures(row)).values
-    return [
-        replace(
-            measured,
-            of=of,
-            settings={key: value for key, value in measured.settings.items() if key != "runs"},
-            note=f"The mean of {measured.settings['runs']} runs." if measured.settings["runs"] != 1 else "",
-        )
-        for measured in found
-        if measured.metric == ACCURACY
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["generate", "evaluate", "table", "leaks", "report", "speed"])
+    parser.add_argument("task", choices=["generate", "evaluate", "table", "leaks", "speed"])
     parser.add_argument("metrics", nargs="*", help="of speed")
     parser.add_argument("--set", default="ag_news", choices=sorted(SIZES))
     parser.add_argument("--out", type=Path)
@@ -203,9 +153,6 @@ def main() -> None:
         return
     if arguments.out is None:
         parser.error("--out is missing")
-    if arguments.task == "report":
-        report(arguments.out)
-        return
     place = Place(arguments.out, arguments.set)
     if arguments.task == "generate":
         generate(place, arguments.rows, arguments.repetitions, arguments.first)

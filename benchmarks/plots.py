@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from understudy.report.charts import _apart
-from understudy.report.svg import Frame, Scale, path, svg_image, tag, x_axis, y_axis
+from understudy.report.svg import Frame, Scale, apart, path, svg_image, tag, x_axis, y_axis
 
 _COLOURS = ("#1d5fa8", "#b4530f", "#0b7a57", "#9b3f8f", "#7a6400", "#b3263f", "#1b7f93", "#5a626b")
 _STYLE = (
@@ -17,6 +16,7 @@ _STYLE = (
     " .line { fill: none; stroke-width: 2.25; }"
 )
 _BESIDE = 215  # for the names of the lines
+_APART, _LEADER = 15, 22  # of two labels at least; length of the line to a label
 _ROOM = 1.3  # beyond the first and the last value, as a factor
 
 
@@ -63,3 +63,16 @@ def against_records(
     )
     size = f'xmlns="http://www.w3.org/2000/svg" width="{frame.width:g}" height="{frame.height:g}"'
     return str(image).replace("<svg ", f"<svg {size} ", 1) + "\n"
+
+
+def _apart(labels: Sequence[tuple[float, str, str]], left: float) -> list[Markup]:
+    """Labels pushed apart where they would touch, around their mean height, each with a line from where it belongs."""
+    ordered = sorted(labels)
+    heights = apart([wanted for wanted, _, _ in ordered], _APART)
+    up = sum(height - wanted for height, (wanted, _, _) in zip(heights, ordered, strict=True)) / len(ordered)
+    marks = []
+    for height, (wanted, words, kind) in zip(heights, ordered, strict=True):
+        at = height - up
+        marks.append(tag("line", x1=left, x2=left + _LEADER - 4, y1=wanted, y2=at, class_="leader"))
+        marks.append(tag("text", words, x=left + _LEADER, y=at + 4, class_=kind))
+    return marks

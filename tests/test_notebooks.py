@@ -14,8 +14,8 @@ from understudy.ledger import Ledger
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 SHOWN = {
-    "first-synthetic-table": {"Plan of dp-kps", "Wrote 20 synthetic records", "Privacy statement", "<iframe"},
-    "choosing-a-method": {"Plan of dp-kps", "private-prediction", "50,000 records", "8 phrases, epsilon 12"},
+    "first-synthetic-table": {"Method dp-kps", "Wrote 20 synthetic records", "Privacy statement", "report.html"},
+    "choosing-a-method": {"Method dp-kps", "private-prediction", "50,000 records", "8 phrases, epsilon 12"},
     "a-release-for-a-partner": {"Release of dp-kps", "Privacy statement", "12 synthetic records"},
 }
 """Words that the outputs of each hold."""
@@ -62,5 +62,5 @@ def test_a_notebook_runs_and_shows_what_it_makes(notebook: Path, kernel: Path) -
     NotebookClient(found, timeout=900, startup_timeout=300, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in found.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type == "error"]
-    shown = "".join(output["data"].get("text/html", "") for output in outputs if "data" in output)
+    shown = "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs)
     assert not [words for words in SHOWN[notebook.stem] if words not in shown]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -17,12 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.parquet import count_values
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -35,7 +31,7 @@ from understudy.release import (
     Release,
     arrays_from_bytes,
     strings_from_bytes,
-    terms_from_bytes,
+    strings_to_bytes,
 )
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.release.statement import Sealed, Statement, load_statement
@@ -162,8 +158,8 @@ def test_a_failed_save_leaves_the_old_file_alone(file: Path) -> None:
 
 def test_the_file_holds_three_members_and_no_pickle(file: Path) -> None:
     with zipfile.ZipFile(file) as archive:
-        assert sorted(archive.namelist()) == ["arrays.safetensors", "release.json", "terms.parquet"]
-        assert archive.read("terms.parquet")[:4] == b"PAR1"
+        assert sorted(archive.namelist()) == ["arrays.safetensors", "release.json", "terms.json"]
+        assert archive.read("terms.json")[:1] == b"{"
         json.loads(archive.read("release.json"))
 
 
@@ -235,7 +231,7 @@ def test_a_file_cut_off_anywhere_is_an_error(file: Path) -> None:
             load_release(file)
 
 
-@pytest.mark.parametrize("member", ["arrays.safetensors", "terms.parquet"])
+@pytest.mark.parametrize("member", ["arrays.safetensors", "terms.json"])
 def test_a_changed_member_does_not_match_its_hash(file: Path, member: str) -> None:
     def swap(members: dict[str, bytes]) -> None:
         members[member] = members[member] + b" "
@@ -251,7 +247,7 @@ def test_a_changed_member_does_not_match_its_hash(file: Path, member: str) -> No
         lambda manifest: manifest.pop("sha256"),
         lambda manifest: manifest.update(sha256={}),
         lambda manifest: manifest.update(sha256=[]),
-        lambda manifest: manifest["sha256"].pop("terms.parquet"),
+        lambda manifest: manifest["sha256"].pop("terms.json"),
         lambda manifest: manifest.pop("statement"),
         lambda manifest: manifest["statement"].pop("private"),
         lambda manifest: manifest["statement"].update(budget={"epsilon": "-1", "delta": "0"}),
@@ -315,7 +311,7 @@ def test_a_foreign_zip_is_one_clear_error(file: Path, manifest: bytes) -> None:
         load_release(file)
 
 
-@pytest.mark.parametrize("member", ["release.json", "arrays.safetensors", "terms.parquet"])
+@pytest.mark.parametrize("member", ["release.json", "arrays.safetensors", "terms.json"])
 def test_a_zip_without_one_of_its_members_is_one_clear_error(file: Path, member: str) -> None:
     rewrite(file, lambda members: members.pop(member))
     with pytest.raises(ReleaseError, match="damaged"):
@@ -437,13 +433,13 @@ def header_contradicts(data: bytearray) -> None:
 
 
 def encrypted(data: bytearray) -> None:
-    for at in (entry_of(data, b"terms.parquet") + 8, header_of(data, b"terms.parquet") + 6):
+    for at in (entry_of(data, b"terms.json") + 8, header_of(data, b"terms.json") + 6):
         put(data, at, "<H", 1)
 
 
 def overlapping(data: bytearray) -> None:
     first = struct.unpack_from("<L", data, entry_of(data, b"release.json") + 42)[0]
-    put(data, entry_of(data, b"terms.parquet") + 42, "<L", first)
+    put(data, entry_of(data, b"terms.json") + 42, "<L", first)
 
 
 def trailing(data: bytearray) -> None:
@@ -493,7 +489,7 @@ def test_other_compressions_are_not_read(file: Path, method: int) -> None:
         read_release(file)
 
 
-@pytest.mark.parametrize("name", ["more.txt", "../release.json", "/etc/passwd", "strings.parquet\0.txt"])
+@pytest.mark.parametrize("name", ["more.txt", "../release.json", "/etc/passwd", "strings.json\0.txt"])
 def test_a_member_that_a_release_does_not_have_is_refused(file: Path, name: str) -> None:
     write(file, {**members_of(file), name: b"x"})
     with pytest.raises(ReleaseError, match=DAMAGED):
@@ -503,14 +499,14 @@ def test_a_member_that_a_release_does_not_have_is_refused(file: Path, name: str)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_is_there_twice_is_refused(file: Path) -> None:
     with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr("terms.parquet", b"x")
+        archive.writestr("terms.json", b"x")
     with pytest.raises(ReleaseError, match=DAMAGED):
         read_release(file)
 
 
 def test_a_member_that_no_hash_names_is_refused(file: Path) -> None:
-    strings = bytes(parquet(name=["a"], values=[["b"]]))
-    write(file, {**members_of(file), "strings.parquet": strings}, hashed=False)
+    strings = strings_to_bytes({"a": ["b"]})
+    write(file, {**members_of(file), "strings.json": strings}, hashed=False)
     with pytest.raises(ReleaseError, match=DAMAGED):
         read_release(file)
 
@@ -587,77 +583,56 @@ def test_a_header_of_arrays_that_would_be_terabytes_is_refused(length: int) -> N
         arrays_from_bytes(bytearray(length.to_bytes(8, "little") + b"{}" * 50))
 
 
-def parquet(*, written: dict[str, Any] | None = None, **columns: Any) -> bytearray:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink, **(written or {}))
-    return bytearray(sink.getvalue())
+def test_lists_of_any_strings_survive() -> None:
+    lists = {"": [], "texts": ['say "hi", [ok] \\', "\\", "", "\n\t\x00", "é 👩‍⚕️"], "more": [""]}
+    assert strings_from_bytes(bytearray(strings_to_bytes(lists)), most=LIMIT) == lists
+    assert strings_from_bytes(bytearray(strings_to_bytes({})), most=LIMIT) == {}
 
 
-def test_a_long_string_that_stands_there_a_million_times_is_counted_before_it_is_copied() -> None:
-    """Some 50 KB that would be a terabyte of strings."""
-    data = parquet(term=pa.array(["x" * MEGABYTE] * 100))
-    assert len(data) < MEGABYTE
+@pytest.mark.parametrize("many", [["x" * MEGABYTE] * 100, [""] * 2_000_000], ids=["long", "many"])
+def test_more_strings_than_fit_are_refused_before_any_is_decoded(
+    many: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray(strings_to_bytes({"term": many}))
+    assert len(strings_from_bytes(data, most=4 * LIMIT)["term"]) == len(many)
+    monkeypatch.setattr(json, "loads", None)
     with pytest.raises(ValueError, match="too long"):
-        terms_from_bytes(data, most=LIMIT)
-    assert len(terms_from_bytes(data, most=2 * LIMIT)) == 100
-
-
-def test_more_strings_than_fit_are_refused_before_any_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = 2_000_000
-    terms = parquet(term=pa.array([""] * many, pa.string()))
-    lists = parquet(name=pa.array(["a"]), values=pa.array([[""] * many], pa.list_(pa.string())))
-    assert max(len(terms), len(lists)) < 100_000
-    monkeypatch.setattr(pq.ParquetFile, "read", None)
-    with pytest.raises(ValueError, match="too many"):
-        terms_from_bytes(terms, most=LIMIT)
-    with pytest.raises(ValueError, match="too many"):
-        strings_from_bytes(lists, most=LIMIT)
-
-
-def test_a_page_that_declares_more_than_its_column_is_refused() -> None:
-    """The footer says 100 values; the page header is made to say two thousand million."""
-    data = parquet(term=pa.array(["a"] * 100, pa.string()))
-    metadata = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata
-    assert count_values(data, metadata, most=LIMIT) == 100
-    at = data.index(b"\x15\xc8\x01", metadata.row_group(0).column(0).data_page_offset)  # 100 as Thrift writes it
-    data[at : at + 3] = b"\x15\xfe\x7f"
-    with pytest.raises(ValueError, match="more values"):
-        count_values(data, metadata, most=LIMIT)
-
-
-@pytest.mark.parametrize("codec", ["ZSTD", "GZIP", "BROTLI"])
-def test_tables_in_compressions_that_shrink_without_bound_are_refused(codec: str) -> None:
-    with pytest.raises(ValueError, match="compressed"):
-        terms_from_bytes(parquet(term=["a"], written={"compression": codec}), most=LIMIT)
-
-
-def test_encodings_that_share_prefixes_are_refused() -> None:
-    written = {"use_dictionary": False, "column_encoding": {"term": "DELTA_BYTE_ARRAY"}}
-    with pytest.raises(ValueError, match="page"):
-        terms_from_bytes(parquet(term=["a"], written=written), most=LIMIT)
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"term": pa.array([1, 2])},
-        {"other": pa.array(["a"])},
-        {"term": pa.array(["a"]), "more": pa.array(["a"])},
-        {"term": pa.array(["a", None])},
-        {"term": pa.array([["a"]])},
-        {"term": pa.array([b"a"])},
-    ],
-)
-def test_terms_are_strings_and_none_is_missing(columns: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        terms_from_bytes(parquet(**columns), most=LIMIT)
-
-
-@pytest.mark.parametrize(
-    ("names", "values"),
-    [(["a", "a"], [["x"], ["y"]]), (["a", None], [["x"], ["y"]]), (["a"], [None]), (["a"], [[None]])],
-)
-def test_lists_of_strings_have_names_of_their_own_and_no_gaps(names: list[Any], values: list[Any]) -> None:
-    data = parquet(name=pa.array(names, pa.string()), values=pa.array(values, pa.list_(pa.string())))
-    with pytest.raises(ValueError, match=r"."):
         strings_from_bytes(data, most=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "[]",
+        '{"a":[1,2]}',
+        '{"a":[[],[]]}',
+        '{"a":[{}]}',
+        '{"a":["x",null]}',
+        '{"a":"x"}',
+        '{"a":["x"]}{}',
+        '{"a":["x"] }',
+        '{"a":["x}',
+        '{"a":["x",]}',
+        '{"a":["x""y"]}',
+        '{["x"]}',
+        '{"a":["\\ud800"]}',
+        '{"\\ud800":["x"]}',
+        '{"a":["\\x"]}',
+        '{"a":["x"],"a":["y"]}',
+        '{"a":["' + "\\" * 100_001 + '"]}',
+        '{"a":["' + '\\"' * 1_000_000,
+        '{"a":[' + "," * 1_000_000 + "]}",
+        '{"a":' + "[" * 1_000_000 + "]" * 1_000_000 + "}",
+    ],
+    ids=lambda written: str(written)[:20],
+)
+def test_what_is_no_lists_of_strings_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        strings_from_bytes(bytearray(written.encode()), most=LIMIT)
+
+
+def test_a_release_without_the_list_of_terms_is_refused(file: Path) -> None:
+    write(file, {**members_of(file), "terms.json": b'{"other":[]}'})
+    with pytest.raises(ReleaseError, match="damaged"):
+        load_release(file)

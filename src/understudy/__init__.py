@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_VERBS = "check plan run release generate topics baseline evaluate audit audit_mechanism report compare export"
+_VERBS = "check plan run release generate topics baseline evaluate audit audit_mechanism report export"
 _PUBLIC = {
     name: module
     for module, names in {
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from understudy.api import audit_mechanism as audit_mechanism
     from understudy.api import baseline as baseline
     from understudy.api import check as check
-    from understudy.api import compare as compare
     from understudy.api import evaluate as evaluate
     from understudy.api import export as export
     from understudy.api import generate as generate

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         PlanOptions,
         RunOptions,
     )
-    from understudy.report.page import Reports
+    from understudy.report.page import ReportPaths
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
@@ -289,9 +289,8 @@ def report(
     seed: int = 0,
     responsible: str = "",
     ledger: str | None = None,
-) -> Reports:
+) -> list[ReportPaths]:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
-    A notebook shows those that may be handed out.
 
     Args:
         runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or what these returned.
@@ -302,7 +301,7 @@ def report(
     """
     from understudy.models.catalog import load_embedder
     from understudy.report.contents import read_statement
-    from understudy.report.page import Reports, write_reports
+    from understudy.report.page import write_reports
 
     folders = [_folder(run) for run in runs]
     for folder in folders:
@@ -315,30 +314,7 @@ def report(
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
     given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
-    return Reports(write_reports(folder, **given) for folder in folders)
-
-
-def compare(
-    runs: Sequence[Result | Folder], output: Folder, *, names: Sequence[str] | None = None, shareable: bool = False
-) -> Path:
-    """Write one page that compares several runs: what their texts are good for, against the epsilon they promised.
-
-    Of two outputs of :func:`topics`, the earlier one first: what grew or shrank between them (shareable).
-
-    Args:
-        runs: output folders that were evaluated, or the results in them.
-        output: the page, readable by its owner only unless ``shareable``.
-        names: one per run; runs of one name are one line. None: by their methods.
-        shareable: show only what was released with a charge.
-    """
-    from understudy.report.page import write_comparison
-    from understudy.report.topics import write_changes
-    from understudy.run.topics import found_in_both
-
-    folders = [_folder(run) for run in runs]
-    if both := found_in_both(folders):
-        return write_changes(*both, Path(output))
-    return write_comparison([folder.root for folder in folders], Path(output), names=names or None, shareable=shareable)
+    return [write_reports(folder, **given) for folder in folders]
 
 
 @contextmanager

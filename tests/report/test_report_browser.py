@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from made_runs import made_statement, make_run, measure
 
-from understudy.report import write_comparison, write_reports
+from understudy.report import write_reports
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 playwright.expect.set_options(timeout=60_000)  # the machine may be busy
@@ -49,7 +49,7 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A shareable report, an internal one, one without privacy, and a comparison."""
+    """A shareable report, an internal one, and one without privacy."""
     root = tmp_path_factory.mktemp("runs")
     folder = make_run(
         root / "run", [(f"Text {number} {'w' * (number * 20)} 👩‍⚕️ مرحبا", number % 3) for number in range(40)]
@@ -58,15 +58,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = write_reports(folder, embedder=None)
     assert paths.internal is not None
     stamped = make_run(root / "stamped", [], statement=made_statement(private=False))
-    for epsilon in (1, 6):
-        run = make_run(root / f"run-{epsilon}", statement=made_statement(epsilon))
-        measure(run, accuracy=0.6 + epsilon / 50)
-    runs = [root / "run-1", root / "run-6"]
     return {
         "shareable": paths.shareable,
         "internal": paths.internal,
         "stamped": write_reports(stamped, embedder=None).shareable,
-        "comparison": write_comparison(runs, root / "comparison.html"),
     }
 
 
@@ -124,7 +119,7 @@ def look(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
         assert not seen.complaints
 
 
-NAMES = ["shareable", "internal", "stamped", "comparison"]
+NAMES = ["shareable", "internal", "stamped"]
 
 
 @pytest.mark.slow

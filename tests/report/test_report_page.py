@@ -30,12 +30,11 @@ from made_runs import (
     measure,
 )
 
-from understudy.base import display
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.cli import cli
 from understudy.privacy.exact import as_typed
-from understudy.report import write_comparison, write_reports
+from understudy.report import write_reports
 from understudy.report.page import policy
 from understudy.run.outputs import FORMATS, OutputFolder
 
@@ -157,7 +156,7 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
     text = f"before{controls}after"
     folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
     measure(folder, overview=made_overview(text=text))
-    assert not set(display.text(text) + printable(text)) & set(map(chr, turning))
+    assert not set(printable(text)) & set(map(chr, turning))
     for page in (shareable(folder), internal(folder)):
         assert not set(page) & set(controls)
         assert "before\u2400\u2401" in page
@@ -323,14 +322,10 @@ def test_figures_of_another_table_are_not_shown(measured: OutputFolder, name: st
     path.rename(measured.root / "old.parquet")
     make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(path)
     (measured.metrics_file if name.startswith("private") else measured.evaluation_file).unlink()
-    for write in (
-        lambda: write_reports(measured, embedder=None),
-        lambda: write_comparison([measured.root], measured.root / "c.html", shareable=name.startswith("release")),
-    ):
-        with pytest.raises(ConfigError, match="another synthetic table") as caught:
-            write()
-        assert name in caught.value.problem
-        assert name in caught.value.cure
+    with pytest.raises(ConfigError, match="another synthetic table") as caught:
+        write_reports(measured, embedder=None)
+    assert name in caught.value.problem
+    assert name in caught.value.cure
 
 
 def test_values_that_do_not_tell_their_table_are_shown(measured: OutputFolder) -> None:
@@ -425,33 +420,6 @@ def test_it_writes_both_reports_and_prints_where_they_are(tmp_path: Path) -> Non
 def test_of_several_runs_it_writes_one_each(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / name) for name in ("a", "b")]
     assert call(*(folder.root for folder in folders)).stdout.split() == [str(each.report_file) for each in folders]
-
-
-def test_it_compares_under_the_names_given(tmp_path: Path) -> None:
-    folders = [make_run(tmp_path / name) for name in ("a", "b")]
-    for folder in folders:
-        measure(folder)
-    output = tmp_path / "comparison.html"
-    result = call(
-        *(folder.root for folder in folders), "--compare", "--output", output, "--name", "One", "--name", "Two"
-    )
-    assert result.stdout.strip() == str(output)
-    assert ">One<" in output.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["--compare"], "No file given for the comparison"),
-        (["--output", "x.html"], "belong to a comparison"),
-        (["--name", "x"], "belong to a comparison"),
-        (["--shareable"], "belong to a comparison"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_said(tmp_path: Path, words: list[str], problem: str) -> None:
-    error = call(make_run(tmp_path / "run").root, *words).exception
-    assert isinstance(error, ConfigError)
-    assert problem in error.problem
 
 
 def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from made_runs import charge_metrics, make_run, measure
 from understudy.base.errors import ConfigError
 from understudy.cli import cli
 from understudy.evaluate import synthetic
-from understudy.evaluate.synthetic import MOST_CHARACTERS, read_rows, read_synthetic, release_named_in
+from understudy.evaluate.synthetic import MOST_CHARACTERS, read_rows, read_synthetic
 from understudy.evaluate.tables import EvaluationConfig, open_synthetic
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
-from understudy.report import write_comparison
 from understudy.report.views import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
 from understudy.run.outputs import OutputFolder
 
@@ -148,8 +147,6 @@ def test_strange_values_are_shown(run: OutputFolder, edit: Edit, family: str) ->
     change(run.metrics_file, edit)
     change(run.metrics_file, lambda fields: fields["values"][0]["metric"].update(family=family))
     assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
-    if family == "utility":
-        write_comparison([run.root], run.root / "c.html", shareable=True)
 
 
 @pytest.mark.parametrize("edit", OVERVIEWS.values(), ids=OVERVIEWS)
@@ -290,7 +287,6 @@ def test_rows_beyond_the_limit_are_refused_in_every_format(
 ) -> None:
     folder = make_run(tmp_path / "run", output_format=ending)
     assert len(read_synthetic(folder.shareable)) == 30
-    assert release_named_in(folder.shareable) == "run", "as the first row has it"
     monkeypatch.setattr(synthetic, "MOST_ROWS", 29)
     with pytest.raises(ConfigError, match="too large for a report"):
         read_synthetic(folder.shareable)

@@ -264,7 +264,6 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
     assert table.to_pydict() == made.to_arrow().to_pydict()
     assert table.column("talk").to_pylist()[0][1] == {"role": "agent", "content": "Since when?"}
     assert "- `talk`: turns" in (folder / "README.md").read_text("utf-8")
-    assert "Since Monday." in made._repr_html_()
 
 
 def test_a_chat_has_one_system_message_and_the_role_assistant_is_the_assistant(

@@ -40,7 +40,6 @@ def test_every_verb_takes_a_result_a_folder_or_a_file_in_it(tmp_path: Path, resu
         assert paths.shareable.resolve() == (folder / "release" / "report.html").resolve()
     columns = {name: value for name, value in COLUMNS.items() if name != "dataset"}
     us.evaluate(rows(), result, metrics="utility", classifiers="tf-idf", embedder="none", **columns)
-    assert us.compare([result], tmp_path / "page.html").is_file()
     with pytest.raises(us.UnderstudyError, match="no output folder"):
         us.report(us.Result(result.release))
 
@@ -152,7 +151,6 @@ def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path:
     assert [entry.cap for entry in us.ledger.history("v", ledger=place)] == [us.Budget(4, "1e-6")]
     told = repr(us.ledger.history("v", ledger=place)).splitlines()
     assert "cap raised  4, 1e-06" in told[1]
-    assert "<td" in us.ledger.history("v", ledger=place)._repr_html_()
     shown = us.ledger.show(ledger=place)
     assert repr(shown).splitlines()[0].split() == ["dataset", "unit", "rule", "cap", "spent", "remaining"]
     assert "owner (column 'patient')" in repr(shown)

@@ -96,12 +96,11 @@ def test_sizes_count_the_records_that_assign_counts_but_for_the_noise(tmp_path: 
     assert not found.release.statement.private
 
 
-def test_the_result_is_a_frame_and_json_and_shows_in_a_notebook(found: FoundTopics) -> None:
+def test_the_result_is_a_frame_and_json(found: FoundTopics) -> None:
     frame = found.to_pandas()
     assert list(frame.columns) == ["topic", "name", "terms", "size", "low", "high", "clear"]
     assert list(frame["topic"]) == [0, 1, 2]
     assert json.loads(json.dumps(found.to_json()))[0]["name"] == found.topics[0].name
-    assert found.topics[0].name in found._repr_html_()
     assert "3 topics" in repr(found)
 
 

@@ -21,9 +21,7 @@ from subjects import Places, table, texts
 import understudy as us
 from understudy.base.errors import LedgerError, ReleaseError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.additions.topics import changes as comparing
 from understudy.methods.additions.topics import found as finding
-from understudy.methods.additions.topics.changes import LEVEL, changes
 from understudy.methods.additions.topics.labelling import CHARGES, SIZES
 from understudy.methods.additions.topics.plan import verdict
 from understudy.methods.additions.topics.release import TopicSums
@@ -142,35 +140,6 @@ def test_known_topics_are_counted_in_a_sample_too(finished: Any, tmp_path: Path)
     truth = np.bincount(earlier.assign(texts(2400)), minlength=3)
     for topic, size in zip(later.topics, truth, strict=True):
         assert abs(topic.size - size) < 2 * (topic.high - topic.low)
-
-
-def share_of_alarms(release: us.Release) -> float:
-    """In how many of 400 pairs of samples of one table a topic is named as changed."""
-    planned: Any = release.statement.charges[0].mechanism
-    generator, std = np.random.default_rng(5), dict(planned.sums)[SIZES].noise_std
-
-    def made() -> us.Release:
-        records = generator.multinomial(4000, (0.6, 0.3, 0.1))
-        sizes = generator.binomial(records, planned.rate) + generator.normal(0, std, 3)
-        return replace(release, arrays={**release.arrays, "sizes": sizes})
-
-    return float(np.mean([len(changes(made(), made())) > 0 for _ in range(400)]))
-
-
-def test_two_samples_of_one_table_hardly_ever_differ_by_more_than_is_said(
-    finished: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release = finished[0].release
-    assert share_of_alarms(release) < 1.4 * LEVEL
-    real = comparing.held_of
-
-    def as_of_all(release: us.Release) -> Any:
-        """The broken twin: as many records as are in the table were read."""
-        held = real(release)
-        return replace(held, sizes=held.sizes / held.rate, noise=held.noise / held.rate)
-
-    monkeypatch.setattr(comparing, "held_of", as_of_all)
-    assert share_of_alarms(release) > 2 * LEVEL
 
 
 # -- ranges -----------------------------------------------------------------------------------------------------------

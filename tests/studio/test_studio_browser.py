@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium o
 
 browser = test_report_browser.browser
 PHONE = {"width": 360, "height": 740}
-PAGES = ["plan", "ledger", "runs", "run-6", "texts", "compare", "jobs"]
+PAGES = ["plan", "ledger", "runs", "run-6", "texts", "jobs"]
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,7 @@ class Visit(Watched):
             page.goto(self.home + name)
         else:
             page.goto(self.home + "runs")
-        if name == "compare":
-            for box in page.get_by_role("checkbox", disabled=False).all():
-                box.check()
-            page.get_by_role("button", name="Compare").click()
-        elif name == "texts":
+        if name == "texts":
             page.get_by_role("link", name="texts of run-6").click()
         elif name.startswith("run-"):
             page.get_by_role("link", name=name, exact=True).click()

@@ -265,16 +265,6 @@ def test_a_page_of_texts_that_is_not_there_is_the_nearest_one(studio: Studio, pa
     assert "of 30 texts" in studio.read(f"{studio.link('run-1')}/texts?{urlencode({'page': page, 'label': 'none'})}")
 
 
-def test_runs_are_compared_metric_by_metric(studio: Studio) -> None:
-    first, second = (studio.link(name).rpartition("/")[2] for name in ("run-1", "run-6"))
-    page = studio.read(f"/runs/compare?run={first}&run={second}")
-    assert "0.620" in page
-    assert "0.720" in page
-    assert "understudy report --compare" in page
-    assert studio.client.get(f"/runs/compare?run={first}&run=elsewhere").status_code == 404
-    assert "Choose runs" in studio.read("/runs/compare")
-
-
 def test_a_damaged_evaluation_is_said_to_be_so_and_the_texts_are_still_there(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "out" / "run", statement=made_statement(6))
     measure(folder)
@@ -283,7 +273,6 @@ def test_a_damaged_evaluation_is_said_to_be_so_and_the_texts_are_still_there(tmp
     address = studio.link("run")
     assert 'role="alert"' in studio.read(address)
     assert "30" in studio.read(f"{address}/texts")
-    assert studio.client.get(f"/runs/compare?run={address.rpartition('/')[2]}").status_code == 400
 
 
 def test_nothing_from_a_run_is_taken_for_html(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_many_requests_at_once_are_answered(tmp_path: Path) -> None:
         assert answers == [200] * len(pages)
 
 
-PAGES = ["/plan", "/plan/results", "/ledger", "/runs", "/runs/list", "/runs/compare", "/static/studio.js"]
+PAGES = ["/plan", "/plan/results", "/ledger", "/runs", "/runs/list", "/static/studio.js"]
 
 
 @pytest.fixture

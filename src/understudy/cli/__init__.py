@@ -33,7 +33,7 @@ _SECTIONS = {
     "Judge": {
         "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",
         "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
-        "report": "Write the report of a run as one HTML file, or compare several runs.",
+        "report": "Write the report of a run as one HTML file.",
         "show": "Show the privacy statement of a Release.",
         "studio": "Pages in a browser: what budgets buy, what was spent, what runs made.",
     },

@@ -277,14 +277,6 @@ def _with(value: float, interval: Interval) -> str:
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1)
 @config_option
-@click.option(
-    "--compare",
-    is_flag=True,
-    help="Write one page that compares the runs: accuracy against epsilon; of topics, what grew or shrank.",
-)
-@click.option("--output", metavar="FILE", help="Where the comparison goes.")
-@click.option("--name", "names", multiple=True, metavar="NAME", help="A run's name in the comparison, one per RUN.")
-@click.option("--shareable", is_flag=True, help="Compare only metrics that were released with a charge.")
 @click.option("--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or TF-IDF without it]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
 @click.option("--responsible", metavar="NAME", default="", help="Who answers for the release, for the file.")
@@ -294,10 +286,6 @@ def report(
     runs: tuple[str, ...],
     *,
     config: str | None,
-    compare: bool,
-    output: str | None,
-    names: tuple[str, ...],
-    shareable: bool,
     as_json: bool,
     **values: Any,
 ) -> None:
@@ -307,31 +295,15 @@ def report(
     texts, and stays inside.
     """
     from understudy import api
-    from understudy.run.outputs import OutputFolder
-    from understudy.run.topics import changes_json, found_in_both
 
     require_no_configuration(runs)
     if not runs and not (file := read_file(config)).get("output"):
         raise ConfigError("No run given.", "Name its output folder, or --config with the file of the run.")
     runs = runs or (str(file["output"]),)
-    if not compare and (output is not None or names or shareable):
-        raise ConfigError(
-            "--output, --name and --shareable belong to a comparison.", "Add --compare, or leave them out."
-        )
-    if compare:
-        if output is None:
-            raise ConfigError("No file given for the comparison.", "Name it with --output FILE.")
-        page = api.compare(runs, output, names=names, shareable=shareable)
-        fields: dict[str, Any] = {"comparison": str(page)}
-        if both := found_in_both([OutputFolder(Path(run)) for run in runs]):
-            fields["changes"] = changes_json(both[1].changes_since(both[0]))
-        lines = [page]
-    else:
-        made = api.report(*runs, **values)
-        pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
-        fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
-        lines = [page for each in made for page in (each.shareable, each.internal) if page is not None]
-    answer(as_json, fields, *lines)
+    made = api.report(*runs, **values)
+    pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
+    fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
+    answer(as_json, fields, *(page for each in made for page in (each.shareable, each.internal) if page is not None))
 
 
 @click.command()

@@ -205,16 +205,6 @@ def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, A
         return {place: provenance_of(row) for place, row in enumerate(rows) if place in places}
 
 
-def release_named_in(release: Path) -> str:
-    """The Release that the synthetic table in a shareable folder says it was made from; empty where it says none."""
-    path = find_table(release)
-    try:
-        row = next(iter(read_rows(path, at_once=1)), {}) if path is not None else {}
-        return writable(str(provenance_of(row).get("release", "")))
-    except Exception:  # a damaged table fails in many ways
-        return ""
-
-
 def origins(table: Path) -> set[tuple[str, bool]]:
     """The Releases that the rows of a synthetic table say they were made from (empty where one says none), each with
     whether it promises anything."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.base.display import aligned, table
+from understudy.base.display import aligned
 from understudy.base.errors import ConfigError
 from understudy.ledger.ledger import Ledger
 from understudy.ledger.values import Dataset, Entry, both, unit_words, what_remains
@@ -49,9 +49,6 @@ class Accounts(list[Account]):
     def __repr__(self) -> str:
         return aligned(HEADS, [account.row for account in self])
 
-    def _repr_html_(self) -> str:
-        return table(HEADS, [account.row for account in self])
-
 
 class Entries(list[Entry]):
     """What one was charged for; as a table where they are shown."""
@@ -68,9 +65,6 @@ class Entries(list[Entry]):
 
     def __repr__(self) -> str:
         return aligned(self.heads, self.rows)
-
-    def _repr_html_(self) -> str:
-        return table(self.heads, self.rows)
 
 
 def create(ledger: Location = None, *, strict: bool | None = None) -> None:

@@ -1,15 +1,16 @@
 """The Release: everything of a run that may leave the building, as one file.
 
 A zip of ``release.json`` (method, parameters, schema, statement, SHA-256 of the other
-members), ``arrays.safetensors``, ``terms.parquet`` and, where there are such, ``strings.parquet``. No pickle, no
+members), ``arrays.safetensors``, ``terms.json`` and, if there are any, ``strings.json``. No pickle, no
 private byte. How it is read, within bounds, is in :mod:`understudy.release.reading`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
+import itertools
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
-from understudy.base.display import bullets, card, table
 from understudy.base.files import atomic_file, require_local, shared_folder
-from understudy.base.lazy import pa, pc
-from understudy.base.parquet import count_values
 from understudy.base.untrusted import read_form
 from understudy.privacy.facts import Facts
-from understudy.release.statement import NOT_PRIVATE, Statement
+from understudy.release.statement import Statement
 from understudy.schema.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.schema.labels import LabelSet
 from understudy.schema.transcript import PLAIN, TextForm
@@ -35,7 +33,7 @@ from understudy.schema.transcript import PLAIN, TextForm
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
 MANIFEST = "release.json"
-ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
+ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.json", "strings.json"
 
 
 def _read_text_form(form: Any) -> TextForm:
@@ -141,18 +139,6 @@ class Release:
     def __repr__(self) -> str:
         return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
 
-    def _repr_html_(self) -> str:
-        statement = self.statement
-        facts = [
-            ("dataset", statement.dataset),
-            ("protected", statement.unit.describe() if statement.private else f"nobody: {NOT_PRIVATE}"),
-            ("budget", statement.budget),
-            *((("usefulness", statement.usefulness),) if statement.usefulness else ()),
-            ("labels", ", ".join(self.schema.label_set.names) or "none"),
-            *((("columns", ", ".join(column.name for column in self.schema.columns)),) if self.schema.columns else ()),
-        ]
-        return card(f"Release of {self.method}", table(("", ""), facts), bullets(self.noise_lines))
-
     @property
     def noise_lines(self) -> list[str]:
         """The noise check in lines, by label name where it is by label."""
@@ -162,11 +148,9 @@ class Release:
         """Write the file, atomically; ConfigError where ``path`` is an address."""
         require_local(path)
         path = Path(path)
-        terms = _table_to_bytes({"term": pa.array(list(self.terms), pa.string())})
-        members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms}
-        if self.strings:  # a row per list, of any length
-            names, lists = pa.array(list(self.strings), pa.string()), [list(each) for each in self.strings.values()]
-            members[STRINGS] = _table_to_bytes({"name": names, "values": pa.array(lists, pa.list_(pa.string()))})
+        members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: strings_to_bytes({"term": self.terms})}
+        if self.strings:
+            members[STRINGS] = strings_to_bytes(self.strings)
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
         shared_folder(path.parent)
         with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -227,56 +211,34 @@ def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
         raise ValueError(str(error)) from None
 
 
-def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
-    """The terms of a table, of at most ``most`` bytes, STRING_BYTES each included; else a ValueError."""
-    table = _read_table(data, {"term": pa.string()}, ["term"], most=most)
-    terms: list[str] = _checked(table.column("term"), most).to_pylist()
-    return terms
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # one without an end reaches the file's: linear time
+_WITHOUT_STRINGS = re.compile(rb"\{(?::\[,*+\](?:,:\[,*+\])*+)?\}")
+
+
+def strings_to_bytes(lists: Mapping[str, Sequence[str]]) -> bytes:
+    """Return lists of strings, by name, as compact JSON."""
+    written = {name: list(each) for name, each in lists.items()}
+    return json.dumps(written, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
-    columns = {"name": pa.string(), "values": pa.list_(pa.string())}
-    table = _read_table(data, columns, ["name", "values.list.element"], most=most)
-    names: list[str] = _checked(table.column("name"), most).to_pylist()
-    values = table.column("values")
-    if values.null_count or len(set(names)) != len(names):
-        raise ValueError("the lists of strings have no names of their own")
-    _checked(
-        pa.chunked_array([chunk.flatten() for chunk in values.chunks], pa.dictionary(pa.int32(), pa.string())), most
-    )
-    return dict(zip(names, values.to_pylist(), strict=True))
+    """Return the lists that :func:`strings_to_bytes` wrote, in a file that may come from a stranger.
 
-
-def _table_to_bytes(columns: Mapping[str, Any]) -> bytes:
-    import pyarrow.parquet
-
-    sink = io.BytesIO()
-    pyarrow.parquet.write_table(pa.table(dict(columns)), sink)
-    return sink.getvalue()
-
-
-def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[str], *, most: int) -> Any:
-    """The table with its strings as indices into dictionaries: a string that occurs often is held once."""
-    import pyarrow.parquet
-
-    plain = pyarrow.parquet.ParquetFile(pa.BufferReader(data))
-    if not plain.schema_arrow.equals(pa.schema(list(columns.items()))):
-        raise ValueError("the table has other columns")
-    if count_values(data, plain.metadata, most=most) * STRING_BYTES > most:
-        raise ValueError("the table holds too many strings")
-    # From a buffer and without Arrow's threads: a process as short as `inspect` could end before they did, and abort.
-    file = pyarrow.parquet.ParquetFile(pa.BufferReader(data), read_dictionary=list(leaves))
-    return file.read(use_threads=False)
-
-
-def _checked(column: Any, most: int) -> Any:
-    """``column`` of dictionary-encoded strings, none missing, that take no more than ``most`` bytes once decoded."""
-    size = 0
-    for chunk in column.chunks:
-        if chunk.null_count or chunk.dictionary.null_count:
-            raise ValueError("a string is missing")
-        lengths = pc.binary_length(chunk.dictionary).to_numpy(zero_copy_only=False).astype(np.int64)
-        size += int(lengths[chunk.indices.to_numpy(zero_copy_only=False)].sum()) + STRING_BYTES * len(chunk)
-    if size > most:
+    Raises ValueError, before anything is decoded, if the strings take more than ``most`` bytes, STRING_BYTES each
+    included, or if the JSON has another form: a value of two bytes could take a hundred in memory.
+    """
+    if not _WITHOUT_STRINGS.fullmatch(_STRING.sub(b"", data)):
+        raise ValueError("the strings have another form")
+    if data.count(b'"') // 2 * STRING_BYTES + len(data) > most:
         raise ValueError("the strings are too long")
-    return column
+    found: dict[str, list[str]] = json.loads(data, object_pairs_hook=_each_named_once)
+    for each in (*found, *itertools.chain.from_iterable(found.values())):
+        each.encode()  # a ValueError for half of a character
+    return found
+
+
+def _each_named_once(pairs: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("two lists have one name")
+    return found

@@ -38,7 +38,6 @@ from understudy.release import (
     Release,
     arrays_from_bytes,
     strings_from_bytes,
-    terms_from_bytes,
 )
 from understudy.release.statement import MethodName, Statement, require_consistent
 
@@ -207,7 +206,7 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             schema=manifest.schema,
             statement=manifest.statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
-            terms=terms_from_bytes(data[TERMS], most=archive.bound),
+            terms=strings_from_bytes(data[TERMS], most=archive.bound)["term"],
             noise_check=manifest.noise_check,
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter
 
-from understudy.base.display import from_markdown
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.untrusted import Form, parse_json, read_form, read_json
 from understudy.privacy.accountant import Composition
@@ -472,9 +471,6 @@ class Statement:
             "",
         ]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return from_markdown(self.to_markdown())
 
 
 def _line(text: str) -> str:

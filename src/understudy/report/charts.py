@@ -10,10 +10,9 @@ from markupsafe import Markup
 from understudy.evaluate.metrics.overview import Point, Profile
 from understudy.evaluate.metrics.value import REAL, REAL_ALL, SYNTHETIC, MetricValue
 from understudy.privacy.exact import in_a_hundred
-from understudy.report.comparison import Comparison
-from understudy.report.grids import FLOORS, REFERENCES, Grid, table_words, training_words
+from understudy.report.grids import FLOORS, Grid, table_words
 from understudy.report.numbers import cut, percent, short, span
-from understudy.report.svg import COLOURS, Frame, Scale, apart, padded, path, svg_image, tag, x_axis, y_axis
+from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
 
 FEW = 500
 """Texts that are few enough for larger dots on the map."""
@@ -21,8 +20,6 @@ _THICK = 8  # of a bar
 _ROW, _GAP = 22, 34
 _LONGEST_ROW = 20  # letters of a row's title that there is room for
 _SIDE, _EDGE, _LEAST = 600.0, 12.0, 0.4  # of the map: width, margin, least height as a share of the width
-_APART, _LEADER = 15, 22  # of two labels at least; length of the line to a label
-_LETTER, _LONGEST_LABEL = 7.4, 30  # about a letter's width; most letters of a label
 
 
 def bars(values: Mapping[str, float], most: float) -> Markup:
@@ -202,81 +199,3 @@ def map_chart(points: Sequence[Point], description: str) -> Markup:
     ]
     ring = tag("circle", r=9, class_="chosen", id="map-chosen", data_off="")
     return svg_image("map-chart", "A map of the texts", description, frame, *dots, ring)
-
-
-def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | None:
-    """The chart of one column, or None where no run has both an epsilon and a number."""
-    lines: dict[str, list[tuple[float, MetricValue]]] = {}
-    for run in comparison.runs:
-        measured = run.measured(comparison.metric.name, column, SYNTHETIC)
-        if run.epsilon is not None and measured is not None and measured.value is not None:
-            lines.setdefault(run.name, []).append((run.epsilon, measured))
-    if not lines:
-        return None
-    references = [
-        (of, measured)
-        for of in REFERENCES
-        if (measured := comparison.reference(of, column)) is not None and measured.value is not None
-    ]
-    names = [cut(name, _LONGEST_LABEL) for name in lines] + [training_words(of) for of, _ in references]
-    right = 10 + _LEADER + _LETTER * max(map(len, names))
-    frame = Frame(width=360 + right, height=320, right=right)
-    epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
-    values = [end for points in lines.values() for _, measured in points for end in _ends(measured)]
-    values += [measured.value or 0 for _, measured in references]
-    y = Scale(padded(min(values), max(values)), frame.y)
-    low, high = epsilons[0] / 1.15, epsilons[-1] * 1.15
-    x = Scale((low, high), (frame.x[0] + 6, frame.x[1]), log=True, marks=tuple(epsilons))
-    marks, labels = [], []
-    for of, measured in references:
-        at = y(measured.value or 0)
-        marks.append(tag("line", x1=frame.x[0], x2=frame.x[1], y1=at, y2=at, class_="reference"))
-        labels.append((at, training_words(of), "note"))
-    for place, (method, points) in enumerate(lines.items()):
-        aside = (place - (len(lines) - 1) / 2) * 5
-        colour = comparison.colours[method]
-        at_points = [(x(epsilon) + aside, y(measured.value or 0)) for epsilon, measured in points]
-        marks.append(path(at_points, class_=f"line {colour}"))
-        for (left, middle), (_, measured) in zip(at_points, points, strict=True):
-            if measured.interval is not None:
-                top, bottom = y(measured.interval.high), y(measured.interval.low)
-                marks.append(tag("line", x1=left, x2=left, y1=top, y2=bottom, class_=f"whisker {colour}"))
-            marks.append(tag("circle", cx=left, cy=middle, r=4, class_=f"dot {colour}"))
-        labels.append((at_points[-1][1], cut(method, _LONGEST_LABEL), f"label {colour}"))
-    title = f"{comparison.metric.title} against epsilon" + (f", {column}" if column else "")
-    said = "; ".join(
-        f"{method}: " + ", ".join(f"{short(measured.value)} at epsilon {epsilon:g}" for epsilon, measured in points)
-        for method, points in lines.items()
-    )
-    beside = "; ".join(f"{training_words(of)}: {short(measured.value)}" for of, measured in references)
-    return svg_image(
-        name,
-        title,
-        f"{said}. {f'{beside}. ' if beside else ''}The table has the same numbers.",
-        frame,
-        y_axis(frame, y, comparison.metric.title),
-        x_axis(frame, x, "epsilon (logarithmic)"),
-        *marks,
-        *_apart(labels, frame.x[1] + 4),
-    )
-
-
-def charts_of(comparison: Comparison, number: int) -> list[tuple[str, Markup]]:
-    """The charts of all columns that have one, by column, for the comparison with this number on the page."""
-    charts = (
-        (c, against_epsilon(f"chart-{number}-{place}", comparison, c)) for place, c in enumerate(comparison.columns)
-    )
-    return [(column, chart) for column, chart in charts if chart is not None]
-
-
-def _apart(labels: Sequence[tuple[float, str, str]], left: float) -> list[Markup]:
-    """Labels pushed apart where they would touch, around their mean height, each with a line from where it belongs."""
-    ordered = sorted(labels)
-    heights = apart([wanted for wanted, _, _ in ordered], _APART)
-    up = sum(height - wanted for height, (wanted, _, _) in zip(heights, ordered, strict=True)) / len(ordered)
-    marks = []
-    for height, (wanted, words, kind) in zip(heights, ordered, strict=True):
-        at = height - up
-        marks.append(tag("line", x1=left, x2=left + _LEADER - 4, y1=wanted, y2=at, class_="leader"))
-        marks.append(tag("text", words, x=left + _LEADER, y=at + 4, class_=kind))
-    return marks

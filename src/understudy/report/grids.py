@@ -23,8 +23,6 @@ from understudy.methods.additions.columns.variables import histograms_of
 from understudy.release import Release
 
 FLOORS = ("baseline", "untuned", MAJORITY)
-REFERENCES = (REAL_ALL, REAL, *FLOORS)
-"""What synthetic texts are compared with, where it was measured: the ceiling, as many real texts, and the floors."""
 CHARGED = "charged"
 """Real texts, as values that were released with a charge tell of them."""
 _SHARES = ("label_share", "length_share")
@@ -74,18 +72,16 @@ class Grid:
     remarks: tuple[str, ...]
 
 
-def by_table(values: Sequence[MetricValue], title: str, runs: Sequence[str] = ()) -> Grid:
-    """A row per metric and setting, a column for each table of texts. Rows without a number are told in the remarks.
+def by_table(values: Sequence[MetricValue], title: str) -> Grid:
+    """Lay out values as a row per metric and setting, and a column per table of texts.
 
-    Args:
-        runs: names of the columns, where the values are of runs.
+    A row without a number appears in the remarks only.
     """
     metrics = {measured.metric.name: measured.metric for measured in values}
     known = [measured for measured in values if measured.value is not None]
-    columns = list(runs) or _distinct(known, lambda measured: measured.of)
+    columns = _distinct(known, lambda measured: measured.of)
     cells = {(*_row(measured), measured.of): measured for measured in values}
-    of_all = () if runs else known
-    sizes = {_row(measured): f"{measured.sample_size:,} texts each" for measured in of_all if measured.sample_size}
+    sizes = {_row(measured): f"{measured.sample_size:,} texts each" for measured in known if measured.sample_size}
     order = {name: place for place, name in enumerate(metrics)}
     rows = [
         Row(
@@ -96,8 +92,7 @@ def by_table(values: Sequence[MetricValue], title: str, runs: Sequence[str] = ()
         )
         for name, words in sorted(_distinct(known, _row), key=lambda key: order[key[0]])
     ]
-    titles = runs or map(table_words, columns)
-    return Grid(title, tuple(titles), tuple(rows), tuple(metrics.values()), remarks(values))
+    return Grid(title, tuple(map(table_words, columns)), tuple(rows), tuple(metrics.values()), remarks(values))
 
 
 def by_training(values: Sequence[MetricValue]) -> tuple[Grid, ...]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from understudy.base.display import DIRECTIONS, frame, paragraph
+from understudy.base.display import DIRECTIONS
 from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.ledger import Ledger, default_location
@@ -27,12 +27,8 @@ from understudy.ledger.admission import remaining
 from understudy.ledger.values import both, what_remains
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
-from understudy.privacy.exact import as_typed
 from understudy.release.statement import Statement
-from understudy.report.charts import charts_of
-from understudy.report.comparison import compare, read_runs, together
 from understudy.report.contents import Contents, internal, shareable
-from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
 from understudy.run.outputs import OutputFolder
@@ -149,22 +145,6 @@ class ReportPaths:
     shareable: Path
     internal: Path | None
 
-    def _repr_html_(self) -> str:
-        """The report that may be handed out, inline: a notebook is handed on sooner than a folder."""
-        inside = "" if self.internal is None else f" The internal one stays in {self.internal}."
-        try:
-            page = self.shareable.read_text("utf-8")
-        except OSError:
-            return paragraph(f"There is no report at {self.shareable}.")
-        return paragraph(f"The report that may be handed out: {self.shareable}.{inside}") + frame(page, title="Report")
-
-
-class Reports(list[ReportPaths]):
-    """The reports of several runs."""
-
-    def _repr_html_(self) -> str:
-        return "".join(paths._repr_html_() for paths in self)
-
 
 def write_reports(
     folder: OutputFolder, *, embedder: Embedder | None, seed: int = 0, responsible: str = "", ledger: str | None = None
@@ -231,35 +211,3 @@ def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]
                 rows.append(("left of it then", what_remains(then, remaining(then, each.spent))))
             return rows
     return []
-
-
-def write_comparison(
-    runs: Sequence[Path], output: Path, *, names: Sequence[str] | None = None, shareable: bool = False
-) -> Path:
-    """Write one page that shows what the texts of each run are good for, against the epsilon that it promised.
-
-    Args:
-        runs: folders of runs, each with ``private/evaluation.json``.
-        output: the file to write, readable by its owner only unless ``shareable``.
-        names: one per run; runs of one name are one line. None: by their methods, and by their folders where several
-            promise the same epsilon.
-        shareable: show only values that were released with a charge, from ``release/metrics.json``.
-    """
-    with page_of(*runs):
-        found = read_runs(runs, names=names, shareable=shareable)
-        comparisons = [(each, charts_of(each, number)) for number, each in enumerate(compare(found))]
-        text = render(
-            "comparison.html",
-            runs=found,
-            comparisons=comparisons,
-            together=together(found),
-            datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
-            internal=not shareable,
-            left_out=sum(run.left_out for run in found),
-            better=BETTER,
-            signs=SIGNS,
-            typed=as_typed,
-            most_values=MOST_VALUES,
-        )
-    write_page(output, text, private=not shareable)
-    return output

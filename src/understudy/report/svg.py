@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 COLOURS = 8
-"""How many the style sheet has; further lines are dashed."""
+"""How many the style sheet has."""
 _LEAST = 1e-100
 """Values that are no further apart are one: between smaller ones there are no round values."""
 _STEEP = 8.0

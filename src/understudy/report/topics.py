@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from understudy.base.errors import ReleaseError
 from understudy.methods.additions.topics.found import Topic
 from understudy.methods.additions.topics.plan import sample_of
-from understudy.privacy.exact import as_typed
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page
 from understudy.report.svg import Frame, svg_image, tag
@@ -47,25 +45,6 @@ def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
             map=map_of(made),
             sampled=sample_of(statement.charges),
         )
-    write_page(path, text, private=False)
-    return path
-
-
-def write_changes(earlier: FoundTopics, later: FoundTopics, path: Path) -> Path:
-    """Write the page of what grew or shrank by more than noise and chance, which may be handed out as both may."""
-    found = later.changes_since(earlier)
-    one, other = earlier.release.statement, later.release.statement
-    if not (one.private and other.private):
-        raise ReleaseError("One of the two was made without noise: it is NOT PRIVATE.", "Compare those with noise.")
-    text = render(
-        "topics_changes.html",
-        earlier=one,
-        later=other,
-        unit=other.unit.kind,
-        changes=found,
-        topics=len(later.topics),
-        typed=as_typed,
-    )
     write_page(path, text, private=False)
     return path
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from understudy.base.display import bullets, card, paragraph, table
 from understudy.base.errors import in_keywords
 from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.base import Method
@@ -75,19 +74,6 @@ class Forecast:
             *(f"  {line}" for line in bought if line not in warned),
         ]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        protected = f"Budget {self.plan.budget}, protecting {self.plan.unit.describe()}. No private record was read."
-        charges = [(charge.name, charge.why, charge.event) for charge in self.plan.charges]
-        buys = [line for facts in (self.plan.forecast, self.calls) for line in facts.lines()]
-        return card(
-            f"Plan of {self.plan.method}",
-            paragraph(protected),
-            paragraph(in_keywords(self.plan.usefulness)),
-            table(("charge", "for", "event"), charges),
-            paragraph("What the budget buys:"),
-            bullets([in_keywords(line) for line in buys]),
-        )
 
 
 def _together(plan: Plan) -> str:

@@ -12,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.base.display import bullets, card, table
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.lazy import library, pa
@@ -34,7 +33,7 @@ from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
-from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
+from understudy.run.outputs import OutputFolder, synthetic_columns, types_of
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
@@ -71,23 +70,6 @@ class Result:
         return (
             f"<Result of {self.release.method}: {len(self.records)} synthetic records, {self.statement.budget}{where}>"
         )
-
-    def _repr_html_(self) -> str:
-        columns = {name: cells for name, cells in self.columns.items() if name != PROVENANCE}
-        if LABEL in columns and self.release.schema.label in columns and self.release.schema.label != LABEL:
-            del columns[LABEL]  # the same under its own name
-        count = len(self.records)
-        places = [place * count // min(count, _SHOWN) for place in range(min(count, _SHOWN))]  # of all labels
-        rows = [[_short(cells[place]) for cells in columns.values()] for place in places]
-        more = count - len(rows)
-        lines = [
-            *([f"and {more} more"] if more > 0 else []),
-            *([f"{self.missing} texts could not be generated"] if self.missing else []),
-            *([] if self.folder is None else [f"in {self.folder.root}"]),
-        ]
-        promise = str(self.statement.budget) if self.statement.private else NOT_PRIVATE
-        title = f"{len(self.records)} synthetic records of {self.release.method}, {promise}"
-        return card(title, table(list(columns), rows), bullets(lines))
 
     @property
     def statement(self) -> Statement:
@@ -158,16 +140,6 @@ def _with_condition(statement: Statement, condition: str) -> Statement:
 
 _CORE_SECONDS = 0.6
 """Time for an answer of the built-in model, with its prompt, on a processor that is not too old."""
-
-
-_SHOWN, _LONGEST = 5, 300
-"""Rows of a result that a notebook shows, and characters of a cell."""
-
-
-def _short(cell: object) -> object:
-    if cell is None:
-        return ""
-    return f"{cell[:_LONGEST]}..." if isinstance(cell, str) and len(cell) > _LONGEST else cell
 
 
 @dataclass(frozen=True)

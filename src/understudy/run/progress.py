@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from understudy.base.display import bars, printable, text
+from understudy.base.display import printable
 from understudy.base.errors import UnderstudyError, in_keywords
 from understudy.base.files import PRIVATE_MODE
 from understudy.base.untrusted import Form, read_json
@@ -133,7 +133,6 @@ def _now() -> str:
 
 
 _SECONDS_BETWEEN_LINES = 15.0
-_SECONDS_BETWEEN_PICTURES = 0.2
 
 
 @contextmanager
@@ -147,12 +146,6 @@ def shown(listener: Listener | None = None) -> Iterator[Listener]:
 def _shown(listener: Listener | None) -> Iterator[Listener]:
     if listener is not None:
         yield listener
-    elif display := _notebook():
-        picture = _Picture(display)
-        try:
-            yield Listener(picture.say, picture.progress)
-        finally:
-            picture.show()
     elif sys.stderr.isatty():
         with on_terminal() as told:
             yield told
@@ -196,76 +189,3 @@ class PlainLines:
         if done and (done == total or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES):
             self._last = time.monotonic()
             self._say(f"{what}: {done} of {total}")
-
-
-def _notebook() -> Callable[..., Any] | None:
-    """How a notebook displays something; None where there is no kernel."""
-    if "ipykernel" not in sys.modules:
-        return None
-    from IPython.core.getipython import get_ipython
-
-    if getattr(get_ipython(), "kernel", None) is None:
-        return None
-    from IPython.display import display
-
-    return display
-
-
-class _Html:
-    def __init__(self, html: str) -> None:
-        self._html = html
-
-    def _repr_html_(self) -> str:
-        return self._html
-
-    def __repr__(self) -> str:
-        return ""
-
-
-class _Picture:
-    """Lines and bars in one place of a notebook, painted again a few times per second at most.
-
-    Answers of a language model come in on another thread, so nothing here waits for anything.
-    """
-
-    def __init__(self, display: Callable[..., Any]) -> None:
-        self._display = display
-        self._handle: Any = None
-        self._lines: list[str] = []
-        self._stages: dict[str, tuple[int, int, float]] = {}
-        self._last = 0.0
-
-    def say(self, line: str) -> None:
-        self._lines.append(line)
-        self.show()
-
-    def progress(self, what: str, done: int, total: int) -> None:
-        begun = self._stages[what][2] if done and what in self._stages else time.monotonic()
-        self._stages[what] = (done, total, begun)
-        if done == total or time.monotonic() - self._last >= _SECONDS_BETWEEN_PICTURES:
-            self.show()
-
-    def show(self) -> None:
-        if not self._lines and not self._stages:
-            return
-        self._last = time.monotonic()
-        lines = "".join(f"<div>{text(line)}</div>" for line in self._lines)
-        stages = [
-            (what, done, total, left(done, total, self._last - begun))
-            for what, (done, total, begun) in list(self._stages.items())
-        ]
-        picture = _Html(lines + bars(stages))
-        if self._handle is None:
-            self._handle = self._display(picture, display_id=True)
-        else:
-            self._handle.update(picture)
-
-
-def left(done: int, total: int, seconds: float) -> str:
-    """The time that is left at the pace so far, in words; nothing where none can be told."""
-    if not 0 < done < total or seconds < 1:
-        return ""
-    rest = round(seconds / done * (total - done))
-    minutes, seconds_left = divmod(rest, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds_left:02} left" if hours else f"{minutes}:{seconds_left:02} left"

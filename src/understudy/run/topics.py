@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.display import card, table
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import library
 from understudy.corpus import Corpus
 from understudy.methods.additions.topics import found
-from understudy.methods.additions.topics.changes import Change, changes
 from understudy.methods.additions.topics.found import Topic, topics_of
 from understudy.methods.additions.topics.plan import NAME
-from understudy.methods.registry import load_release, method_of
+from understudy.methods.registry import method_of
 from understudy.models import catalog
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Embedder, Message
@@ -66,17 +64,6 @@ class FoundTopics:
     def __repr__(self) -> str:
         return f"<{len(self.topics)} topics, {self._promise}>"
 
-    def _repr_html_(self) -> str:
-        rows = [
-            (
-                *(each.number, each.name, f"{each.size:,.0f}" if each.clear else "too small to show"),
-                f"{each.low:,.0f} to {each.high:,.0f}",
-            )
-            for each in self.topics
-        ]
-        heads = ("", "topic", "size", "95 %")
-        return card(f"{len(self.topics)} topics, {self._promise}", table(heads, rows))
-
     @cached_property
     def topics(self) -> tuple[Topic, ...]:
         """The topics, the largest first: their names, terms, and noisy sizes with intervals."""
@@ -97,12 +84,6 @@ class FoundTopics:
         if any(not isinstance(text, str) for text in texts):
             raise ConfigError("Something that is no string is given as a text.", "Give a list of strings.")
         return found.assign(self.release, self._loaded, list(texts), trust_endpoint=self.trust_endpoint)
-
-    def changes_since(self, earlier: FoundTopics) -> tuple[Change, ...]:
-        """What grew or shrank by more than noise and chance, and nothing else; free. The topics of ``earlier`` were
-        counted again for this one (``topics=`` its file or folder). Raises ReleaseError if these are other topics, or
-        another privacy unit is protected."""
-        return changes(earlier.release, self.release)
 
     @cached_property
     def _loaded(self) -> Embedder:
@@ -176,25 +157,3 @@ _ASKED = (
 _LEAD = re.compile(r"(the )?(subject|topic|title|answer)( is\b|\W*:)", re.IGNORECASE)
 _AROUND = " \t\"'\u201c\u201d\u2018\u2019`.*#:"
 _LONGEST, _MOST, _MOST_WORDS, _LONGEST_TERM = 24, 60, 6, 80  # tokens, characters, words, characters
-
-
-def changes_json(found: Sequence[Change]) -> list[dict[str, Any]]:
-    """One entry per topic that changed."""
-    values = ("before", "after", "low", "high")
-    return [
-        {
-            "topic": each.topic.number,
-            "name": each.topic.name,
-            **{name: round(getattr(each, name), 4) for name in values},
-        }
-        for each in found
-    ]
-
-
-def found_in_both(folders: Sequence[OutputFolder]) -> tuple[FoundTopics, FoundTopics] | None:
-    """The topics of two folders; None where these are not what both hold."""
-    files = [folder.release_file(NAME) for folder in folders]
-    if len(files) != 2 or not all(file.is_file() for file in files):
-        return None
-    earlier, later = (FoundTopics(load_release(file)) for file in files)
-    return earlier, later

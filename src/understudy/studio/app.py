@@ -50,7 +50,6 @@ def make_app(*, runs: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> G
         Route("/ledger", pages.ledger),
         Route("/runs", pages.runs),
         Route("/runs/list", pages.runs_list),
-        Route("/runs/compare", pages.compare),
         Route("/runs/{run}", pages.run),
         Route("/runs/{run}/progress", pages.run_progress),
         Route("/runs/{run}/texts", pages.texts),
@@ -103,10 +102,6 @@ class _Pages:
         asked = request.query_params
         page = runs_of.texts_page(self._run(request), label=asked.get("label"), number=asked.get("page", "1"))
         return _page("texts.html", "runs", page=page)
-
-    def compare(self, request: Request) -> Response:
-        chosen = [runs_of.find_run(self._folder, each) for each in request.query_params.getlist("run")]
-        return _page("compare.html", "runs", comparison=runs_of.compare(chosen))
 
     def jobs(self, _request: Request) -> Response:
         return _page("jobs.html", "jobs", **self._job())

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics.results import Evaluation
-from understudy.evaluate.metrics.value import SYNTHETIC, MetricValue
 from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
-from understudy.privacy.guarantee import Budget
 from understudy.release.statement import Statement
-from understudy.report.charts import charts_of
-from understudy.report.comparison import compare as epsilon_comparisons
-from understudy.report.comparison import read_runs
 from understudy.report.contents import read_statement
 from understudy.report.grids import KEY, by_table, by_training, first_values
 from understudy.report.views import as_record, promised
 from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.progress import Progress, read_progress
 
-MOST_RUNS, MOST_CHARTS = 500, 12
+MOST_RUNS = 500
 PER_PAGE = 25
 """Texts on one page."""
 _FAMILIES = {
@@ -99,10 +92,6 @@ class FoundRun:
     def day(self) -> str:
         """When its last run last said something; empty where none did."""
         return self.progress.at[:10] if self.progress else ""
-
-    @property
-    def measured(self) -> bool:
-        return self.folder.evaluation_file.is_file()
 
 
 def find_runs(root: Path) -> list[FoundRun]:
@@ -258,41 +247,3 @@ def _texts(folder: OutputFolder) -> tuple[SyntheticText, ...]:
 @lru_cache(maxsize=4)
 def _texts_of(shareable: Path, _table: Path, _changed: int, _size: int) -> tuple[SyntheticText, ...]:
     return read_synthetic(shareable)
-
-
-def compare(runs: Sequence[FoundRun]) -> dict[str, Any]:
-    """The values of several runs' synthetic texts side by side, for ``compare.html``."""
-    values = [(run, _values(run)) for run in runs]
-    measured = [(run, own) for run, own in values if own]
-    folders = [str(run.folder.root) for run, _ in measured]
-    grids = []
-    for family, title in _FAMILIES.items():
-        named = [
-            replace(value, of=run.name)
-            for run, own in measured
-            for value in first_values([each for each in own if each.metric.family == family])[0]
-        ]
-        grids.append((title, by_table(named, KEY, [run.name for run, _ in measured])))
-    return {
-        "runs": tuple(runs),
-        "grids": tuple((title, grid) for title, grid in grids if grid.rows),
-        "charts": tuple(_charts([run for run, own in measured if any(v.metric.family == "utility" for v in own)])),
-        "unmeasured": tuple(run.name for run, own in values if not own),
-        "command": shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
-    }
-
-
-def _charts(runs: Sequence[FoundRun]) -> list[tuple[str, Markup]]:
-    """The charts of ``understudy report --compare``; none of runs that promise no epsilon."""
-    folders = [run.folder.root for run in runs if run.statement and isinstance(run.statement.budget, Budget)]
-    found = [
-        (f"{each.metric.title}, {column}" if column else each.metric.title, chart)
-        for number, each in enumerate(epsilon_comparisons(read_runs(folders, names=None, shareable=False)))
-        for column, chart in charts_of(each, number)
-    ]
-    return found[:MOST_CHARTS]
-
-
-def _values(run: FoundRun) -> tuple[MetricValue, ...]:
-    evaluation = read_evaluation(run.folder.shareable, run.folder.evaluation_file)
-    return () if evaluation is None else tuple(each for each in evaluation.values if each.of == SYNTHETIC)

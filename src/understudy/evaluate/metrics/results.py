@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from understudy.base.display import aligned, bullets, card, folded, paragraph, table
+from understudy.base.display import aligned
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.lazy import library
@@ -118,18 +118,6 @@ class Evaluation:
             for family in get_args(Family)
         }
         return {family: rows for family, rows in found.items() if rows}
-
-    def _repr_html_(self) -> str:
-        warning = (
-            "Private: no epsilon covers these numbers. They are for the data's holder; clear them from a notebook "
-            "before it is handed on."
-        )
-        parts = (
-            folded(f"{family}: {len(rows)} values", table(HEADS, rows), unfolded=family == "utility")
-            for family, rows in self.tables().items()
-        )
-        summary = table(("", *SUMMARY), self.summary)
-        return card("Evaluation", paragraph(warning), summary, bullets(self.remarks), *parts)
 
     def save(self, path: Path) -> None:
         """Write it for its owner's eyes only."""
