@@ -148,7 +148,7 @@ def test_a_method_that_holds_texts_and_does_not_say_how_many_needs_a_number(inst
     def generate(self: Any, release: Any, counts: Sequence[int], *, tools: Any) -> Any:
         return (SyntheticRecord("a text", label, {}) for label, count in enumerate(counts) for _ in range(count))
 
-    values = install(needs=Needs(generation_llm="never"), generate=generate)
+    values = install(needs=Needs(holds_texts=True), generate=generate)
     with pytest.raises(ConfigError, match="how many records to write"):
         run({**values, "records_per_label": None})
     assert runs_charged(values["ledger"]) == 0
