@@ -229,7 +229,9 @@ def test_a_plan_of_queries_spends_the_budget_in_the_given_shares(install: Instal
 def test_a_plan_has_a_verdict(install: Install, own: bool, records: int | None, level: str | None) -> None:
     """Also one that the method makes by itself."""
     install(**({"plan": planned()} if own else {}))
-    plan = us.plan(wordbags.Variant(), us.Budget(2, "1e-6"), labels=["a", "b"], label="part", expected_records=records).plan
+    plan = us.plan(
+        wordbags.Variant(), us.Budget(2, "1e-6"), labels=["a", "b"], label="part", expected_records=records
+    ).plan
     assert plan.forecast.verdict is not None
     assert plan.forecast.verdict.level == level
 
