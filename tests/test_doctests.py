@@ -37,7 +37,7 @@ OF_PRIVATE_VALUES = {"AddedCharges", "Draws", "Sample", "SampleOf", "SealedValue
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What examples find, in a folder where they may write."""
-    with pytest.MonkeyPatch.context() as patch, pytest.warns(UnderstudyWarning):
+    with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("examples")
         patch.chdir(folder)
         patch.delenv("UNDERSTUDY_LEDGER", raising=False)
@@ -45,9 +45,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         patch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: WordEmbedder())
         patch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: FakeChat())
         given: dict[str, Any] = {"us": us}
-        for name in (api.__doc__ or "", inspect.getdoc(api.run) or ""):
-            for example in doctest.DocTestParser().get_examples(name):
-                exec(compile(example.source, "examples", "single"), given)
+        texts = f"{api.__doc__}\n{inspect.getdoc(api.run)}"
+        source = "".join(example.source for example in doctest.DocTestParser().get_examples(texts))
+        with pytest.warns(UnderstudyWarning, match="The new ledger|Noise"):
+            exec(compile(source, "examples", "exec"), given)
         yield given
 
 
