@@ -6,7 +6,6 @@ after ``<!-- file NAME -->`` is written to that file first.
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 import re
 import runpy
@@ -15,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +57,6 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"<!-- (run|file|template) ?(\S*) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 SOURCE = ROOT / "src"
-DOCTESTED = [
-    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-    for file in sorted(SOURCE.rglob("*.py"))
-    if ">>> " in file.read_text("utf-8")
-]
 RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))]
 
 
@@ -324,13 +317,6 @@ def test_the_demo_s_configuration_is_one(folder: Path) -> None:
     config = str(ROOT / "examples" / "demo.yaml")
     result = CliRunner().invoke(cli, ["plan", "--config", config, "--vocabulary", "built-in"])
     assert result.exit_code == 0, result.output
-
-
-@pytest.mark.parametrize("module", DOCTESTED)
-def test_the_examples_in_docstrings_are_true(module: str) -> None:
-    found = doctest.testmod(import_module(module))
-    assert found.attempted
-    assert not found.failed
 
 
 def test_an_example_that_does_not_run_is_noticed() -> None:

@@ -4,6 +4,12 @@ An option has the name, the type and the default of the verb's flag (``docs/conf
 :mod:`understudy.run.settings` and beside it describe and check them; ``options.pyi`` says which a verb takes, for type
 checkers and editors, and is made of these models. What is wrong is an
 :class:`~understudy.base.errors.UnderstudyError`, of a kind that ``docs/errors.md`` lists.
+
+In the examples ``rows`` is a private table of two records, ``columns`` names its columns and labels, and ``made`` is
+what :func:`run` made of it, in the folder ``notes``:
+
+>>> rows = [{"note": "a sore knee", "part": "knee"}, {"note": "a warm hand", "part": "hand"}]
+>>> columns = {"text": "note", "label": "part", "labels": ["knee", "hand"], "language": "en"}
 """
 
 from __future__ import annotations
@@ -89,6 +95,9 @@ def plan(
         method: such as ``DPKPS()``, the default.
         budget: what the run may spend.
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
+
+    >>> print(us.plan(us.Budget(3, "1e-6"), labels=["knee", "hand"], expected_records=10_000).plan.usefulness)
+    Good: most topics will show.
     """
     source, chosen, spent = _sorted_out(corpus, method, budget)
     if isinstance(source, Corpus):
@@ -111,6 +120,9 @@ def check(
         corpus: what :func:`understudy.read_corpus` opens: a path, a frame, a Dataset.
         method, budget: of the run to come; with a budget whatever else can be told before a run is told too.
         options: as for :func:`run`. With ``output``, ``private/check.json`` counts each fault and says where it is.
+
+    >>> print(us.check(rows, dataset="notes", **columns))
+    The table can be read as it is declared. Nothing was charged.
     """
     if isinstance(corpus, Corpus):
         raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
@@ -140,6 +152,12 @@ def run(
             ``expected_records``. Charged in the ledger.
         options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
             that was killed cannot be resumed.
+
+    >>> made = us.run(
+    ...     rows, us.Budget(3, "1e-6"), dataset="notes", llm="none", records_per_label=2, output="notes", **columns
+    ... )
+    >>> made
+    <Result of dp-kps: 4 synthetic records, (epsilon=3, delta=1e-06), in notes>
     """
     config, opened = _opened(corpus, method, budget, options)
     with _resumable(listener, config.output, charged=True) as told:
@@ -160,6 +178,10 @@ def release(
     Args:
         corpus, method, budget, options: as for :func:`run`.
         resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
+
+    >>> others = [{"note": "a stiff thumb", "part": "hand"}]
+    >>> us.release(others, us.Budget(3, "1e-6"), dataset="others", **columns)
+    <Release of dp-kps: dataset 'others', (epsilon=3, delta=1e-06)>
     """
     config, opened = _opened(corpus, method, budget, options)
     with _resumable(listener, config.output, charged=True) as told:
@@ -175,6 +197,9 @@ def generate(
         made: a Release, its file, the output folder that holds it, or what :func:`run` returned.
         options: the language model, the writing, the output, and those parameters of the Release's method that are
             free, such as ``length``.
+
+    >>> us.generate(made, llm="none", records=3)
+    <Result of dp-kps: 3 synthetic records, (epsilon=3, delta=1e-06)>
     """
     made = made.release if isinstance(made, Result) else made
     with _resumable(listener, options.get("output")) as told:
@@ -194,6 +219,11 @@ def topics(
         corpus, options: as for :func:`run`; with ``output`` the page ``release/topics.html`` is written too. ``topics``
             is how many to look for (default: 20; near twins are merged), or ``auto``.
         budget: what it may spend; charged in the ledger.
+
+    >>> calls = [{"call": "it does not start"}, {"call": "where is my order"}]
+    >>> found = us.topics(calls, us.Budget(3, "1e-6"), text="call", dataset="calls", topics=2, language="en")
+    >>> 1 <= len(found.topics) <= 2  # near twins are merged
+    True
     """
     from understudy.methods.additions.topics.method import Topics
     from understudy.report.topics import PAGE, write_topics
@@ -216,6 +246,9 @@ def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOpti
     Args:
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
             The same call with the same ``output`` asks for nothing twice.
+
+    >>> [record.label for record in us.baseline(labels=["knee", "hand"], records_per_label=1, llm="builtin")]
+    [0, 1]
     """
     with _resumable(listener, options.get("output")) as told:
         return write_baseline(options, listener=told)
@@ -234,6 +267,9 @@ def evaluate(
         synthetic: what :func:`run` or :func:`generate` returned, their output folder, or a table.
         options: column names are taken from the output folder of the synthetic table where there is one and they are
             not given.
+
+    >>> us.evaluate(rows, made, text="note", label="part", embedder="none", metrics="utility")
+    <Evaluation: utility 6>
     """
     from understudy.evaluate.evaluate import evaluate
 
@@ -256,6 +292,11 @@ def audit(
     Args:
         corpus, method, budget: of the run.
         options: of the run, with its ``output``, and of the audit, such as ``canaries``.
+
+    >>> us.audit(
+    ...     rows, us.Budget(3, "1e-6"), llm="none", records_per_label=1, canaries=50, output="audited", **columns
+    ... ).verdict
+    'consistent'
     """
     from understudy.audit.running import AuditParameters, audit_run
 
@@ -274,6 +315,9 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
         budget: what the mechanism is to promise.
         runs: with the unit, and as many without it.
         confidence: that no bound is too high.
+
+    >>> round(us.audit_mechanism("votes", us.Budget(1, "1e-6"), runs=200).promised, 6)
+    1.0
     """
     from understudy.audit.mechanisms.audit import ALL, audit_mechanism, chosen
 
@@ -298,6 +342,9 @@ def report(
         seed: steers the map and which texts are shown.
         responsible: the name of who answers for the release, for the file.
         ledger: where the runs were booked: the internal report names date, cap and remainder. None: as elsewhere.
+
+    >>> print(us.report(made)[0].shareable)
+    notes/release/report.html
     """
     from understudy.models.catalog import load_embedder
     from understudy.report.contents import read_statement
@@ -314,7 +361,7 @@ def report(
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
     given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
-    return [write_reports(folder, **given) for folder in folders]
+    return Reports(write_reports(folder, **given) for folder in folders)
 
 
 @contextmanager
@@ -393,6 +440,9 @@ def export(
 
     Returns:
         The output.
+
+    >>> print(us.export(made, to="csv", output="notes.csv"))
+    notes.csv
     """
     from understudy.report.export import export_run
 

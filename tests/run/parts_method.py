@@ -75,7 +75,7 @@ class InParts(Method, PartParameters):
     name: ClassVar[str] = "in-parts"
     parameters: ClassVar[type[Parameters]] = PartParameters
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
-    needs: ClassVar[Needs] = Needs(generation_llm="never")
+    needs: ClassVar[Needs] = Needs(holds_texts=True)
     stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
 
     def dump(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class WithModel(InParts):
     """The same, and it wants a local model that reads private text."""
 
     name: ClassVar[str] = "with-model"
-    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never")
+    needs: ClassVar[Needs] = Needs(private_model=True, holds_texts=True)
 
     seen: ClassVar[list[ReleaseTools]] = []
 

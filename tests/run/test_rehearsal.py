@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,11 +18,23 @@ from run_fixtures import run, runs_charged, simple_fit
 from secret_fixtures import PUBLIC_COLUMNS, public_rows
 from word_embedder import WordEmbedder
 
+import understudy as us
+import understudy.method as method_module
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.ledger import Ledger
+from understudy.method import (
+    BoundedCorpus,
+    Budget,
+    Method,
+    Needs,
+    Parameters,
+    PublicFacts,
+    Released,
+    ReleaseTools,
+    Vocabulary,
+)
 from understudy.methods import registry
 from understudy.methods.additions.columns import release as columns_release
-from understudy.methods.base import Method, Needs, Released
 from understudy.methods.release_schema import Contents, Held
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
@@ -48,8 +60,8 @@ Install = Callable[..., dict[str, Any]]
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     """Let a variant of word bags be installed; the settings of a run of it."""
 
-    def installed(**changes: Any) -> dict[str, Any]:
-        wordbags.Variant = type("Variant", (WordBags,), {"__module__": "wordbags", **changes})
+    def installed(base: Any = WordBags, **changes: Any) -> dict[str, Any]:
+        wordbags.Variant = type("Variant", (base,), {"__module__": "wordbags", **changes})
         own = EntryPoint("word-bags", "wordbags:Variant", registry.GROUP)
         points = EntryPoints([*entry_points(group=registry.GROUP), own])
         monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
@@ -67,7 +79,7 @@ def planned(
 
     def plan(self: Any, budget: Any, facts: Any) -> Plan:
         query = self.query(facts.labels)
-        shape = (query.labels + labels, size or query.words)
+        shape = (query.labels + labels, size or query.shape[1])
         charges = [
             Charge(name, NoisySum("gaussian", multiplier, sensitivity or query.sensitivity, shape), "counts")
             for name, multiplier in zip(names, gaussian_split(budget, [1 / len(names)] * len(names)), strict=True)
@@ -111,7 +123,7 @@ def of_objects(self: Any, corpus: Any, plan: Any, tools: Any) -> Released:
 
 
 def as_halves(query: Any) -> Any:
-    return Halves(query.matcher, query.labels, query.words, query.words_per_record)
+    return Halves(query.vocabulary, query.labels, query.most)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -148,11 +160,88 @@ def test_a_method_that_holds_texts_and_does_not_say_how_many_needs_a_number(inst
     def generate(self: Any, release: Any, counts: Sequence[int], *, tools: Any) -> Any:
         return (SyntheticRecord("a text", label, {}) for label, count in enumerate(counts) for _ in range(count))
 
-    values = install(needs=Needs(generation_llm="never"), generate=generate)
+    values = install(needs=Needs(holds_texts=True), generate=generate)
     with pytest.raises(ConfigError, match="how many records to write"):
         run({**values, "records_per_label": None})
     assert runs_charged(values["ledger"]) == 0
     assert len(run(values).records) == 4
+
+
+class Minimal(Method, Parameters):
+    """Has a name, ``plan`` and ``release`` alone, of the names that the page says are to be known."""
+
+    name: ClassVar[str] = "word-bags"
+    given: ClassVar[Released] = Released({})
+
+    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+        query = wordbags.WordCounts(Vocabulary(("heart", "skin"), "two words", "0" * 64), facts.labels.size, 1)
+        return self.plan_of(budget, facts, {"words": (query, 1, "counts"), "more": (query, 3, "more counts")})
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        query = wordbags.WordCounts(Vocabulary(("heart", "skin"), "two words", "0" * 64), tools.labels.size, 1)
+        for name in ("words", "more"):
+            tools.measure(name, query, corpus)
+        return self.given
+
+
+LABEL = np.array([0, 1, 1])
+GIVEN: dict[str, tuple[bool, Released, Sequence[str]]] = {
+    "terms": (False, Released({}, ["skin"]), ["skin"] * 4),
+    "terms with weights": (False, Released({"counts": np.array([[1.0], [-3.0]])}, ["skin"]), ["skin"] * 4),
+    "texts": (True, Released({"label": LABEL}, strings={"texts": ["a", "b", "c"]}), ["a", "b", "c"]),
+    "nothing": (False, Released({}), []),
+    "weights of other terms": (False, Released({"counts": np.ones((2, 3))}, ["skin"]), []),
+    "weights that are no numbers": (False, Released({"counts": np.full((2, 1), np.nan)}, ["skin"]), []),
+    "no texts": (True, Released({}, ["skin"]), []),
+    "texts without labels": (True, Released({"label": LABEL[:2]}, strings={"texts": ["a", "b", "c"]}), []),
+    "texts of other labels": (True, Released({"label": LABEL + 1}, strings={"texts": ["a", "b", "c"]}), []),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_plan_and_release_are_enough(install: Install, given: str) -> None:
+    """Texts are made of what the Release holds; where that cannot be, the run is refused before its charge."""
+    holds, release, texts = GIVEN[given]
+    values = install(Minimal, given=release, needs=Needs(holds_texts=holds))
+    values = {name: value for name, value in values.items() if name not in ("words", holds and "records_per_label")}
+    if texts:
+        assert [record.text for record in run(values).records] == texts
+    else:
+        with pytest.raises(UnderstudyError, match="The Release lacks"):
+            run(values)
+    assert runs_charged(values["ledger"]) == bool(texts)
+
+
+def test_a_plan_of_queries_spends_the_budget_in_the_given_shares(install: Install) -> None:
+    install(Minimal)
+    for delta, noise, ratio in (("1e-6", "gaussian", 3**0.5), (0, "laplace", 3.0)):
+        plan = us.plan(Minimal(), us.Budget(2, delta), labels=["a", "b"], label="part").plan
+        words, more = (charge.mechanism for charge in plan.charges)
+        assert isinstance(words, NoisySum)
+        assert isinstance(more, NoisySum)
+        assert (words.noise, words.shape, words.sensitivity) == (noise, (2, 2), Sensitivity.of_counts(1))
+        assert words.noise_multiplier / more.noise_multiplier == pytest.approx(ratio)
+        assert 1.999 < plan.total <= 2
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(("records", "level"), [(None, None), (100, "noise"), (1_000, "thin"), (100_000, "good")])
+def test_a_plan_has_a_verdict(install: Install, own: bool, records: int | None, level: str | None) -> None:
+    """Also one that the method makes by itself."""
+    install(**({"plan": planned()} if own else {}))
+    plan = us.plan(
+        wordbags.Variant(), us.Budget(2, "1e-6"), labels=["a", "b"], label="part", expected_records=records
+    ).plan
+    assert plan.forecast.verdict is not None
+    assert plan.forecast.verdict.level == level
+
+
+def test_the_page_s_example_takes_eight_names() -> None:
+    assert EXAMPLE is not None
+    lines = re.findall(r"^from (\S+) import (.+)$", EXAMPLE[1], re.MULTILINE)
+    named = [(module, name) for module, names in lines for name in names.split(", ")]
+    assert len([name for module, name in named if module not in ("dataclasses", "typing")]) <= 8
+    assert {name for module, name in named if module.startswith("understudy")} <= set(method_module.__all__)
 
 
 def test_a_rehearsal_leaves_nothing_behind_and_reads_no_record(install: Install, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from understudy.base.lazy import pa
 from understudy.base.untrusted import leaves, writable
 from understudy.corpus.corpus import Batch, Corpus
 from understudy.privacy.measurement import Engine
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 from understudy.schema.transcript import PLAIN, TextForm
 
@@ -83,6 +84,12 @@ class BoundedBatch:
             cells=np.concatenate(cells) if cells else None,
             hashes=tuple,
         )
+
+    @property
+    def weights(self) -> NDArray[np.int64]:
+        """What each record adds to a count, in steps of 1/COUNT_GRID: all records of a unit add 1 at most."""
+        weights: NDArray[np.int64] = COUNT_GRID // self.shares
+        return weights
 
     @property
     def said(self) -> Sequence[str]:

@@ -365,6 +365,9 @@ def read_corpus(
     Raises:
         ConfigError: the parameters contradict each other, or ``source`` is something else.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
+
+    >>> read_corpus([{"note": "a sore knee"}, {"note": "a warm hand"}], text="note")
+    Corpus(format='dicts', text='note', labels_declared=True, on_bad_row='error')
     """
     reading_of_names = {"format": format, "delimiter": delimiter, "encoding": encoding}
     source, named = as_table(source, {"text": text, "record_columns": record_columns, **reading_of_names})

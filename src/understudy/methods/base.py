@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from understudy.base.errors import ConfigError, ResumeError, bug
 from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
+from understudy.methods import usual
 from understudy.methods.facts import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.release_schema import Contents
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
@@ -55,9 +57,10 @@ class Needs:
             charge.
         term_embedder: whether the release embeds public or released terms alone, with an embedder that may be anywhere.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
-        generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
-            texts, or the model that writes them; ``optional`` where phrases can take the place of texts, ``always``
-            where nothing can.
+        holds_texts: whether the Release holds the synthetic texts themselves, which ``generate`` hands out; there are
+            only so many, and no language model is asked.
+        generation_llm: whether ``generate`` asks a language model: ``never`` where it writes by itself;
+            ``optional`` where phrases can take the place of texts, ``always`` where nothing can.
     """
 
     embedder: bool = False
@@ -68,11 +71,11 @@ class Needs:
     generation_model: bool = False  # whether ``generate`` needs the local causal model that the Release was tuned on
     generation_llm: Literal["never", "optional", "always"] = "optional"
     rows: bool = False  # whether the release shows rows of typed columns to its model, which are then released first
+    holds_texts: bool = False
 
-    @property
-    def holds_texts(self) -> bool:
-        """Whether the Release holds the synthetic texts themselves."""
-        return self.generation_llm == "never" and not self.generation_model
+    def __post_init__(self) -> None:
+        if self.holds_texts:
+            object.__setattr__(self, "generation_llm", "never")
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,26 @@ class Preparation:
     resuming: bool = False
 
 
+class Door(Protocol):
+    """What stands between private records and released values: :class:`~understudy.run.door.Measurements`."""
+
+    def measure(
+        self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
+    ) -> SealedValue: ...
+
+    def open(self, name: str) -> Any: ...
+
+    def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue: ...
+
+    def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays: ...
+
+
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
     """What a release may use in addition to the corpus; its functions are those of the ``door``.
 
     Args:
-        door: the one between private records and released values: it pays, adds noise, stores, has the ledger seal
-            (:class:`~understudy.run.door.Measurements`).
+        door: pays, adds noise, stores, has the ledger seal.
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
         prepared: what :meth:`Method.prepare` gave.
@@ -120,7 +136,7 @@ class ReleaseTools(Preparation):
             at every call. None without typed columns, or where the method does not say that it needs them.
     """
 
-    door: Any = None
+    door: Door = field(kw_only=True)
     writer: Writer | None = None
     prepared: Any = None
     scratch: Path = Path()
@@ -131,8 +147,7 @@ class ReleaseTools(Preparation):
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
     ) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
-        found: SealedValue = self.door.measure(name, query, data, rates=rates)
-        return found
+        return self.door.measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
         """Pay the charge ``name``, for values that are made in parts."""
@@ -141,13 +156,11 @@ class ReleaseTools(Preparation):
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
         """The value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is used.
         Several threads may call it at once."""
-        found: SealedValue = self.door.seal(name, make)
-        return found
+        return self.door.seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """Something public, or made from sealed values, that a resumed run must find as it was."""
-        found: Arrays = self.door.keep(name, make)
-        return found
+        return self.door.keep(name, make)
 
     def require_same(self, name: str, sha256: str) -> None:
         """See that a public input is the one that the run began with: stored values are told by their places in it.
@@ -191,6 +204,7 @@ class Released:
 class Method(ABC):
     """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`.
 
+    It must have a ``name``, ``plan`` and ``release``. Everything else has a default.
     A function that has a module to itself takes the parameters first, and is assigned in the class:
     ``release = releasing.release``.
     """
@@ -198,7 +212,8 @@ class Method(ABC):
     name: ClassVar[str]
     """Its name on the command line."""
     needs: ClassVar[Needs] = Needs()
-    parameters: ClassVar[type[Parameters]]
+    parameters: ClassVar[type[Parameters]] = Parameters
+    """Those that the class inherits, unless it names others."""
     generation_parameters: ClassVar[type[Parameters]] = Parameters
     """The parameters that may change at every ``generate``."""
     stopping_parameters: ClassVar[frozenset[str]] = frozenset()
@@ -217,6 +232,12 @@ class Method(ABC):
     """Whether one charge pays for all labels, label by label, because a unit lies in one (parallel composition). It
     must then lie in the same one in every session of the run, which a label that is computed anew need not."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "parameters" not in vars(cls):
+            own = (base for base in cls.__mro__ if issubclass(base, Parameters) and not issubclass(base, Method))
+            cls.parameters = next(own, Parameters)
+
     def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:
         """Parameters that nobody gave, as the declared size of the corpus and the number of labels suggest: public
         facts. They become the run's, and hold when it is resumed."""
@@ -226,21 +247,34 @@ class Method(ABC):
         """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
 
     @abstractmethod
-    def plan(self, budget: Any, facts: PublicFacts) -> Plan:
-        """All charges, before a private record is read.
+    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+        """All charges, before a private record is read. :meth:`plan_of` makes the plan of noisy sums.
 
-        ``budget`` is a :class:`~understudy.privacy.guarantee.Budget`; or, if the method
-        ``protects_secrets``, may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
+        If the method ``protects_secrets``, ``budget`` may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
         Raises ConfigError if the budget or the parameters cannot be planned with.
         """
+
+    def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
+        """Plan a noisy sum per entry: the name of its charge, and its query, share of the budget and purpose.
+
+        Sensitivity and shape are those that the query states. The shares may have any scale. The noise is Gaussian; it
+        is Laplace noise if the budget has no delta and every query states an L1 sensitivity.
+        Raises ConfigError if the budget cannot be spent on these sums.
+        """
+        return usual.plan_sums(self.name, budget, facts, sums)
 
     @abstractmethod
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         """The only code that reads private records, through ``tools``."""
 
-    @abstractmethod
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """``counts[label]`` records of each label, with no text where none could be generated. Post-processing."""
+        """``counts[label]`` records of each label, with no text where none could be generated. Post-processing.
+
+        By default, if the Release holds its texts: the first of the strings ``texts``, of which the array ``label`` has
+        the labels. Else texts are written around eight of its terms, drawn for each label in proportion to what is
+        above 0 in the array ``counts``, of a row per label and a column per term; equally without such an array.
+        """
+        return usual.generate(release, counts, tools, holds_texts=self.needs.holds_texts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
         """What else could fail though public facts tell it, done before anything is charged.
@@ -265,13 +299,23 @@ class Method(ABC):
         return None
 
     def available(self, release: Release) -> Sequence[int] | None:
-        """How many records of each label the Release holds; None where any number can be made."""
-        return None
+        """How many records of each label the Release holds; None where any number can be made, or nobody knows."""
+        return usual.available(release) if self.needs.holds_texts and self._usual else None
 
     @property
     def knows_how_many(self) -> bool:
         """Whether a Release of this method says how many records it holds, so that nobody has to."""
-        return self.needs.holds_texts and type(self).available is not Method.available
+        return self.needs.holds_texts and (self._usual or type(self).available is not Method.available)
+
+    @property
+    def _usual(self) -> bool:
+        """Whether texts are made as :meth:`generate` does by default."""
+        return type(self).generate is Method.generate
+
+    def require_content(self, release: Release) -> None:
+        """Raises ReleaseError if the default ``generate`` cannot make texts of what the Release holds."""
+        if self._usual:
+            usual.require_content(release, holds_texts=self.needs.holds_texts)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         """How ``records`` are shared out over labels; None for equal shares."""

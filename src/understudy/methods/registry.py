@@ -76,6 +76,9 @@ def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> 
             (64 MiB for a small file).
 
     Raises ReleaseError if it cannot be used, ConfigError if the file in a folder is a link that leads out of it.
+
+    >>> load_release("notes")
+    <Release of dp-kps: dataset 'notes', (epsilon=3, delta=1e-06)>
     """
     path = Path(require_path(path))
     if path.is_dir() and len(found := [*path.glob("*.release"), *path.glob("release/*.release")]) == 1:

@@ -154,7 +154,11 @@ def _gaussian_releases(event: Event) -> int:
 
 
 def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
-    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho, and by its failure."""
+    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho, and by its failure.
+
+    >>> round(renyi_epsilon([GaussianEvent(2.0), PureEvent(0.5)], 1e-6), 2)
+    3.54
+    """
     import dp_accounting
 
     events = tuple(events)
@@ -177,6 +181,9 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
         largest with mu-GDP implying ``budget`` (Dong, Roth and Su 2022, Corollary 3.3).
 
     Raises ConfigError if delta is below :data:`SMALLEST_DELTA`.
+
+    >>> [round(each, 3) for each in gaussian_split(Budget(3, "1e-6"), [0.2, 0.8])]
+    [3.452, 1.726]
     """
     if budget.delta == 0:
         raise ConfigError(
@@ -198,6 +205,9 @@ def zcdp_within(budget: Budget) -> float:
     """The largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
 
     Raises ConfigError if delta is 0: zCDP implies no pure differential privacy.
+
+    >>> round(zcdp_within(Budget(3, "1e-6")), 4)
+    0.1851
     """
     if budget.delta == 0:
         raise ConfigError(
@@ -212,7 +222,11 @@ def zcdp_within(budget: Budget) -> float:
 
 
 def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
-    """Epsilons of pure releases that together spend ``budget.epsilon`` and no more (basic composition)."""
+    """Epsilons of pure releases that together spend ``budget.epsilon`` and no more (basic composition).
+
+    >>> [round(each, 3) for each in pure_split(Budget(3, 0), [1, 2])]
+    [1.0, 2.0]
+    """
     whole = math.fsum(shares)
     return tuple(float(budget.epsilon) * (1 - 1e-12) * share / whole for share in shares)
 
@@ -222,7 +236,11 @@ _LEAST = Fraction(1, 10**9)  # a Renyi accountant may say 0 for a tiny spending;
 
 @dataclass(frozen=True)
 class Spending:
-    """One run's entry in a dataset's history: what it states, and the events behind the statement."""
+    """One run's entry in a dataset's history: what it states, and the events behind the statement.
+
+    >>> Spending(Budget(3, 0), (PureEvent(3.0),)).cost.epsilon
+    Fraction(3, 1)
+    """
 
     cost: Budget | SecretBudget
     events: tuple[Event, ...]
@@ -239,6 +257,10 @@ class BudgetFilter:
         multiple of the order, so there is one order at which most rho fits the cap: the best one is fixed.
 
     Raises PrivacyError if a cost is for secrets: it never adds to one for records or owners.
+
+    >>> run = Spending(Budget(2, 0), (PureEvent(2.0),))
+    >>> BudgetFilter(Budget(3, 0)).admits([], run), BudgetFilter(Budget(3, 0)).admits([run], run)
+    (True, False)
     """
 
     cap: Budget

@@ -40,7 +40,11 @@ class _Event:
 
 @dataclass(frozen=True)
 class GaussianEvent(_Event):
-    """Gaussian noise of std ``noise_multiplier`` times the L2 sensitivity: (1/noise_multiplier)-GDP."""
+    """Gaussian noise of std ``noise_multiplier`` times the L2 sensitivity: (1/noise_multiplier)-GDP.
+
+    >>> GaussianEvent(2.0).rho
+    0.125
+    """
 
     noise_multiplier: float
     kind: ClassVar[str] = "gaussian"
@@ -64,6 +68,9 @@ class SelectionEvent(GaussianEvent):
     alone has, is at most ``delta``; without it as Q; and P and Q are those of the Gaussian. So what the noise implies
     at some d holds at d + delta: for any set S and e = e^epsilon, (1 - p) P(S) + p R(S) - e Q(S) <= (1 - p) d + p, and
     Q(S) - e (1 - p) P(S) = (1 - p) (Q(S) - e P(S)) + p Q(S) <= (1 - p) d + p. Composed with others it is alike.
+
+    >>> SelectionEvent(2.0, 1e-7).failure
+    1e-07
     """
 
     delta: float
@@ -84,7 +91,11 @@ class SelectionEvent(GaussianEvent):
 
 @dataclass(frozen=True)
 class PureEvent(_Event):
-    """Any ``epsilon``-DP mechanism: Laplace noise of scale L1 sensitivity / epsilon, for one."""
+    """Any ``epsilon``-DP mechanism: Laplace noise of scale L1 sensitivity / epsilon, for one.
+
+    >>> PureEvent(0.5).pure_epsilon, PureEvent(0.5).rho
+    (0.5, 0.125)
+    """
 
     epsilon: float
     kind: ClassVar[str] = "pure"
@@ -111,6 +122,9 @@ class ZCDPEvent(_Event):
 
     Our own wrapper: ``dp_accounting`` has a release that forgets how often exponential-mechanism events
     repeat.
+
+    >>> str(ZCDPEvent(0.1))
+    'zCDP, rho 0.1'
     """
 
     rho: float
@@ -140,6 +154,9 @@ class MixtureEvent(_Event):
     Args:
         noise_multiplier: in sensitivities of one record.
         inclusion: one entry a secret; the promise holds for each of them.
+
+    >>> MixtureEvent(4.0, (((0.5, 2),),)).rho
+    0.125
     """
 
     noise_multiplier: float
@@ -175,6 +192,9 @@ class SubsampledGaussianEvent(_Event):
         noise_multiplier: in L2 sensitivities.
         rate: each unit's probability of being sampled, in (0, 1].
         count: releases.
+
+    >>> print(SubsampledGaussianEvent(1.0, 0.01, 1000))
+    Gaussian noise, noise multiplier 1, 1,000 times on a Poisson sample of rate 0.01
     """
 
     noise_multiplier: float
@@ -219,6 +239,9 @@ class SubsampledPureEvent(_Event):
         epsilon: of one release on its sample.
         rate: each unit's probability of being sampled, in (0, 1].
         count: releases.
+
+    >>> round(SubsampledPureEvent(1.0, 0.01, 10).pure_epsilon, 4)
+    0.1704
     """
 
     epsilon: float
@@ -347,12 +370,20 @@ EVENT_KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(E
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event as JSON fields; floats survive exactly."""
+    """The event as JSON fields; floats survive exactly.
+
+    >>> event_to_json(GaussianEvent(2.0))
+    {'kind': 'gaussian', 'noise_multiplier': 2.0}
+    """
     return {"kind": event.kind, **asdict(event)}
 
 
 def event_from_json(fields: dict[str, Any]) -> Event:
-    """The inverse of :func:`event_to_json`."""
+    """The inverse of :func:`event_to_json`.
+
+    >>> event_from_json({"kind": "pure", "epsilon": 0.5})
+    PureEvent(epsilon=0.5)
+    """
     rest: dict[str, Any] = {
         name: value if isinstance(value, list) else float(value) for name, value in fields.items() if name != "kind"
     }

@@ -35,6 +35,9 @@ def exact(text: str) -> Fraction:
     """The fraction that a stored number spells: what ``str`` of a Fraction writes, or a decimal. Of any size.
 
     Raises ValueError: it spells no number. Takes no time, whatever the text.
+
+    >>> exact("1e-6"), exact("1/3")
+    (Fraction(1, 1000000), Fraction(1, 3))
     """
     if isinstance(text, str) and len(text) <= _MOST_STORED and (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
         try:
@@ -48,6 +51,9 @@ def typed(value: object) -> str:
     """What a user typed, or a number of Python's or NumPy's as it is shown: ``0.1`` is one tenth, whatever its type.
 
     Raises ValueError: it is neither text nor a number.
+
+    >>> typed(0.1), typed(" 3 ")
+    ('0.1', '3')
     """
     if isinstance(value, str):
         return value.strip()
@@ -57,17 +63,29 @@ def typed(value: object) -> str:
 
 
 def require_epsilon(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction within :data:`EPSILONS`."""
+    """The one named value as an exact fraction within :data:`EPSILONS`.
+
+    >>> require_epsilon(epsilon=0.1)
+    Fraction(1, 10)
+    """
     return _within(named, EPSILONS)
 
 
 def require_budget_delta(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction: 0, or within :data:`DELTAS`."""
+    """The one named value as an exact fraction: 0, or within :data:`DELTAS`.
+
+    >>> require_budget_delta(delta="1e-6")
+    Fraction(1, 1000000)
+    """
     return _within(named, DELTAS, or_zero=True)
 
 
 def require_chance(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction within :data:`CHANCES`."""
+    """The one named value as an exact fraction within :data:`CHANCES`.
+
+    >>> require_chance(secret_prior="1e-3")
+    Fraction(1, 1000)
+    """
     return _within(named, CHANCES)
 
 
@@ -91,12 +109,20 @@ def as_typed(number: Fraction) -> str:
 
 
 def round_up(value: float) -> str:
-    """Four digits, never less than the value."""
+    """Four digits, never less than the value.
+
+    >>> round_up(0.123401)
+    '0.1235'
+    """
     return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
 
 
 def in_a_hundred(rate: float) -> str:
-    """A rate in percent, never less than it is."""
+    """A rate in percent, never less than it is.
+
+    >>> in_a_hundred(0.05)
+    '5'
+    """
     return round_up(min(100 * rate, 100.0))
 
 
@@ -147,7 +173,11 @@ def _read(name: str, value: Number | None) -> Fraction:
 
 
 def require_positive(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction, greater than 0."""
+    """The one named value as an exact fraction, greater than 0.
+
+    >>> require_positive(noise=0.5)
+    Fraction(1, 2)
+    """
     ((name, value),) = named.items()
     number = _read(name, value)
     if number <= 0:
@@ -156,7 +186,11 @@ def require_positive(**named: Number | None) -> Fraction:
 
 
 def require_nonnegative(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction, 0 or more (infinity is an error)."""
+    """The one named value as an exact fraction, 0 or more (infinity is an error).
+
+    >>> require_nonnegative(rho=0)
+    Fraction(0, 1)
+    """
     ((name, value),) = named.items()
     number = _read(name, value)
     if number < 0:
@@ -165,7 +199,11 @@ def require_nonnegative(**named: Number | None) -> Fraction:
 
 
 def require_delta(*, delta: Number | None, allow_zero: bool) -> Fraction:
-    """delta as an exact fraction in (0, 1), or [0, 1) with ``allow_zero``."""
+    """delta as an exact fraction in (0, 1), or [0, 1) with ``allow_zero``.
+
+    >>> require_delta(delta=0, allow_zero=True)
+    Fraction(0, 1)
+    """
     number = _read("delta", delta)
     if not 0 <= number < 1 or (number == 0 and not allow_zero):
         wanted = "0 <= delta < 1" if allow_zero else "0 < delta < 1"

@@ -16,7 +16,11 @@ Value = int | float | str | tuple[int | float, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """One entry: an identifier for programs, its value, and what it is for people, its unit in brackets."""
+    """One entry: an identifier for programs, its value, and what it is for people, its unit in brackets.
+
+    >>> Fact("count_noise", 12.3456, "noise on a count (std)").line()
+    'noise on a count (std): 12.35'
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
     value: Value
@@ -35,7 +39,11 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """Entries in order, no two of one name; what to be warned of, in a sentence or two each; and what it comes to."""
+    """Entries in order, no two of one name; what to be warned of, in a sentence or two each; and what it comes to.
+
+    >>> (Facts((Fact("a", 1, "one"),)) + Facts((Fact("b", 2, "two"),))).lines()
+    ['one: 1', 'two: 2']
+    """
 
     entries: Annotated[tuple[Fact, ...], Field(max_length=200)] = ()
     warnings: Annotated[tuple[str, ...], Field(max_length=20)] = ()

@@ -56,6 +56,8 @@ class DPSGD:
         steps: 1 or more.
         clipping_norm: C > 0, in the L2 norm of one example's whole gradient.
 
+    >>> DPSGD(noise_multiplier=1.0, rate=0.01, steps=100, clipping_norm=1.0).event.count
+    100
     """
 
     noise_multiplier: float

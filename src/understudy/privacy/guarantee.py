@@ -43,7 +43,11 @@ EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infini
 
 @dataclass(frozen=True)
 class ZCDP:
-    """``rho``-zero-concentrated differential privacy."""
+    """``rho``-zero-concentrated differential privacy.
+
+    >>> round(ZCDP(0.1).epsilon(1e-6), 3)
+    2.142
+    """
 
     rho: float
 
@@ -59,7 +63,11 @@ class ZCDP:
 
 @dataclass(frozen=True)
 class GDP:
-    """``mu``-Gaussian differential privacy."""
+    """``mu``-Gaussian differential privacy.
+
+    >>> round(GDP(1.0).epsilon(1e-6), 3)
+    4.887
+    """
 
     mu: float
 
@@ -81,6 +89,11 @@ class Budget:
         epsilon: from 1e-9 to 100,000. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
         delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. None: a run takes one from its
             ``expected_records``; anything else raises ConfigError.
+
+    >>> print(Budget(0.1, "1e-6"))
+    (epsilon=0.1, delta=1e-06)
+    >>> Budget(3, 0).to_json()
+    {'epsilon': '3', 'delta': '0'}
     """
 
     epsilon: Fraction
@@ -136,6 +149,9 @@ class SecretBudget:
     Args:
         prior: p, from 1e-100, no default.
         posterior: r, above p and at most 0.999999999, no default.
+
+    >>> SecretBudget("1e-3", "0.01").posterior
+    Fraction(1, 100)
     """
 
     prior: Fraction
@@ -184,7 +200,11 @@ class SecretBudget:
 
 
 def phi_bar(x: float) -> float:
-    """Upper tail of the standard normal, accurate far out."""
+    """Upper tail of the standard normal, accurate far out.
+
+    >>> phi_bar(0.0)
+    0.5
+    """
     return 0.5 * math.erfc(x / math.sqrt(2))
 
 

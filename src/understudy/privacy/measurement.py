@@ -203,6 +203,15 @@ def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
 
     Raises PrivacyError if the query, or a worker, answers with another type or shape than it states, or the sum leaves
     the 64-bit integers.
+
+    >>> from types import SimpleNamespace
+    >>> class Numbers(Query):
+    ...     sensitivity, shape = Sensitivity.of_counts(1, grid=1), (2,)
+    ...
+    ...     def of_batch(self, batch):
+    ...         return np.bincount(batch, minlength=2)
+    >>> exact_sum(Numbers(), SimpleNamespace(batches=lambda: iter([[0, 1], [1]])))
+    array([1, 2])
     """
     if not is_divided(data):
         return _checked(query.finish(_sum_of_part(query, data)), query.shape)

@@ -76,6 +76,10 @@ class Sensitivity:
         l1, l2: in grid units; ``l1`` is None where only Gaussian noise is calibrated to it.
         grid: how many integer steps make 1.0 of the released value.
 
+    >>> Sensitivity.of_counts(4, grid=1)
+    Sensitivity(l1=4.0, l2=2.0000000000000004, grid=1.0)
+    >>> Sensitivity.of_counts(4, grid=1).within(Sensitivity(4, 3), "gaussian")
+    True
     """
 
     l1: float | None
@@ -176,6 +180,10 @@ class NoisySum(_Sum):
 
     Raises ConfigError if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
     more than LARGEST_RELEASE numbers.
+
+    >>> counts = NoisySum("gaussian", 2.0, Sensitivity.of_counts(4), (100,))
+    >>> round(counts.noise_std, 6), counts.event
+    (4.0, GaussianEvent(noise_multiplier=2.0))
     """
 
     noise: NoiseKind
@@ -209,6 +217,9 @@ class SampledSum(_Sum):
         incidence: SHA-256 of the file that says which record holds which secret, where that is public.
 
     Raises ConfigError as :class:`NoisySum`.
+
+    >>> SampledSum(2.0, (((0.5, 3),),), Sensitivity.of_counts(1), (10,)).event.rho
+    1.125
     """
 
     noise_multiplier: float
@@ -267,6 +278,9 @@ class SubsampledSum(_Sum):
         (Poisson sampling, both directions).
 
     Raises ConfigError as :class:`NoisySum`, or if the noise is less than LEAST_NOISE, or ``rate`` is not in (0, 1].
+
+    >>> print(SubsampledSum(2.0, 0.1, Sensitivity.of_counts(1), (10,)).event)
+    Gaussian noise, noise multiplier 2, once on a Poisson sample of rate 0.1
     """
 
     noise_multiplier: float
@@ -289,7 +303,11 @@ class SubsampledSum(_Sum):
 
 @dataclass(frozen=True)
 class Declared:
-    """A mechanism that is known by its event alone: a third party's, whose code samples its own noise."""
+    """A mechanism that is known by its event alone: a third party's, whose code samples its own noise.
+
+    >>> Declared(PureEvent(0.5)).event.pure_epsilon
+    0.5
+    """
 
     event: Event
     kind: ClassVar[str] = "declared"

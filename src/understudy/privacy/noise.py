@@ -131,7 +131,11 @@ class SystemNoise(_SystemCoins):
 
 
 class InsecureSeededNoise:
-    """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: who knows the seed can subtract it."""
+    """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: who knows the seed can subtract it.
+
+    >>> InsecureSeededNoise(0).draw("gaussian", scale=1e6, size=3).dtype
+    dtype('int64')
+    """
 
     origin: NoiseOrigin = "seeded"
 
@@ -160,6 +164,9 @@ class InsecureNoNoise(_SystemCoins):
     """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE.
 
     Choices stay random: the most likely token again and again makes no text.
+
+    >>> InsecureNoNoise().draw("laplace", scale=1e6, size=3)
+    array([0, 0, 0])
     """
 
     origin: NoiseOrigin = "none"

@@ -23,7 +23,12 @@ from understudy.privacy.unit import Unit
 
 @dataclass(frozen=True)
 class Charge:
-    """One release that a run will make, and why."""
+    """One release that a run will make, and why.
+
+    >>> from understudy.privacy.mechanisms import Sensitivity
+    >>> Charge("words", NoisySum("laplace", 2.0, Sensitivity.of_counts(1), (10,)), "counts of words").event
+    PureEvent(epsilon=0.5)
+    """
 
     name: str
     mechanism: Mechanism
@@ -74,6 +79,11 @@ class Plan:
     Raises:
         PrivacyError: if the charges compose to more than the budget, or two share a name.
         ConfigError: if the budget is of a kind that the unit does not have.
+
+    >>> from understudy.privacy.mechanisms import Sensitivity
+    >>> charge = Charge("words", NoisySum("laplace", 0.5, Sensitivity.of_counts(1), (10,)), "counts of words")
+    >>> Plan("word-bags", Unit(), Budget(2, 0), (charge,)).total
+    2.0
     """
 
     method: str
@@ -136,6 +146,12 @@ class Receipt:
     Args:
         ledger_id: empty where nothing is charged, and so nothing private.
         charge_number: of the run's entry in the ledger.
+
+    >>> from understudy.privacy.mechanisms import Sensitivity
+    >>> charge = Charge("words", NoisySum("laplace", 0.5, Sensitivity.of_counts(1), (10,)), "counts of words")
+    >>> receipt = Receipt("run", Plan("word-bags", Unit(), Budget(2, 0), (charge,)))
+    >>> receipt.pay("words").kind
+    'noisy-sum'
     """
 
     def __init__(self, run_id: str, plan: Plan, *, ledger_id: str = "", charge_number: int = 0) -> None:
@@ -177,6 +193,9 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
     Raises:
         ValueError: if the kind is unknown, a field is missing or of another type, or it is not that of ``event``.
         ConfigError: if a number is out of its range.
+
+    >>> mechanism_from_json({"kind": "declared"}, GaussianEvent(2.0))
+    Declared(event=GaussianEvent(noise_multiplier=2.0))
     """
     named = dict(fields)
     kind = named.pop("kind", None)

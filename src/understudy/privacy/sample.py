@@ -49,6 +49,11 @@ class SubsampledSums:
         sums: each with its name, no two alike.
 
     Raises ConfigError if the noise is too little, ``rate`` is not in (0, 1], or the sums are not as said.
+
+    >>> from understudy.privacy.mechanisms import Sensitivity
+    >>> counts = NoisySum("gaussian", 2.0, Sensitivity.of_counts(1), (10,))
+    >>> round(SubsampledSums(0.1, (("first", counts), ("second", counts))).event.noise_multiplier, 4)
+    1.4142
     """
 
     rate: float

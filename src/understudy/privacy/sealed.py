@@ -54,6 +54,10 @@ class Seal:
         charge_number: of the run's entry in that ledger; 0 where nothing was charged.
         rows: keyed hash of the rows that were read; empty where nothing was charged. Private, as the key is the
             ledger's: it stays in ``private/``.
+
+    >>> from understudy.privacy.events import PureEvent
+    >>> Seal("words", PureEvent(2.0), Unit(), "none", "run").private
+    False
     """
 
     name: str
@@ -113,5 +117,10 @@ def encode_names(names: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def decode_names(encoded: NDArray[np.uint8]) -> list[str]:
+    """Return the names that :func:`encode_names` encoded.
+
+    >>> decode_names(encode_names(["knee", "skin"]))
+    ['knee', 'skin']
+    """
     joined = encoded.tobytes().decode()
     return joined.split("\n") if joined else []

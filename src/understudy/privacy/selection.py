@@ -20,7 +20,11 @@ _ROUNDED = 1 + 1e-9  # more than rounding takes from a failure's probability
 
 
 def weight_of(names: int) -> int:
-    """What a unit with so many names adds to the sum of each: floor(COUNT_GRID / sqrt(names)), exactly."""
+    """What a unit with so many names adds to the sum of each: floor(COUNT_GRID / sqrt(names)), exactly.
+
+    >>> weight_of(4) / weight_of(1)
+    0.5
+    """
     return math.isqrt(COUNT_GRID * COUNT_GRID // names)
 
 
@@ -47,6 +51,10 @@ class NoisySelection:
         most: names per unit (C).
 
     Raises ConfigError if the noise does not fit the grid, or a number is out of its range.
+
+    >>> found = NoisySelection(2.0, 1e-7, 100)
+    >>> round(found.threshold / COUNT_GRID, 2)
+    12.1
     """
 
     noise_multiplier: float

@@ -63,6 +63,8 @@ class SubsampledTokens:
         rate: q in (0, 1], public.
         tokens: how many are chosen at most; 1 or more.
 
+    >>> SubsampledTokens("gaussian", 10, 1.0, 0.01, 500).event.count
+    500
     """
 
     noise: SubsetNoise

@@ -135,6 +135,9 @@ class PrivateTokens:
         test: decides which tokens are public; None makes every token private.
 
     Raises ConfigError if a parameter is out of its range, or the noise does not fit into 64-bit integers.
+
+    >>> round(PrivateTokens(clip=10.0, batch_size=100, temperature=2.0, tokens=50).rho_token, 6)
+    0.00125
     """
 
     clip: float

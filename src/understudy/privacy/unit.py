@@ -23,6 +23,9 @@ class Unit:
             hold one secret (m), which is declared and checked, never enforced by dropping records. 1 for records.
         column: whose values tell owners apart, as the public schema names it; none for records and secrets.
         recognised_by: what tells secrets, in words that :func:`recognised_by` writes; none for records and owners.
+
+    >>> print(Unit("owner", 5, "customer").describe())
+    one owner (column 'customer'): all of its records, of which at most 5 are used
     """
 
     kind: UnitKind = "record"

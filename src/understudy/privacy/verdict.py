@@ -47,7 +47,11 @@ training     noise of all steps over the largest signal there can be
 
 
 def at_least(total: float, std: float) -> float:
-    """What a noisy number of records surely is: noise alone, however many values it is summed over, comes to none."""
+    """What a noisy number of records surely is: noise alone, however many values it is summed over, comes to none.
+
+    >>> at_least(100.0, 10.0), at_least(10.0, 10.0)
+    (80.0, 0.0)
+    """
     return max(0.0, total - CLEAR * std)
 
 
@@ -73,6 +77,9 @@ class Verdict:
         records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
         times: how many times as many records of the same kind would do, where what is released counts no records.
         unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
+
+    >>> print(Verdict.of("topics", texts=20, records=1_000).sentence())
+    Thin: only what one text in 50 says will show; about 1,200 records would do.
     """
 
     level: Level | None

@@ -17,6 +17,7 @@ from understudy.methods.additions.topics.labelling import COLUMN
 from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
+from understudy.methods.usual import judged
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import settings
@@ -126,7 +127,7 @@ class Job(FreeJob):
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
 
         def plan_method(rest: Any) -> Plan:
-            return self.method.plan(rest, facts)
+            return judged(self.method.plan(rest, facts), facts)
 
         plan_rest: Callable[[Any], Plan] = plan_method
         for addition in reversed(self.additions):  # each takes its share, and leaves the rest to those before

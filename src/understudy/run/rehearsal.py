@@ -94,6 +94,7 @@ def rehearse(
             statement = replace(planned.statement, charges=own.charges)
             made = filled(replace(planned, statement=statement), released, store.seals())
             made.save(Path(folder) / "rehearsal.release")
+            method.require_content(made)
             contents = method.contents(made)
             problem = contents and mismatch(made, contents)
         except _Ended:

@@ -20,7 +20,6 @@ class AugPE(Method, AugPEParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = AugPEParameters
     generation_parameters: ClassVar[type[Parameters]] = HarvestParameters
     protects_secrets: ClassVar[bool] = True
     needs: ClassVar[Needs] = Needs(embedder=True, candidates=True)

@@ -119,7 +119,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
         chosen = top_terms(noisy, parameters.top_terms)
         terms, counts["counts"] = [vocabulary.terms[index] for index in chosen.tolist()], noisy[chosen]
         keywords = [terms] * labels.size
-        public["vocabulary"] = {"source": vocabulary.source, "sha256": vocabulary.sha256}
+        public["vocabulary"] = vocabulary.public_input
 
     voters = PrivateEmbeddings(corpus, embedder, tools.scratch, tools.scratch.name, say=tools.say)
 

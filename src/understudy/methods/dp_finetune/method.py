@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from understudy.base.parameters import Parameters
 from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.dp_finetune.plan import NAME, TRAINING, YARDSTICK, DPFinetuneParameters, make_plan
 from understudy.methods.facts import PublicFacts
@@ -24,7 +23,6 @@ class DPFinetune(TunedMethod, DPFinetuneParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = DPFinetuneParameters
     learns_rows: ClassVar[bool] = True
 
     prepare = releasing.prepare

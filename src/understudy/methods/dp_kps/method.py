@@ -20,7 +20,6 @@ class DPKPS(Method, DPKPSParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = DPKPSParameters
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
     pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace"}
     guided: ClassVar[bool] = True

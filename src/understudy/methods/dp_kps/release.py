@@ -106,7 +106,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         terms = names + terms  # surely real, so of the first ranks
         arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
         notes = (word_for_word(plan),)
-    public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
+    public = {"vocabulary": vocabulary.public_input}
 
     rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
     by_label = TermHistogram(rows, tools.labels.size, len(terms), parameters.noise)

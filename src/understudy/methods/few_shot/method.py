@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot import release as releasing
@@ -23,7 +22,6 @@ class FewShot(Method, FewShotParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = FewShotParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
     needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="always")
     labels_in_parallel: ClassVar[bool] = True

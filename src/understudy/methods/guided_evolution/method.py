@@ -33,7 +33,6 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = GuidedEvolutionParameters
     generation_parameters: ClassVar[type[Parameters]] = GuidedEvolutionParameters
     needs: ClassVar[Needs] = Needs(embedder=True, generation_embedder=True, generation_llm="always")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from understudy.base.errors import ReleaseError
+from understudy.methods import usual
 from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.facts import GenerationTools
 from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionParameters
@@ -17,8 +18,7 @@ from understudy.text.writing import SyntheticRecord
 
 def available(_parameters: PrivatePredictionParameters, release: Release) -> list[int]:
     """How many texts of each label the Release holds."""
-    size = release.schema.label_set.size
-    return [int(number) for number in np.bincount(release.arrays["label"], minlength=size)]
+    return usual.available(release)
 
 
 def columns_shown(release: Release) -> tuple[Column, ...]:
@@ -34,16 +34,7 @@ def generate(
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
         if (cells >= column.size).any():
             raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")
-    there = available(parameters, release)
-    names = [str(label) for label in release.schema.labels] or ["in all"]
-    short = [name for name, asked, holds in zip(names, counts, there, strict=True) if asked > holds]
-    if short:
-        held = ", ".join(f"{name} {number}" for name, number in zip(names, there, strict=True))
-        raise ReleaseError(
-            f"More texts are asked for than the Release holds ({held}).",
-            "Ask for fewer, or for all by giving no number; whoever made it may make more of what is paid for with "
-            "`understudy release --continue`.",
-        )
+    usual.require_held(release, counts, available(parameters, release))
     return _texts(release, counts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction import release as releasing
@@ -32,9 +31,8 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
-    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never", rows=True)
+    needs: ClassVar[Needs] = Needs(private_model=True, holds_texts=True, rows=True)
     labels_in_parallel: ClassVar[bool] = True
 
     fitted = fitted

@@ -24,7 +24,6 @@ class SecPE(Method, SecPEParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = SecPEParameters
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
     protects_secrets: ClassVar[bool] = True
     needs: ClassVar[Needs] = Needs(embedder=True, generation_embedder=True, generation_llm="always")

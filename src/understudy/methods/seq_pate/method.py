@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Parameters
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.seq_pate import release as releasing
 from understudy.methods.seq_pate.plan import (
@@ -34,7 +33,6 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = SeqPATEParameters
     pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace"}
     no_weights: ClassVar[frozenset[str]] = frozenset(
         {

@@ -198,6 +198,9 @@ class SecretFilter:
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians.
         PrivacyError: if a cost is not for secrets.
+
+    >>> SecretFilter(SecretBudget("1e-3", "0.01")).spent([]) is None
+    True
     """
 
     cap: SecretBudget

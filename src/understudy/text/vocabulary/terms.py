@@ -10,14 +10,14 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 
 from understudy.base.errors import ConfigError
 from understudy.base.files import UnreadableText, cannot_read, lines_of, read_whole
 from understudy.base.lazy import pa
-from understudy.text.vocabulary.words import split_words
+from understudy.text.vocabulary.words import TermMatcher, split_words
 
 BUILT_IN, ALL_LANGUAGES = "built-in", "all-languages"
 LANGUAGES = frozenset(
@@ -59,8 +59,27 @@ class Vocabulary:
             raise ConfigError(
                 f"The vocabulary {source} is empty.", "Give a file with one term per line that are not all stop words."
             )
-        joined = "\n".join(kept.values())
-        return cls(tuple(kept.values()), source, hashlib.sha256(joined.encode("utf-8")).hexdigest())
+        return cls._hashed(tuple(kept.values()), source)
+
+    @classmethod
+    def _hashed(cls, terms: tuple[str, ...], source: str) -> Vocabulary:
+        return cls(terms, source, hashlib.sha256("\n".join(terms).encode("utf-8")).hexdigest())
+
+    def first(self, size: int) -> Vocabulary:
+        """Return the vocabulary of the first ``size`` terms."""
+        if size >= len(self.terms):
+            return self
+        return self._hashed(self.terms[:size], f"{self.source}, the first {size}")
+
+    @cached_property
+    def matcher(self) -> TermMatcher:
+        """Finds the terms in texts."""
+        return TermMatcher(self.terms)
+
+    @property
+    def public_input(self) -> dict[str, str]:
+        """As a statement names it."""
+        return {"source": self.source, "sha256": self.sha256}
 
 
 def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | None = None) -> Vocabulary:

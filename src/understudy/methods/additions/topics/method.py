@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from understudy.base.parameters import Parameters
 from understudy.methods.additions.topics import release as releasing
 from understudy.methods.additions.topics.found import topics_of
 from understudy.methods.additions.topics.plan import NAME, TopicsParameters, make_plan
@@ -25,7 +24,6 @@ class Topics(Method, TopicsParameters):
     """
 
     name: ClassVar[str] = NAME
-    parameters: ClassVar[type[Parameters]] = TopicsParameters
     needs: ClassVar[Needs] = Needs(embedder=True)
 
     plan = make_plan

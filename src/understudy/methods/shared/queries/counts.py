@@ -44,7 +44,7 @@ class TermCounts(Query[BoundedBatch]):
         found = [self.matcher.first_distinct(text, self.terms_per_record) for text in batch.said]
         lengths = [len(terms) for terms in found]
         terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
-        np.add.at(counts, terms, np.repeat(COUNT_GRID // batch.shares, lengths))
+        np.add.at(counts, terms, np.repeat(batch.weights, lengths))
         return counts
 
 
@@ -181,5 +181,5 @@ class LabelCounts(Query[BoundedBatch]):
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         counts = np.zeros(self.labels, dtype=np.int64)
-        np.add.at(counts, batch.labels, COUNT_GRID // batch.shares)
+        np.add.at(counts, batch.labels, batch.weights)
         return counts
