@@ -361,7 +361,7 @@ def report(
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
     given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
-    return Reports(write_reports(folder, **given) for folder in folders)
+    return [write_reports(folder, **given) for folder in folders]
 
 
 @contextmanager
