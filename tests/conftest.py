@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -175,9 +174,6 @@ WHOLE_RUNS = {"audit", "engine", "run", "test_the_examples_of_a_page_run"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    until = item.config.getoption("slow_until")
-    if until is not None and item.get_closest_marker("slow") and time.time() > until:
-        pytest.skip('slow, and no time is left: make test TESTS="-m slow"')
     names = {item.path.parent.name, item.name.partition("[")[0]}
     grid = COARSE if names & WHOLE_RUNS else FINE
     if grid != GRID[0]:
@@ -187,19 +183,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             known.cache_clear()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow-until", type=int, help="seconds since 1970 after which no slow test begins (.ci/run)")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest goes first, so that no worker is left alone with it; slow tests that there may be no time for
-    go last, others at each call."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    begin = (config.getoption("slow_until") or 0) % max(len(slow), 1)
-    others = [item for item in items if not item.get_closest_marker("slow")]
-    others.sort(key=lambda item: item.path.name != "test_docs.py")
-    slow = [*slow[begin:], *slow[:begin]]
-    items[:] = [*others, *slow] if config.getoption("slow_until") else [*slow, *others]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left alone with it."""
+    items.sort(key=lambda item: (not item.get_closest_marker("slow"), item.path.name != "test_docs.py"))
 
 
 def pytest_collection_finish() -> None:
