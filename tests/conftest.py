@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 from pyarrow.fs import FileSystem
 
+from understudy.ledger import location
 from understudy.privacy import accountant, events, guarantee, subsampled
 
 for folder in ("models", "methods/private_prediction", "methods", "run"):  # what several rooms share
@@ -45,6 +46,18 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests of ledgers themselves, and of the documentation, have them as users do.
     """
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drives_last() -> Iterator[frozenset[str]]:
+    """No new ledger warns that its drive is in memory, as the tests' folder is; the test of that warning undoes this.
+
+    The value is the set of drive types that do not last.
+    """
+    passing = location.PASSING
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(location, "PASSING", frozenset())
+        yield passing
 
 
 @pytest.fixture(scope="session", autouse=True)

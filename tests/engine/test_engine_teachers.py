@@ -21,7 +21,7 @@ from tiny_corpora import Row, bounded
 from working import PLANTED, Pickling
 
 import understudy as us
-from understudy.base.errors import EngineError, PrivacyError, UnderstudyWarning
+from understudy.base.errors import EngineError, PrivacyError
 from understudy.methods.seq_pate import release as seq_pate_release
 from understudy.methods.seq_pate import teachers
 from understudy.methods.seq_pate.teachers import (
@@ -45,7 +45,6 @@ from understudy.run.engine import Call
 from understudy.run.settings import run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
-pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -37,6 +37,7 @@ def empty_database(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("VACUUM")
     connection.close()
+    path.chmod(0o600)
 
 
 @pytest.mark.parametrize("make", [lambda _path: None, empty_file, empty_database])

@@ -261,8 +261,9 @@ def test_a_user_can_vouch_for_a_type_and_for_this_one_only(tmp_path: Path, monke
 
 @pytest.mark.parametrize("kind", ["overlay", "tmpfs"])
 def test_a_new_ledger_that_will_be_gone_with_its_container_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drives_last: frozenset[str], kind: str
 ) -> None:
+    monkeypatch.setattr(location, "PASSING", drives_last)
     monkeypatch.setattr("understudy.ledger.location.drive_type_of", lambda _path: kind)
     with pytest.warns(UnderstudyWarning, match=rf"\({kind}\) that is gone with its container"):
         Ledger.create(tmp_path / "ledger.sqlite").close()

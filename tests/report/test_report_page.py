@@ -400,7 +400,10 @@ def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Pat
     assert "half \ufffd a pair" in shareable(folder)
 
 
-pytestmark = pytest.mark.usefixtures("no_models")
+pytestmark = [
+    pytest.mark.usefixtures("no_models"),
+    pytest.mark.filterwarnings("ignore:Built-in embedding:understudy.base.errors.UnderstudyWarning"),
+]
 
 
 def call(*words: str | Path) -> Result:

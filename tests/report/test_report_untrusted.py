@@ -23,7 +23,10 @@ from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, Su
 from understudy.report.views import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
 from understudy.run.outputs import OutputFolder
 
-pytestmark = pytest.mark.usefixtures("no_models")
+pytestmark = [
+    pytest.mark.usefixtures("no_models"),
+    pytest.mark.filterwarnings("ignore:Built-in embedding:understudy.base.errors.UnderstudyWarning"),
+]
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]
 

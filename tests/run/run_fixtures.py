@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,16 +48,21 @@ def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run a command line in this process; where a code is given, it must end with it."""
+    """Run a command line in this process; where a code is given, it must end with it.
+
+    Our own warnings are lines on standard error, as users see them; any other is an error as in all tests.
+    """
 
     def call(*words: str, code: int | None = None) -> Said:
         monkeypatch.setattr(sys, "argv", ["understudy", *words])
         capfd.readouterr()
         ended = 0
-        try:
-            main()
-        except SystemExit as end:
-            ended = end.code if isinstance(end.code, int) else 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", us.UnderstudyWarning)
+            try:
+                main()
+            except SystemExit as end:
+                ended = end.code if isinstance(end.code, int) else 0
         out, err = capfd.readouterr()
         assert code in (None, ended), err
         return Said(ended, out, err)

@@ -15,15 +15,10 @@ from run_fixtures import files_holding, little_work_of_seq_pate, release, runs_c
 from script_model import END, ScriptModel
 
 import understudy as us
-from understudy.base.errors import UnderstudyWarning
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
 
-pytestmark = [
-    pytest.mark.usefixtures("quick_fit"),
-    pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning"),
-    pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning"),
-]
+pytestmark = pytest.mark.usefixtures("quick_fit")
 
 PLANT = "zqxvplanted"
 FIELDS = ("subject", "message", "answer")

@@ -66,7 +66,7 @@ def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSou
     settings = dict(settings)
     if isinstance(source, Mapping) and source and all(map(_is_column, source.values())):
         source = cast("TableSource", columns_as_table(source))
-    if not any(hasattr(source, name) for name in ("columns", "schema", "features")):
+    if not {"columns", "schema", "features"}.intersection(dir(source)):  # to get them costs, of a lazy frame
         to_list = next((found for name in _TO_LIST if callable(found := getattr(source, name, None))), None)
         source = source if to_list is None else to_list()
     if isinstance(source, Sequence) and not isinstance(source, str) and is_texts(source):

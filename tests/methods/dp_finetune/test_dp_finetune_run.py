@@ -18,7 +18,7 @@ from run_fixtures import files_holding, runs_charged
 from safetensors.torch import save
 from tiny_corpora import Row, bounded
 
-from understudy.base.errors import ConfigError, ReleaseError, ResumeError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ReleaseError, ResumeError
 from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
@@ -38,9 +38,6 @@ from understudy.schema.transcript import PLAIN
 from understudy.text.prompts.template import WritingParameters, load_template
 from understudy.text.writing import NoText, Writer
 from understudy.text.writing import Row as SampledRow
-
-pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning")
-
 
 SMALL: dict[str, Any] = {
     **{"method": "dp-finetune", "declared_records": 24, "sampling_rate": 0.3, "steps": 4, "lora_rank": 2},

@@ -13,7 +13,7 @@ from local_runs import PLANT, local_run
 from run_fixtures import files_holding, little_work_of_seq_pate, runs_charged
 
 import understudy as us
-from understudy.base.errors import ConfigError, CorpusError, UnderstudyWarning
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.registry import load_release
 from understudy.methods.seq_pate import release as seq_pate_release
@@ -24,8 +24,6 @@ from understudy.methods.seq_pate.teachers import Faculty, TeacherAnswers, Teache
 from understudy.privacy.unit import Unit
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
-
-pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning")
 
 
 @pytest.fixture(autouse=True)
