@@ -206,7 +206,7 @@ def test_a_completion_script_is_written_for(shell: str, sign: str) -> None:
         ("rel", ["plain,release"]),
         ("run --config k", ["file,k"]),
         ("evaluate t", ["file,t"]),
-        ("config schema --method dp-", ["plain,dp-finetune", "plain,dp-kps"]),
+        ("config schema --method dp-", ["plain,dp-finetune", "plain,dp-kde", "plain,dp-kps"]),
         ("run --engine pro", ["plain,processes"]),
         ("run --method seq-pate --teach", ["plain,--teachers"]),
         ("generate --llm oll", ["plain,ollama:"]),
