@@ -140,7 +140,9 @@ def test_no_size_is_below_0_or_above_that_of_all_and_no_range_is_tight(tmp_path:
     assert std is not None
     for sizes in ([420.0, 3.0, -4.0], [40.0, -4.0, -40.0], [-1.0, -2.0, -300.0]):
         arrays = {**made.arrays, "sizes": np.array(sizes), "topic": np.arange(3, dtype=np.int32)}
-        shown = FoundTopics(replace(made, arrays={**arrays, "centres": CENTRES})).topics
+        arrays |= {"said": np.ones(3, dtype=made.arrays["said"].dtype)} if "said" in arrays else {}
+        strings = {"terms": [f"term {number}" for number in range(30)]}  # noise may have merged some
+        shown = FoundTopics(replace(made, arrays={**arrays, "centres": CENTRES}, strings=strings)).topics
         for topic, size in zip(shown, sizes, strict=True):
             assert topic.low <= topic.size <= topic.high
             assert 0 <= topic.size <= max(sum(sizes), 0)
