@@ -168,6 +168,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     monkeypatch.setattr(columns_release, "fit", simple_fit)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "wordbags", raising=False)  # another test's, which gets it back
     yield tmp_path
     for module in [name for name in sys.modules if name.startswith(("wordbags", "test_wordbags"))]:
         del sys.modules[module]

@@ -30,7 +30,7 @@ MODULES = [
     for file in sorted(SOURCE.rglob("*.py"))
     if ">>> " in file.read_text("utf-8")
 ]
-OF_PRIVATE_VALUES = {"AddedCharges", "Draws", "Run", "Sample", "SampleOf", "SealedValue", "TokenTest"}
+OF_PRIVATE_VALUES = {"AddedCharges", "Draws", "Run", "Sample", "SampleOf", "SealedValue"}
 """Values of privacy/ that hold private data, or that only another function of their module makes."""
 
 

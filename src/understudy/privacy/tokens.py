@@ -49,6 +49,9 @@ class TokenTest:
     Args:
         threshold: theta in [0, 2], an L1 distance of distributions.
         noise: sigma > 0, in the same unit.
+
+    >>> round(TokenTest(threshold=1.0, noise=0.5).epsilon(batch_size=100), 6)
+    0.04
     """
 
     threshold: float

@@ -17,7 +17,6 @@ class DPKDE(Method, DPKDEParameters):
 
     name: ClassVar[str] = NAME
     needs: ClassVar[Needs] = Needs(term_embedder=True)
-    parameters: ClassVar[type[Parameters]] = DPKDEParameters
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
     pure: ClassVar[Mapping[str, Any]] = {"noise": "laplace", "features": 300}
 

@@ -181,7 +181,7 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
         Fact("scores_above_3_std", tuple(map(int, strong)), "terms whose density stands clear of its noise"),
     )
     public = {
-        "vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256},
+        "vocabulary": vocabulary.public_input,
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
     }
     verdict = None if strong.any() else Verdict("noise", "topics")
