@@ -398,7 +398,10 @@ def test_the_methods_of_this_package_would_pass_a_rehearsal(
         values["ledger"] = str(tmp_path / f"ledger-{number}.sqlite")
         Ledger.create(values["ledger"]).close()
         run({each: value for each, value in values.items() if value is not None})
-    assert passed == [name.partition(" ")[0] for name in cases]
+    names = [name.partition(" ")[0] for name in cases]
+    assert passed == [name for name in names if name != "sec-pe"], (
+        "none where secrets are protected: the finder has them"
+    )
 
 
 SEC_PE = {

@@ -63,13 +63,15 @@ def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSou
     A list of strings that are no files, a Series and an array are the texts of one column, ``text`` if it is not named.
     A mapping from names to lists is a table of these columns.
     """
-    settings = dict(settings)
+    settings, values = dict(settings), False
     if isinstance(source, Mapping) and source and all(map(_is_column, source.values())):
         source = cast("TableSource", columns_as_table(source))
     if not {"columns", "schema", "features"}.intersection(dir(source)):  # to get them costs, of a lazy frame
         to_list = next((found for name in _TO_LIST if callable(found := getattr(source, name, None))), None)
-        source = source if to_list is None else to_list()
-    if isinstance(source, Sequence) and not isinstance(source, str) and is_texts(source):
+        if to_list is not None:  # a Series or an array holds no paths
+            source = to_list()
+            values = isinstance(source, list) and any(isinstance(each, str) for each in source)
+    if isinstance(source, Sequence) and not isinstance(source, str) and (values or is_texts(source)):
         named = settings.get("text") or (_TEXT,)
         columns = text_columns(named)
         columns = (named,) if len(columns) > 1 and isinstance(named, str) else columns

@@ -216,7 +216,7 @@ def _prepare(
     scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
-    if is_rehearsed(method) and not session.begun:
+    if is_rehearsed(method) and not session.begun and plan.unit.kind != "secret":  # its finder holds the secrets
         prepare = partial(_prepared, method, plan=plan)
         rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
     return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
