@@ -20,6 +20,7 @@ def ways(llama: Path) -> Ways:
     return Ways(load_causal(f"hf:{llama}", device="cpu", dtype="float32"))
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # of torch's vmap
 @pytest.mark.parametrize("name", NAMES)
 def test_a_way_gives_the_clipped_sum_of_a_loop_over_rows(ways: Ways, name: str) -> None:
     true = ways.loop()

@@ -21,7 +21,6 @@ from server import FakeEndpoint, Reply, answer, error
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.cli import cli
-from understudy.cli.manage import models
 from understudy.models.catalog import language_note, load_chat, load_embedder
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
@@ -217,13 +216,13 @@ def test_answers_are_stored_under_the_product_s_own_name() -> None:
 
 def test_check_names_what_a_product_s_server_can_do(endpoint: FakeEndpoint) -> None:
     words = ["check", "vllm:small", "--base-url", endpoint.base_url, "--llm-extra-body", '{"top_k": 3}']
-    done = CliRunner().invoke(models, words)
+    done = CliRunner().invoke(cli, ["models", *words])
     assert done.exception is None, done.output
     assert all(seen.body["top_k"] == 3 for seen in endpoint.seen if seen.method == "POST")
 
 
 def test_the_list_names_every_product_with_its_address() -> None:
-    listed = json.loads(CliRunner().invoke(models, ["list", "--json"]).output)["endpoints"]
+    listed = json.loads(CliRunner().invoke(cli, ["models", "list", "--json"]).output)["endpoints"]
     assert [each["name"] for each in listed] == [f"{prefix}:NAME" for prefix in PRESETS]
     assert listed[1]["address"] == "http://localhost:11434/v1"
 
@@ -231,7 +230,7 @@ def test_the_list_names_every_product_with_its_address() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["ollama", "vllm", "llamacpp", "lmstudio"])
 def test_nobody_at_the_address_of_a_local_server_says_how_to_start_it(prefix: str) -> None:
-    done = CliRunner().invoke(models, ["check", f"{prefix}:x", "--base-url", "http://127.0.0.1:9/v1"])
+    done = CliRunner().invoke(cli, ["models", "check", f"{prefix}:x", "--base-url", "http://127.0.0.1:9/v1"])
     assert isinstance(done.exception, ModelError)
     assert done.exception.cure.startswith(f"Start {PRESETS[prefix].title} (`{PRESETS[prefix].start}`)")
     assert "Start" not in PRESETS[prefix].unreachable_at("http://gpu.example:8000/v1")

@@ -312,6 +312,7 @@ def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None
         lora.joined({name: each.T for name, each in named.items()})
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning:transformers")
 def test_peft_gives_the_same_names_and_the_same_logits(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     llama = loaded(make_llama(tmp_path))

@@ -203,6 +203,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork")  # beside the threads of JAX: the child dies before it needs them
 def test_a_run_killed_between_the_population_and_its_votes_votes_on_the_same_population(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,8 @@ def test_stop_words_of_a_language_without_a_list_are_those_of_all(code: str, wor
 def test_topics_are_named_by_the_texts_own_words(language: str, tmp_path: Path, load: Callable[[Any], None]) -> None:
     load(Subjects())
     named = table(tmp_path, spoken(language), owner=lambda number: f"p{number // 2}")
-    found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, language=language, owner="clinician", **named)
+    with pytest.warns(us.UnderstudyWarning, match="knows English alone"):
+        found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, language=language, owner="clinician", **named)
     own = [set(each.lower().split()) for each in SPOKEN[language][1:]]
     assert len(found.topics) == 2
     for topic in found.topics:
@@ -205,7 +206,8 @@ def test_english_texts_stay_good(tmp_path: Path, load: Callable[[Any], None]) ->
 def test_a_language_that_the_texts_are_not_in_finds_hardly_a_term(tmp_path: Path, load: Callable[[Any], None]) -> None:
     load(Subjects())
     named = table(tmp_path, letters())
-    found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, language="de", discover_terms=0.3, **named)
+    with pytest.warns(us.UnderstudyWarning, match="knows English alone"):
+        found = us.topics(tmp_path / "notes.csv", BUDGET, topics=2, language="de", discover_terms=0.3, **named)
     assert found.release.statement.usefulness.endswith("are they in the language 'de'?")
     assert not any(topic.clear for topic in found.topics)
 

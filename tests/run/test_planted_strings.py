@@ -461,6 +461,17 @@ def test_libraries_are_silent_and_understudy_is_not(caplog: pytest.LogCaptureFix
     assert caplog.messages == [*expected, "our line"]
 
 
+def test_a_warning_of_a_library_is_no_error_where_the_user_made_warnings_errors() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet_libraries():
+            complains()
+            with pytest.raises(UnderstudyWarning):
+                warnings.warn("ours", UnderstudyWarning, stacklevel=1)
+        with pytest.raises(RuntimeWarning):
+            complains()
+
+
 def test_no_warning_of_a_library_on_private_data_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,7 +71,8 @@ def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsy
     said = capsys.readouterr()
     assert said.out == ""
     assert "Texts to write: 50 per label, since no number is given (records, records_per_label)." in said.err
-    us.run(rows(30), method, BUDGET, **{**COLUMNS, "dataset": "w"}, llm="none", listener=us.Listener())
+    with pytest.warns(us.UnderstudyWarning, match="Much of this table is known as the dataset 'v'"):
+        us.run(rows(30), method, BUDGET, **{**COLUMNS, "dataset": "w"}, llm="none", listener=us.Listener())
     assert capsys.readouterr().err == ""
 
 

@@ -209,6 +209,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path, monk
     monkeypatch.setattr(Path, "is_relative_to", lambda *_: True)  # the broken twin
     assert send(studio, "report", "link").status_code == 303
     ended(studio)
+    ended(studio)
 
 
 def test_broken_twins_start_what_they_must_not(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,10 +95,19 @@ else:
     pld = _Part("dp_accounting.pld.privacy_loss_distribution")
 
 
+class _NotOurs(type):
+    def __subclasscheck__(cls, category: type) -> bool:
+        return not issubclass(category, UnderstudyWarning)
+
+
+class _LibraryWarning(Warning, metaclass=_NotOurs):
+    """Every warning but understudy's own, as the category of a filter."""
+
+
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Show no warnings and log lines but understudy's own; what a library prints, or hands to a handler of its own, is
-    not kept back."""
+    """Show no warnings and log lines but understudy's own, and let no other warning become an error (``python -W
+    error``), which would stop a run after its charge. Output that a library prints itself is not held back."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, UnderstudyWarning):
@@ -107,7 +116,8 @@ def quiet_libraries() -> Iterator[None]:
     ours = logging.Filter("understudy")
     handlers = [each for each in (*logging.root.handlers, logging.lastResort) if each is not None]
     with warnings.catch_warnings():
-        shown, warnings.showwarning = warnings.showwarning, show
+        warnings.simplefilter("ignore", _LibraryWarning)
+        shown, warnings.showwarning = warnings.showwarning, show  # for libraries that set filters themselves
         for each in handlers:
             each.addFilter(ours)
         try:

@@ -70,7 +70,7 @@ def test_parameters_reach_the_request_and_shorten_what_is_asked_for() -> None:
 
 
 def test_examples_take_turns_and_those_of_the_user_replace_the_templates() -> None:
-    mine = [Example(phrases=("a",), text=text) for text in ("One.", "Two.", "Three.")]
+    mine = tuple(Example(phrases=("a",), text=text) for text in ("One.", "Two.", "Three."))
     chat = FakeChat()
     write(chat, [Seed((str(n),), 0) for n in range(3)], more={"examples": mine}, examples_per_prompt=2)
     shown = [[m.content for m in request.messages if m.role == "assistant"] for request in chat.asked]

@@ -223,7 +223,7 @@ def test_a_condition_leaves_cells(name: str, asked: str, cells: list[int]) -> No
     ],
 )
 def test_a_condition_that_no_value_meets_says_what_there_is(name: str, asked: str, problem: str, cure: str) -> None:
-    with pytest.raises(ConfigError, match=problem) as caught:
+    with pytest.raises(ConfigError, match=problem or None) as caught:
         COLUMNS[name].asked(asked)
     assert cure in caught.value.cure
 
