@@ -221,3 +221,12 @@ def test_what_happens_to_a_frame_after_it_was_opened_does_not_matter() -> None:
     corpus = opened(frame)
     frame.loc[0, "note"] = "Another text."
     assert "Another text." not in texts_of(corpus)
+
+
+@pytest.mark.parametrize("make", ["pandas", "numpy"])
+def test_a_series_holds_texts_and_no_paths_whatever_they_look_like(make: str, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("text\nof a file\n", "utf-8")
+    texts = ["Ann-Smith.csv", str(tmp_path / "there.csv"), "a sore knee", "/etc/host*"]
+    source = pytest.importorskip("pandas").Series(texts) if make == "pandas" else np.array(texts)
+    read = read_corpus(source, text="note")
+    assert [text for batch in read.batches() for text in batch.texts] == texts

@@ -426,3 +426,12 @@ def test_a_unit_with_a_column_survives_json_and_older_units_are_read() -> None:
     assert Unit.from_json({"kind": "owner", "max_records": 3}) == Unit("owner", 3)
     with pytest.raises(ConfigError, match="one record"):
         Unit("record", 1, "patient")
+
+
+def test_no_cap_is_announced_for_content_that_another_dataset_has(
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Callable[..., Said]
+) -> None:
+    finished(tmp_path, sixty, dataset="a")
+    said = understudy("run", *flags(apart(tmp_path, "b")), code=5)
+    assert "known as" in said.err
+    assert "sets the cap" not in said.err

@@ -296,6 +296,7 @@ def test_a_budget_without_a_delta_takes_the_one_that_the_size_suggests_and_says_
         with pytest.raises(us.UnderstudyError, match="delta is missing"):
             call()
     assert repr(us.Budget(3)) == "Budget(epsilon=Fraction(3, 1))"
+    assert str(us.Budget(3)) == "(epsilon=3)"
 
 
 def test_other_settings_of_released_metrics_and_a_folder_of_texts_are_told_in_their_own_words(

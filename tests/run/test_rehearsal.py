@@ -377,6 +377,7 @@ def test_the_methods_of_this_package_would_pass_a_rehearsal(
     cases = {
         "dp-kps": {},
         "dp-kps with a guide": {"guide": True},
+        "dp-kde": {"length": 3},
         "guided-evolution": {"llm": "fake", "rounds": 1, "population": 2, "variations": 2},
         "aug-pe": {"llm": "fake", "rounds": 1, "population": 2, "variations": 2},
         "sec-pe": {**SEC_PE, "public_corpus": str(tmp_path / "public.csv")},
@@ -384,7 +385,7 @@ def test_the_methods_of_this_package_would_pass_a_rehearsal(
     for number, (name, changes) in enumerate(cases.items()):
         own = (
             {}
-            if name.startswith("dp-kps")
+            if name.startswith("dp-k")
             else dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length"))
         )
         values = settings(
@@ -398,10 +399,7 @@ def test_the_methods_of_this_package_would_pass_a_rehearsal(
         values["ledger"] = str(tmp_path / f"ledger-{number}.sqlite")
         Ledger.create(values["ledger"]).close()
         run({each: value for each, value in values.items() if value is not None})
-    names = [name.partition(" ")[0] for name in cases]
-    assert passed == [name for name in names if name != "sec-pe"], (
-        "none where secrets are protected: the finder has them"
-    )
+    assert passed == [name.partition(" ")[0] for name in cases]
 
 
 SEC_PE = {
@@ -409,3 +407,26 @@ SEC_PE = {
     **{"max_records_per_secret": 3, "public_corpus_is_public": True, "public_text": "note", "clusters": 3},
     **{"llm": "fake", "rounds": 1, "population": 2, "variations": 2},
 }
+
+
+def test_a_rehearsal_knows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Any) -> None:
+    """The finder of the private secrets stays out of it, whatever a method says of what it was given."""
+    use_chat(FakeChat())
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
+    monkeypatch.setattr(releasing, "is_rehearsed", lambda method: True)
+
+    def tells(_method: Method, _corpus: Any, _plan: Plan, tools: Any) -> Released:
+        raise ValueError(f"found {sorted(tools.secrets.find('Seen: ann@clinic.example; a made-up secret.'))}")
+
+    monkeypatch.setattr("understudy.methods.sec_pe.method.SecPE.release", tells)
+    write_csv(tmp_path / "public.csv", public_rows(), PUBLIC_COLUMNS)
+    (tmp_path / "secrets.txt").write_text("ann@clinic.example\n", "utf-8")
+    own = dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "length"))
+    changes = {**SEC_PE, "secret_detectors": None, "secrets_file": str(tmp_path / "secrets.txt")}
+    values = settings(
+        tmp_path, method="sec-pe", public_corpus=str(tmp_path / "public.csv"), dataset="notes", **own, **changes
+    )
+    with pytest.raises(UnderstudyError, match="made-up secret") as caught:
+        run({each: value for each, value in values.items() if value is not None})
+    assert "ann" not in str(caught.value)
+    assert runs_charged(values["ledger"]) == 0

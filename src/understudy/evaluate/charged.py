@@ -33,7 +33,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.run.door import open_ledger, pay, tell_first_cap
+from understudy.run.door import open_ledger, pay
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
@@ -362,7 +362,6 @@ def _counts(
         if ledger is not None:
             _require_ledger(wanted, ledger)
             ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
-            tell_first_cap(ledger, wanted.dataset, plan, listener)
             found = contents(corpus, ledger.fingerprint_key)
             if not session.begun:
                 corpus.require_usable(found.bad_share)

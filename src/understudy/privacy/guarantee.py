@@ -136,7 +136,7 @@ class Budget:
         return cls.of(exact(fields["epsilon"]), exact(fields["delta"]))
 
     def __str__(self) -> str:
-        return f"(epsilon={as_typed(self.epsilon)}, delta={as_typed(self.delta)})"
+        return f"({', '.join(f'{name}={as_typed(value)}' for name, value in vars(self).items())})"
 
 
 @dataclass(frozen=True)

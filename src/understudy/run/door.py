@@ -177,14 +177,6 @@ def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
     return ledger
 
 
-def tell_first_cap(ledger: Ledger, dataset: str, plan: Plan, listener: Listener) -> None:
-    """Say, before anything is charged, that the first run on a dataset sets its cap, and how to raise it."""
-    from understudy.ledger.admission import first_cap
-
-    if ledger.dataset(dataset) is None:
-        listener.say(first_cap(dataset, plan.budget))
-
-
 def ledger_of(store: RunStore) -> str | None:
     """Return the id of the ledger in which the run was charged; None if it was not charged."""
     began = store.value(_FINGERPRINT) or {}
@@ -239,6 +231,9 @@ def pay(
                 f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
             )
     if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
+        from understudy.ledger.admission import first_cap
+
+        listener.say(first_cap(dataset, plan.budget))
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
     if known.contents:

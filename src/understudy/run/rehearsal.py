@@ -23,6 +23,7 @@ from understudy.base.errors import UnderstudyError, bug
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.corpus import Batch
 from understudy.corpus.schema import Schema
+from understudy.corpus.secrets import SecretFinder
 from understudy.ledger.store import RunStore
 from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
@@ -72,6 +73,7 @@ def rehearse(
     made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None)
     quiet = replace(
         preparation,
+        secrets=None if preparation.secrets is None else SecretFinder(("a made-up secret",)),
         embedder=None if preparation.embedder is None else _StandIn(preparation.embedder, preparation.dimension),
         say=lambda _line: None,
         progress=lambda _what, _done, _total: None,

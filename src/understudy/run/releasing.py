@@ -46,7 +46,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import Paid, open_ledger, pay, tell_first_cap
+from understudy.run.door import Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -191,8 +191,6 @@ def _prepare(
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
-    if ledger is not None:
-        tell_first_cap(ledger, promise.dataset, plan, listener)
     found = None
     if ledger is not None:
         found = contents(corpus, ledger.fingerprint_key, engine)
@@ -216,7 +214,7 @@ def _prepare(
     scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
-    if is_rehearsed(method) and not session.begun and plan.unit.kind != "secret":  # its finder holds the secrets
+    if is_rehearsed(method) and not session.begun:
         prepare = partial(_prepared, method, plan=plan)
         rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
     return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)

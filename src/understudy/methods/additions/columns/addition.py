@@ -9,16 +9,22 @@ from typing import Any, ClassVar, Self
 
 from understudy.base.parameters import Parameters
 from understudy.methods.additions.base import Addition, Releasing, Use, Writing
-from understudy.methods.additions.columns import variables as names
 from understudy.methods.additions.columns.fitting import require_fitting
 from understudy.methods.additions.columns.plan import parts, plan_with_columns
 from understudy.methods.additions.columns.release import release
 from understudy.methods.additions.columns.rows import TableRows, longest_details
 from understudy.methods.additions.columns.variables import (
+    CHOSEN,
+    COLUMNS,
     COLUMNS_SHARE,
+    LARGEST_LOGARITHM,
+    LOGARITHMS,
+    PAIRS,
+    SCORES,
     RowsParameters,
     TablesParameters,
     Variables,
+    has_columns,
     parameters_of,
     variables_of,
 )
@@ -98,7 +104,7 @@ class Columns(Addition):
 
     @classmethod
     def is_in(cls, release: Release) -> bool:
-        return names.has_columns(release)
+        return has_columns(release)
 
     @classmethod
     def check(cls, release: Release) -> None:
@@ -110,15 +116,15 @@ class Columns(Addition):
         variables, parameters = variables_of(release), parameters_of(release)
         declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
         shapes: dict[str, int | str] = {
-            names.COLUMNS: sum(variables.sizes),
-            names.SCORES: "sets that were scored",
-            names.PAIRS: "cells of sets",
+            COLUMNS: sum(variables.sizes),
+            SCORES: "sets that were scored",
+            PAIRS: "cells of sets",
         }
         sets = "sets" if declared is None else len(declared)
         arrays = {
             **{name: Held("float64", (size,)) for name, size in shapes.items() if name in charged},
-            names.LOGARITHMS: Held("float64", ("numbers of the model",), -names.LARGEST_LOGARITHM, 0.0),
-            names.CHOSEN: Held("int64", (sets, "of a set"), 0, len(variables.sizes) - 1),
+            LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
+            CHOSEN: Held("int64", (sets, "of a set"), 0, len(variables.sizes) - 1),
         }
         return contents.joined(dict.fromkeys(charged, GaussianEvent.kind), arrays)
 
