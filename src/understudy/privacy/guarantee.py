@@ -24,6 +24,7 @@ from statistics import NormalDist
 from typing import Never
 
 from understudy.base.errors import ConfigError
+from understudy.base.lazy import special
 from understudy.privacy.exact import (
     Number,
     as_typed,
@@ -218,13 +219,19 @@ def _gdp_delta(mu: float, epsilon: float) -> float:
         return 0.0
     farther = epsilon / mu + mu / 2
     rounding = _ROUNDING * (farther + 2) * (farther + 2) * first
-    tail = phi_bar(farther)
-    if tail < _SMALLEST_TAIL or epsilon > 700:  # the second term only lowers delta: leaving it out is safe
+    if epsilon > 700:  # the second term only lowers delta: leaving it out is safe
         return min(1.0, first + rounding)
-    return min(1.0, max(0.0, first - math.exp(epsilon) * tail) + rounding)
+    tail = phi_bar(farther)
+    if tail < _SMALLEST_TAIL:
+        second, rounding = math.exp(epsilon + float(special.log_ndtr(-farther))), rounding + _OF_LOGARITHMS * first
+    else:
+        second = math.exp(epsilon) * tail
+    return min(1.0, max(0.0, first - second) + rounding)
 
 
-_SMALLEST_TAIL = 1e-290  # below, doubles lose digits
+_SMALLEST_TAIL = 1e-290  # below, doubles lose digits, and logarithms take over
+_OF_LOGARITHMS = 1e-11
+"""Far more than two logarithms add of rounding whose sum is below 0, and each less than 2000 in size."""
 _ROUNDING = 1e-15
 """Nine halves of a double's last digit. Both terms are at most ``first``. An argument is rounded by at most 4 u x (u is
 half a last digit, x the larger argument), which moves its tail by the (1 + x)-fold; erfc, exp and what combines them
