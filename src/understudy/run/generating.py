@@ -345,7 +345,7 @@ def write_texts(
 
 
 def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener: Listener) -> list[Use]:
-    """Return what is used of the Release's additions."""
+    """Return how each addition of the Release takes part in the writing."""
     with_what = additions.Writing(
         wanted=job.wanted,
         method=job.method,

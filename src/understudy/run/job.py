@@ -163,7 +163,7 @@ class Job(FreeJob):
 
 
 def _facts(config: RunConfig, table: Table) -> PublicFacts:
-    """Return what is declared of the table."""
+    """Return the public facts about the table: what the user declared."""
     return PublicFacts(
         config.unit,
         config.label_set,

@@ -137,7 +137,7 @@ def make_release(
 
 
 def _release_there(session: Session, job: Job, listener: Listener, *, resume: bool) -> Release | None:
-    """Return the Release that this run made already; None where one is to be made, or continued."""
+    """Return the Release that this run already made; None if it must be made or continued."""
     method, file = job.method, session.folder.release_file(job.method.name)
     if resume:
         if not session.begun:

@@ -1,4 +1,4 @@
-"""What an addition is: released with a share of any method's budget, and used when the method's texts are written.
+"""The protocol of an addition: it is released with a share of a method's budget, and helps to write the texts.
 
 A new addition is a folder here with a class that extends :class:`Addition`, and a name in
 :data:`~understudy.methods.additions.registry.ADDITIONS`. Runs loop over that list: no other code names an addition.
@@ -31,7 +31,7 @@ class Releasing:
     Args:
         corpus: the private records.
         planned: the Release without content; an addition may change its labels.
-        released: what the parts before made.
+        released: the values of the parts that came before.
     """
 
     corpus: Any  # a BoundedCorpus; plan and generate may see this module, and not that one
@@ -62,7 +62,7 @@ class Writing:
 
 
 class Use:
-    """An addition of a Release, while texts are written. By default it does nothing."""
+    """How an addition takes part while texts are written. This base class does nothing."""
 
     rows: Rows | None = None
     """The rows that texts are written for."""
@@ -83,7 +83,7 @@ class Use:
         return list(counts)
 
     def lines(self) -> Sequence[str]:
-        """Return what the user is told before texts are written."""
+        """Return lines for the user, shown before texts are written."""
         return ()
 
     def chosen(self, records: Sequence[SyntheticRecord], _counts: Sequence[int]) -> list[SyntheticRecord]:
@@ -111,7 +111,7 @@ class Addition(ABC):
     @classmethod
     @abstractmethod
     def of(cls, settings: Parameters, facts: PublicFacts) -> Self | None:
-        """Return the addition as a run's settings and the declared table have it; None where it is not wanted."""
+        """Return the addition if a run's settings and the declared table ask for it, else None."""
 
     def require(self, method: Method) -> None:
         """Raise ConfigError if it cannot join this method."""
@@ -123,7 +123,7 @@ class Addition(ABC):
 
     @abstractmethod
     def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
-        """Return the plan of the rest for what is left of ``budget``, with the addition's own charges."""
+        """Take a share of ``budget``, plan the rest with ``plan_rest``, and return all charges in one plan."""
 
     def prepare(self, _preparation: Preparation) -> Self:
         """Do what could fail, before anything is charged; return the addition with what was made.
@@ -175,5 +175,5 @@ class Addition(ABC):
 
     @classmethod
     def use(cls, _release: Release, _writing: Writing) -> Use | None:
-        """Return what is used of it while texts are written of a Release that has it."""
+        """Return how it takes part while texts are written from a Release that has it; None if it does not."""
         return None

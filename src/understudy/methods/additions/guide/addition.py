@@ -90,7 +90,7 @@ class GuideAddition(Addition):
 
     @classmethod
     def use(cls, release: Release, writing: Writing) -> Use | None:
-        """None where it is to be ignored, or its embedder is not on this machine."""
+        """Return None if the guide is to be ignored, or its embedder is not installed."""
         wanted = writing.wanted
         if wanted.guide_candidates == 0:
             return None
