@@ -19,7 +19,7 @@ from server import FakeEndpoint, error
 
 from understudy.base.errors import UnderstudyError
 from understudy.cli import INTERNAL_ERROR, INTERRUPTED
-from understudy.cli.make import _method_of_release
+from understudy.cli.verbs.generate import _method_of_release
 from understudy.ledger import Ledger
 from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget

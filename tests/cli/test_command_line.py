@@ -20,7 +20,7 @@ from run_fixtures import Said, runs_charged
 
 from understudy.base.errors import ModelError
 from understudy.cli import VERBS
-from understudy.cli.make import _is_plain
+from understudy.cli.making import is_plain
 from understudy.cli.options import given
 from understudy.methods.registry import method_class
 from understudy.release import Release
@@ -283,7 +283,7 @@ def test_generate_has_an_output_of_its_own_that_no_release_can_lead_elsewhere(
     assert said.code == 0, said.err
     assert "The results go to visits-texts (--output)." in said.err
     assert said.out.strip() == str(Path("visits-texts") / "release" / "synthetic.parquet")
-    assert [_is_plain(name) for name in ("visits", "a_b-1", "../x", "a/b", "", ".", "x.y")] == [True] * 2 + [False] * 5
+    assert [is_plain(name) for name in ("visits", "a_b-1", "../x", "a/b", "", ".", "x.y")] == [True] * 2 + [False] * 5
 
 
 def test_a_renamed_verb_says_its_new_name(understudy: Callable[..., Said]) -> None:

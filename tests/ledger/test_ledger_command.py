@@ -113,7 +113,7 @@ def test_a_terminal_gets_a_table(where: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_importing_the_command_loads_no_database() -> None:
-    code = "import sys, understudy.cli.manage; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
+    code = "import sys, understudy.cli.verbs.ledger; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

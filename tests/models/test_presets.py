@@ -368,7 +368,7 @@ def test_the_embedded_models_say_that_they_are_english() -> None:
 
 def test_naming_models_imports_no_heavy_package() -> None:
     code = (
-        "import sys, understudy.models, understudy.cli.manage\n"
+        "import sys, understudy.models, understudy.cli.verbs.models\n"
         "print([name for name in ('torch', 'transformers', 'openai', 'rich', 'platformdirs') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

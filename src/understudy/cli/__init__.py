@@ -44,7 +44,7 @@ _SECTIONS = {
         "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
     },
 }
-VERBS = {verb: f"understudy.cli.{section.lower()}" for section, verbs in _SECTIONS.items() for verb in verbs}
+VERBS = {verb: f"understudy.cli.verbs.{verb}" for verbs in _SECTIONS.values() for verb in verbs}
 """Each verb, and the module that defines it."""
 _RENAMED = {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}
 _RESUMABLE = (["run"], ["release"], ["generate"], ["topics"], ["baseline"])

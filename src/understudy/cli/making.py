@@ -1,0 +1,76 @@
+"""What the verbs that make something share: options, the method of a command line, where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from understudy.base.errors import ConfigError
+from understudy.cli.options import METHOD, TABLE, WRITING, value_of
+from understudy.cli.output import answer, say
+from understudy.methods.registry import method_class, method_names
+from understudy.run.defaults import settings_begun
+from understudy.run.generating import Result
+from understudy.run.parts import Table, no_data
+from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfig, configured_method, read_config
+
+BUDGET = ("epsilon", "delta", "dataset")
+ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")
+"""What errors and lines of a first run tell people to use."""
+MAIN = ("data", *TABLE, *BUDGET, "private_model", "guide", "engine", *WRITING, *ADVISED)
+
+
+method_option = click.option(
+    "--method",
+    default=None,
+    envvar=METHOD,
+    metavar="NAME",
+    help=f"{', '.join(method_names())}. [default: {DEFAULT_METHOD}]",
+)
+
+
+def method_of_words(args: Sequence[str]) -> type[Any]:
+    """The method of a command line: of ``--method``, else of the configuration file, else the default."""
+    config = value_of("--config", args)
+    return method_class(value_of("--method", args) or configured_method(read_config(config) if config else {}))
+
+
+def run_groups(args: Sequence[str]) -> Groups:
+    return (*RUN_GROUPS, method_of_words(args).parameters)
+
+
+def with_output(settings: RunConfig) -> RunConfig:
+    """The settings; if no folder is given, with one in the working directory that is named after the table."""
+    named = settings.output is not None
+    if not named and not settings.data:
+        raise no_data()
+    name = Path(settings.data[0]).name.split(".")[0] if len(settings.data) == 1 else ""
+    if not named and not is_plain(name):
+        dataset = "" if settings.dataset else ", and the dataset in the ledger with --dataset NAME"
+        raise ConfigError(
+            "Standard input, a pattern or several files have no one name, after which the results are called.",
+            f"Name their folder with --output FOLDER{dataset}.",
+        )
+    settings = settings if named else settings.model_copy(update={"output": f"{name}-synthetic"})
+    if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # which may do without its table
+        settings.part(Table).require_header()  # before what else is wrong, such as labels
+    if not named:
+        say(f"The results go to {settings.output} (--output).")
+    return settings
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is one of a folder here: a Release may come from anybody."""
+    return name.replace("-", "").replace("_", "").isalnum()
+
+
+def show_result(result: Result, as_json: bool, *, table: bool) -> None:
+    """What was made: a table, or the Release alone."""
+    assert result.folder is not None
+    release, written = result.folder.release_file(result.release.method), result.folder.synthetic_file()
+    files = {"release": str(release) if release.exists() else None, "table": str(written) if table else None}
+    fields = {**result.to_json(), "output": str(result.folder.root), **files}
+    answer(as_json, fields, written if table else release)

@@ -1,0 +1,180 @@
+"""``understudy audit``: audit mechanisms and whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from understudy.base.errors import ConfigError, PrivacyError
+from understudy.cli.environment import TypedOption
+from understudy.cli.options import ParametersCommand, given, json_option, read_file
+from understudy.cli.output import listener, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from understudy.audit.mechanisms.audit import MechanismAudit
+    from understudy.audit.result import RunAudit
+    from understudy.evaluate.metrics.value import Interval
+    from understudy.run.settings import Groups
+
+
+@click.group("audit")
+def audit() -> None:
+    """Try to break the promise: audits of mechanisms and of whole runs."""
+
+
+@audit.command()
+@click.argument("name", required=False)
+@click.option("--list", "lists", is_flag=True, help="List the mechanisms that can be audited.")
+@click.option("--runs", type=int, default=5000, show_default=True, help="Runs with the unit, and as many without.")
+@click.option("--epsilon", default="4", show_default=True, help="What the mechanism is to promise.")
+@click.option("--delta", default="1e-6", show_default=True, help="... at this delta; pure mechanisms promise it at 0.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="That no bound is too high.")
+@json_option
+def mechanism(
+    name: str | None, *, lists: bool, runs: int, epsilon: str, delta: str, confidence: float, as_json: bool
+) -> None:
+    """Run the mechanism NAME (or `all`) on worst-case neighbours, and bound what it loses from below.
+
+    The noise is the system's, as in a release: it has no seed, and no two audits are alike.
+    """
+    from understudy.audit.mechanisms.audit import ALL, MECHANISMS, NO_PROOF, audit_mechanism, chosen
+    from understudy.privacy.guarantee import Budget
+
+    if lists:
+        known = [(each.name, each.title, each.neighbours) for each in MECHANISMS.values()]
+        if as_json:
+            show_json({"mechanisms": [dict(zip(("name", "title", "neighbours"), each, strict=True)) for each in known]})
+        else:
+            show_table(("mechanism", "what it is", "neighbours"), known)
+        return
+    if name is None:
+        raise ConfigError("No mechanism given.", f"Name one (see --list), or say `{ALL}`.")
+    budget = Budget(epsilon, delta)
+    done = []
+    auditables = chosen(name)
+    if name == ALL and (missing := [each.name for each in MECHANISMS.values() if each not in auditables]):
+        say(f"Left out, for want of the extra `local`: {', '.join(missing)}.")
+    for auditable in auditables:
+        say(f"{auditable.name}: {auditable.neighbours}")
+        done.append(audit_mechanism(auditable, budget, runs=runs, confidence=confidence))
+    if as_json:
+        show_json({"audits": [each.to_json() for each in done]})
+    else:
+        show_table(_MECHANISM_HEADS, [_mechanism_row(each) for each in done])
+        click.echo(NO_PROOF)
+    if broken := [each.name for each in done if each.violated]:
+        raise PrivacyError(
+            f"A lower bound lies above the promise: {', '.join(broken)}.",
+            "Audit it again with more runs, and if it stays so, release nothing with it and report it.",
+        )
+
+
+_MECHANISM_HEADS = (
+    *("mechanism", "number", "promised", "bound by Clopper-Pearson", "bound by the curve"),
+    *("ideal attack", "ceiling", "verdict"),
+)
+
+
+def _mechanism_row(done: MechanismAudit) -> tuple[str, ...]:
+    promised, by_test, ideal, ceiling = (
+        f"{number:.4g}" for number in (done.promised, done.clopper_pearson, done.ideal, done.ceiling)
+    )
+    by_curve = "-" if done.along_curve is None else f"{done.along_curve:.4g} ({done.curve})"
+    return done.name, done.quantity, promised, by_test, by_curve, ideal, ceiling, done.verdict
+
+
+def _audit_groups(_args: Sequence[str]) -> Groups:
+    from understudy.audit.running import AuditParameters
+
+    return (AuditParameters,)
+
+
+@audit.command(
+    "run",
+    cls=ParametersCommand,
+    groups=_audit_groups,
+    main=("canaries", "prefix_words", "suffix_terms", "attacks", "confidence"),
+)
+@click.argument("config")
+@click.option("--output", metavar="FOLDER", help="Folder for the results, which stay in its private part.")
+@click.option(
+    "--insecure-no-noise",
+    is_flag=True,
+    default=None,
+    cls=TypedOption,
+    help="Audit the run without its noise: it must fail.",
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    default=None,
+    cls=TypedOption,
+    help="Start over in a used folder, with other canaries and coins.",
+)
+@json_option
+def audit_run(
+    config: str, *, output: str | None, insecure_no_noise: bool | None, fresh: bool | None, as_json: bool, **values: Any
+) -> None:
+    """Audit the run that the YAML file CONFIG describes. The same command resumes.
+
+    The user's ledger is not charged, so nothing that the run makes may be handed out.
+    """
+    from understudy.audit.running import AUDIT, AuditParameters
+    from understudy.audit.running import audit_run as attack
+    from understudy.run.settings import run_config, run_names
+
+    file = read_file(config)
+    changes = {"output": output, "insecure_no_noise": insecure_no_noise, "fresh": fresh}
+    own = AuditParameters.model_fields.keys()
+    settings = run_config(given(changes, config, taken=run_names(file)))
+    with listener() as told:
+        done = attack(settings, AuditParameters(**given(values, config, taken=own)), listener=told)
+    if as_json:
+        show_json(done.to_json())
+    else:
+        _show_audit(done)
+        click.echo(Path(settings.output or "") / "private" / AUDIT)
+    if done.verdict == "VIOLATION":
+        raise PrivacyError(
+            f"The run leaks epsilon {done.largest_found:.2f} at least, and promises {done.epsilon:g}.",
+            "Release nothing with it, and report it."
+            if done.private
+            else "Noise was off or seeded, and no promise holds: leave that out of the configuration.",
+        )
+
+
+def _show_audit(done: RunAudit) -> None:
+    click.echo(f"Method {done.method}, protecting {done.unit}.")
+    texts = done.synthetic_texts
+    click.echo(f"{done.canaries} canaries, {done.planted} planted; {texts} synthetic texts; {done.seconds:.0f} s.\n")
+    rows = [
+        (
+            attack.name,
+            _with(attack.auc, attack.auc_interval),
+            _with(attack.true_positives, attack.true_positives_interval),
+            f"{attack.epsilon:.2f}",
+        )
+        for attack in done.attacks
+    ]
+    show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), rows)
+    if done.groups:
+        click.echo(f"\nOf groups alone, at {done.confidence:.6g} confidence over all of them:")
+        shown = sorted(done.groups, key=lambda each: -each.epsilon)[:_MOST_GROUPS]
+        groups = [
+            (each.name, str(each.canaries), each.attack, f"{each.auc:.3f}", f"{each.epsilon:.2f}") for each in shown
+        ]
+        show_table(("group", "canaries", "attack", "AUC", "epsilon at least"), groups)
+    click.echo(f"\nPromised: epsilon {done.epsilon:g} at delta {done.delta:g}.")
+    click.echo(f"Found: epsilon at least {done.bound:.2f}, at {done.confidence:.6g} confidence over all attacks.")
+    click.echo(f"Power of the test: epsilon {done.largest_bound:.2f} if every guess were right.")
+    click.echo(f"Verdict: {done.verdict}. {done.remark}")
+
+
+_MOST_GROUPS = 10
+
+
+def _with(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval.low:.3f}-{interval.high:.3f})"

@@ -1,0 +1,31 @@
+"""``understudy baseline``: texts from the labels alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from understudy.cli.options import WRITING, ParametersCommand, config_option, given, json_option, require_output
+from understudy.cli.output import answer, listener
+from understudy.run.outputs import OutputFolder
+from understudy.run.pipeline import BaselineParameters, write_baseline
+from understudy.run.settings import WRITING_GROUPS, OutputParameters
+
+
+@click.command(
+    cls=ParametersCommand,
+    groups=lambda _: (*WRITING_GROUPS, OutputParameters, BaselineParameters),
+    main=("labels", *WRITING, "keywords", "keywords_are_public"),
+)
+@config_option
+@json_option
+def baseline(config: str | None, as_json: bool, **values: Any) -> None:
+    """Let the language model write texts from the labels alone, without private data: the baseline to compare with."""
+    settings = given(values, config)
+    require_output(settings.get("output"))
+    with listener() as told:
+        records = write_baseline(settings, listener=told)
+    table = OutputFolder(Path(settings["output"])).synthetic_file()
+    answer(as_json, {"output": str(settings["output"]), "table": str(table), "records": len(records)}, table)

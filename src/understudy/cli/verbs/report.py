@@ -1,0 +1,46 @@
+"""``understudy report``: write the report of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from understudy.base.errors import ConfigError
+from understudy.cli.options import config_option, json_option, read_file, require_no_configuration
+from understudy.cli.output import answer
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1)
+@config_option
+@click.option("--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or TF-IDF without it]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
+@click.option("--responsible", metavar="NAME", default="", help="Who answers for the release, for the file.")
+@click.option("--ledger", metavar="LOCATION", help="Where runs were booked; the internal report says what was left.")
+@json_option
+def report(
+    runs: tuple[str, ...],
+    *,
+    config: str | None,
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
+
+    release/report.html may be handed out; private/report.html is written too where something was measured on private
+    texts, and stays inside.
+    """
+    from understudy import api
+
+    require_no_configuration(runs)
+    if not runs and not (file := read_file(config)).get("output"):
+        raise ConfigError("No run given.", "Name its output folder, or --config with the file of the run.")
+    runs = runs or (str(file["output"]),)
+    made = api.report(*runs, **values)
+    pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
+    fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
+    answer(as_json, fields, *(page for each in made for page in (each.shareable, each.internal) if page is not None))

@@ -1,0 +1,67 @@
+"""``understudy topics``: find what a table is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from understudy.base.parameters import Free
+from understudy.cli.making import ADVISED, BUDGET, with_output
+from understudy.cli.options import ParametersCommand, config_option, given, json_option
+from understudy.cli.output import answer, listener
+from understudy.methods.additions.topics.labelling import LabellingParameters
+from understudy.methods.additions.topics.plan import NAME as TOPICS
+from understudy.methods.registry import method_class
+from understudy.run.settings import Groups, ModelParameters, release_groups, run_config
+
+
+def _topics_groups(_args: Sequence[str]) -> Groups:
+    *shared, own = release_groups(method_class(TOPICS))
+    groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
+    return (*groups, _TitleParameters, own)
+
+
+class _TitleParameters(ModelParameters):
+    """The language model that gives topics titles; it sees their released terms only."""
+
+    llm: Free[str] = "none"
+    """``none`` (the names alone), ``builtin``, ``hf:ORG/NAME``, or an endpoint's model (docs/endpoints.md)."""
+
+
+@click.command(
+    cls=ParametersCommand,
+    groups=_topics_groups,
+    main=(
+        "data",
+        "text",
+        "roles",
+        "language",
+        "owner",
+        *BUDGET,
+        "topics",
+        *ADVISED[1:3],
+        "expected_records",
+        "llm",
+        "output",
+    ),
+)
+@config_option
+@json_option
+def topics(config: str | None, as_json: bool, **values: Any) -> None:
+    """Find what a private table is about: topics with names and noisy sizes, and no text of any record.
+
+    Writes the page release/topics.html in the output folder, which may be handed out, and prints where it is. The same
+    command resumes.
+    """
+    from understudy.report.topics import PAGE, write_topics
+    from understudy.run.topics import find_topics
+
+    settings = with_output(run_config({**given(values, config), "method": TOPICS}))
+    with listener() as told:
+        found = find_topics(settings, listener=told)
+    assert found.folder is not None
+    page = write_topics(found, found.folder.shareable / PAGE)
+    fields = {"output": str(found.folder.root), "release": str(found.folder.release_file(TOPICS)), "page": str(page)}
+    answer(as_json, {**fields, "topics": found.to_json()}, page)
