@@ -20,7 +20,7 @@ from understudy.evaluate.tables import EvaluationConfig
 from understudy.methods.additions.columns.variables import RowsParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.registry import method_class, method_names
-from understudy.run.pipeline import BaselineParameters
+from understudy.run.baseline import BaselineParameters
 from understudy.run.settings import (
     RUN_GROUPS,
     WRITING_GROUPS,

@@ -41,7 +41,7 @@ _PUBLIC = {
         "understudy.release": "Release",
         "understudy.report": "ReportPaths",
         "understudy.run.forecast": "Forecast",
-        "understudy.run.pipeline": "Checked",
+        "understudy.run.check": "Checked",
         "understudy.run.session": "Listener",
         "understudy.run.topics": "FoundTopics",
         "understudy.run.generating": "Result",
@@ -88,9 +88,9 @@ if TYPE_CHECKING:
     from understudy.release import Release as Release
     from understudy.release.statement import Statement as Statement
     from understudy.report.page import ReportPaths as ReportPaths
+    from understudy.run.check import Checked as Checked
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
-    from understudy.run.pipeline import Checked as Checked
     from understudy.run.session import Listener as Listener
     from understudy.run.topics import FoundTopics as FoundTopics
 

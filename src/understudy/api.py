@@ -37,10 +37,12 @@ from understudy.methods.registry import make_method, method_names, require_metho
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
+from understudy.run.baseline import BaselineParameters, write_baseline
+from understudy.run.check import Checked
+from understudy.run.check import check as read_and_check
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder
-from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.progress import shown
 from understudy.run.session import Listener
 from understudy.run.settings import (
@@ -113,7 +115,7 @@ def check(
     *,
     listener: Listener | None = None,
     **options: Unpack[RunOptions],
-) -> pipeline.Checked:
+) -> Checked:
     """Read a private table to its end as :func:`run` would, and say what is wrong with it. Charges nothing.
 
     Args:
@@ -131,7 +133,7 @@ def check(
     told: dict[str, Any] = {"data": corpus, **given} if _is_path(corpus) else given
     config = run_config(_settings(chosen, spent, told))
     with shown(listener) as listening:
-        return pipeline.check(config, source=None if config.data else corpus, listener=listening)
+        return read_and_check(config, source=None if config.data else corpus, listener=listening)
 
 
 def run(

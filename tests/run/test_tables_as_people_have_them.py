@@ -18,7 +18,8 @@ import pytest
 
 from understudy.base.errors import UnderstudyError
 from understudy.ledger import Ledger
-from understudy.run.pipeline import check, release
+from understudy.run.check import check
+from understudy.run.pipeline import release
 from understudy.run.settings import run_config
 
 NAMES = ("Kategorie", "Beschreibung", "Datum", "Betrag", "Erledigt")

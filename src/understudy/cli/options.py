@@ -86,7 +86,7 @@ def known_names(values: Mapping[str, Any]) -> set[str]:
     from understudy.audit.running import AuditParameters
     from understudy.evaluate.parameters import EvaluationConfig
     from understudy.methods.registry import method_class, method_names
-    from understudy.run.pipeline import BaselineParameters
+    from understudy.run.baseline import BaselineParameters
     from understudy.run.settings import RUN_GROUPS, configured_method
 
     groups: list[type[Parameters]] = [*RUN_GROUPS, EvaluationConfig, AuditParameters, BaselineParameters]

@@ -9,8 +9,8 @@ import click
 
 from understudy.cli.options import WRITING, ParametersCommand, config_option, given, json_option, require_output
 from understudy.cli.output import answer, listener
+from understudy.run.baseline import BaselineParameters, write_baseline
 from understudy.run.outputs import OutputFolder
-from understudy.run.pipeline import BaselineParameters, write_baseline
 from understudy.run.settings import WRITING_GROUPS, OutputParameters
 
 

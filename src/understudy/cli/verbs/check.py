@@ -9,7 +9,7 @@ import click
 from understudy.cli.making import MAIN, method_option, run_groups, with_output
 from understudy.cli.options import ParametersCommand, config_option, given, json_option
 from understudy.cli.output import listener, show_json
-from understudy.run import pipeline
+from understudy.run.check import check as read_and_check
 from understudy.run.settings import run_config
 
 
@@ -24,7 +24,7 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
     """
     settings = with_output(run_config(given(values, config)))
     with listener() as told:
-        found = pipeline.check(settings, listener=told)
+        found = read_and_check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]
     if as_json:
         clamped = [column.name for column in found.clamped]
