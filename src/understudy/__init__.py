@@ -1,10 +1,30 @@
-"""understudy: differentially private synthetic stand-ins for private text corpora.
+"""Turn a private table of texts into a differentially private synthetic one.
 
 >>> import understudy as us
->>> us.Budget(epsilon=6, delta="1e-6")
-Budget(epsilon=Fraction(6, 1), delta=Fraction(1, 1000000))
+>>> rows = [{"note": "a sore hip", "part": "hip"}, {"note": "a warm hand", "part": "hand"}]
+>>> made = us.run(rows, us.Budget(3, delta="1e-6"), text="note", label="part", labels=["hip", "hand"],
+...               language="en", dataset="help", llm="none", records_per_label=2)
+>>> len(made.records)
+4
 
-Everything below loads when it is first used, so that ``import understudy`` is light.
+Make:
+    plan       forecast what a run would release, cost and buy; reads no private data
+    check      read the private table as a run would, and report what is wrong with it; free
+    run        make a synthetic table from a private one: release, then generate
+    release    make a Release of a private table: the only step that reads it
+    generate   turn a Release into synthetic texts; free, any number of times
+    topics     find the topics of a private table, with noisy sizes
+    baseline   write texts from the labels alone, as a baseline
+    export     write a synthetic table as CSV, JSON lines, chats or a Hugging Face dataset
+Judge:
+    evaluate   compare a synthetic table with the real one: fidelity, utility, leakage
+    audit      attack a whole run; audit_mechanism attacks one mechanism
+    report     write the report of a run as one HTML file
+Also: Budget, SecretBudget (what a run may spend), read_corpus, load_release, ledger (what each dataset has spent)
+Methods (pass one to run, release or plan; the default is DPKPS()):
+    DPKPS, DPKDE, AugPE, SecPE, PrivatePrediction, FewShot, SeqPATE, DPFinetune, GuidedEvolution, Topics
+
+help(us.run) lists every option. Everything loads on first use, so ``import understudy`` is fast.
 """
 
 from __future__ import annotations
@@ -96,7 +116,7 @@ if TYPE_CHECKING:
 
 _MODULES = ("ledger",)
 """Parts of the package that are public as they are."""
-__all__ = [*_PUBLIC, *_MODULES]
+# There is no __all__: with one, help(understudy) would print every class in full, some 9,000 lines.
 
 
 class _Package(ModuleType):
@@ -119,4 +139,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*_PUBLIC, *_MODULES, "__version__"])

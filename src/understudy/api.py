@@ -490,10 +490,17 @@ def _settings(method: Method | None, budget: AnyBudget | None, options: Mapping[
     return {**spent, "method": method.name, **own, **options}
 
 
-def _list_options(verb: Callable[..., Any], *groups: type[Parameters], without: Collection[str] = ()) -> None:
-    """Add to a verb's help what it takes, as the parameters describe themselves."""
+def _name_options(verb: Callable[..., Any], *groups: type[Parameters], without: Collection[str] = ()) -> None:
+    """Put a verb's options, as its parameters describe them, in its signature and its help."""
     fields = {name: field for group in groups for name, field in group.model_fields.items() if name not in without}
-    lines = []
+    signature, lines = inspect.signature(verb), []
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.get_default(), annotation=Any)
+        for name, field in fields.items()
+        if name not in signature.parameters
+    ]
+    verb.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
     for name, field in fields.items():
         default = field.get_default()
         shown = "" if default in (None, ()) else f" Default: {default!r}."
@@ -505,13 +512,13 @@ def _list_options(verb: Callable[..., Any], *groups: type[Parameters], without: 
 
 _NO_OPTIONS = ("data", "epsilon", "delta", "secret_prior", "secret_posterior")
 for _verb in (check, run, release, plan):
-    _list_options(_verb, *RUN_GROUPS, without=_NO_OPTIONS)
-_list_options(
+    _name_options(_verb, *RUN_GROUPS, without=_NO_OPTIONS)
+_name_options(
     topics,
     *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters, EmbedderParameters, EngineParameters),
     OutputParameters,
     without=("label", "labels", "labels_from_data", *_NO_OPTIONS),
 )
-_list_options(generate, *WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters)
-_list_options(baseline, *WRITING_GROUPS, OutputParameters, BaselineParameters)
-_list_options(evaluate, EvaluationConfig)
+_name_options(generate, *WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters)
+_name_options(baseline, *WRITING_GROUPS, OutputParameters, BaselineParameters)
+_name_options(evaluate, EvaluationConfig)

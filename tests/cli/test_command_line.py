@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import yaml
 from clinic import FakeChat, flags, settings
 from run_fixtures import Said, runs_charged
 
+import understudy as us
 from understudy.base.errors import ModelError
 from understudy.cli import VERBS
 from understudy.cli.making import is_plain
@@ -38,6 +41,9 @@ def loaded_by(code: str, *words: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
+_NOT_LISTED = {"Checked", "Corpus", "Evaluation", "FoundTopics", "Forecast", "Listener", "MechanismAudit", "Release"}
+_NOT_LISTED |= {"ReportPaths", "Result", "RunAudit", "Statement", "UnderstudyError", "UnderstudyWarning"}
+_NOT_LISTED |= {"NonPrivateFinetune"}
 COMMAND = "from understudy.cli import cli; cli.main(standalone_mode=False)"
 
 
@@ -270,7 +276,7 @@ def test_a_bare_run_asks_for_the_data_first(understudy: Callable[..., Said]) -> 
     for verb in ("run", "release"):
         said = understudy(verb)
         assert said.code == 2
-        assert said.err.startswith("Error: No private data given.\nName them with --data SOURCE")
+        assert said.err.startswith("Error: No private data given.\nName the table with --data SOURCE")
 
 
 def test_generate_has_an_output_of_its_own_that_no_release_can_lead_elsewhere(
@@ -286,19 +292,31 @@ def test_generate_has_an_output_of_its_own_that_no_release_can_lead_elsewhere(
     assert [is_plain(name) for name in ("visits", "a_b-1", "../x", "a/b", "", ".", "x.y")] == [True] * 2 + [False] * 5
 
 
-def test_a_renamed_verb_says_its_new_name(understudy: Callable[..., Said]) -> None:
-    for old, new in {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}.items():
-        said = understudy(old, "x")
-        assert (said.code, said.out) == (2, "")
-        assert f"No such command '{old}'. It is `understudy {new}` now." in said.err
-
-
 def test_the_package_can_be_run_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "understudy", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.startswith("Usage: understudy [OPTIONS] COMMAND")
     assert re.findall(r"^(\w+):$", done.stdout, re.MULTILINE) == ["Options", "Make", "Judge", "Manage"]
+    assert "understudy run --config tickets.yaml" in done.stdout
+
+
+def test_help_of_the_package_is_one_screen_that_names_every_verb_and_method() -> None:
+    shown = pydoc.render_doc(us, renderer=pydoc.plaintext)
+    assert shown.count("\n") <= 60
+    assert us.__doc__ is not None
+    assert {name for name in dir(us) if name in us._VERBS.split() or name[:1].isupper()} - _NOT_LISTED <= set(
+        re.findall(r"\w+", us.__doc__)
+    )
+
+
+@pytest.mark.parametrize("verb", ["run", "release", "plan", "check", "generate", "topics", "baseline", "evaluate"])
+def test_the_signature_of_a_verb_names_its_options(verb: str) -> None:
+    signature = inspect.signature(getattr(us, verb))
+    assert not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    described = re.findall(r"^    (\w+): ", getattr(us, verb).__doc__.partition("\nOptions:\n")[2], re.MULTILINE)
+    assert described
+    assert set(described) <= {*signature.parameters}
 
 
 def test_with_json_every_verb_prints_one_object_and_nothing_else(

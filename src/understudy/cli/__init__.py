@@ -20,33 +20,32 @@ from understudy.cli.environment import name_variables
 
 _SECTIONS = {
     "Make": {
-        "init": "A configuration to begin with, from the names of a table's columns.",
-        "check": "Read the whole private table as a run would, and say what is wrong. Free.",
-        "run": "From a private table to a synthetic one: release, then generate.",
+        "init": "Write a configuration to fill in, from a table's column names.",
+        "check": "Read the private table as a run would; report its faults. Free.",
+        "run": "Make a synthetic table from a private one: release, then generate.",
         "release": "Make a Release of a private table: the only step that reads it.",
         "generate": "Turn a Release into synthetic texts. Free, any number of times.",
-        "plan": "Forecast what a run would release, cost and buy. Reads no private data.",
-        "topics": "What a private table is about: topics with names and noisy sizes, as a page.",
-        "baseline": "Texts from the labels alone, without private data: the baseline to compare with.",
-        "export": "The synthetic table as chat JSON lines, a Hugging Face dataset, or CSV.",
+        "plan": "Forecast what a run would cost and show. Reads no private data.",
+        "topics": "Find the topics of a private table, with noisy sizes, as a page.",
+        "baseline": "Write texts from the labels alone, as a baseline to compare with.",
+        "export": "Write the synthetic table as CSV, JSON lines, chats or a dataset.",
     },
     "Judge": {
-        "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",
-        "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
+        "evaluate": "Compare a synthetic table with the real one.",
+        "audit": "Attack mechanisms and whole runs, to test the stated guarantee.",
         "report": "Write the report of a run as one HTML file.",
         "show": "Show the privacy statement of a Release.",
-        "studio": "Pages in a browser: what budgets buy, what was spent, what runs made.",
+        "studio": "Open pages in a browser: budgets, plans and runs.",
     },
     "Manage": {
-        "ledger": "What each dataset has spent: create, open, show, history.",
-        "models": "Language models and embedders: list, pull, check.",
-        "config": "The JSON Schema of the YAML configuration.",
-        "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
+        "ledger": "Show what each dataset has spent; create a ledger, open a dataset.",
+        "models": "List, pull and check language models and embedders.",
+        "config": "Print the JSON Schema of the YAML configuration.",
+        "secrets": "Count the secrets of a private table; write the incidence file.",
     },
 }
 VERBS = {verb: f"understudy.cli.verbs.{verb}" for verbs in _SECTIONS.values() for verb in verbs}
 """Each verb, and the module that defines it."""
-_RENAMED = {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}
 _RESUMABLE = (["run"], ["release"], ["generate"], ["topics"], ["baseline"])
 INTERNAL_ERROR = 70
 _python_shows = warnings.showwarning
@@ -60,8 +59,6 @@ class _LazyGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _RENAMED:
-            ctx.fail(f"No such command {cmd_name!r}. It is `understudy {_RENAMED[cmd_name]}` now.")
         if cmd_name not in VERBS:
             near = get_close_matches(cmd_name, VERBS, n=2, cutoff=0.5)
             if near:
@@ -84,7 +81,14 @@ class _LazyGroup(click.Group):
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="understudy")
 def cli() -> None:
-    """Differentially private synthetic stand-ins for private text corpora."""
+    """Turn a private table of texts into a differentially private synthetic one.
+
+    \b
+    Start with a table of your own:
+      understudy init tickets.csv --output tickets.yaml   # fill in what it asks
+      understudy run --config tickets.yaml                # the synthetic table
+      understudy report tickets-synthetic                 # its report
+    """
 
 
 cli.params += output.options()

@@ -107,7 +107,11 @@ class Wanted(
 
 
 def no_data() -> ConfigError:
-    return ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+    return ConfigError(
+        "No private data given.",
+        "Name the table with --data SOURCE (a file, a folder or a pattern), for example `understudy run --data "
+        "tickets.csv --text message --epsilon 3 --expected-records 5000`; `understudy run --help` lists the options.",
+    )
 
 
 def no_label_counts(method: Method) -> ConfigError:
