@@ -163,7 +163,7 @@ def test_the_verb_writes_a_page_and_prints_where_it_is(tmp_path: Path, understud
     found = FoundTopics(us.load_release(tmp_path / "out" / "release" / "topics.release"))
     assert all(topic.name in told for topic in found.topics)
     assert "What is promised" in told
-    assert "Protected is" in told
+    assert "The guarantee protects" in told
     assert "default-src &#39;none&#39;" in told or "default-src 'none'" in told
     before = found.release.digest
     again = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}), "--json")
@@ -351,7 +351,7 @@ def test_a_language_model_gives_titles_from_released_terms_alone(
     page = (tmp_path / "out" / "release" / "topics.html").read_text("utf-8")
     assert '<th scope="row">Travel<small>' in page
     assert "<b>Other" not in page
-    assert "Titles are a language model" in page
+    assert "A language model guessed the titles" in page
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium o
 
 browser = test_report_browser.browser
 PHONE = {"width": 360, "height": 740}
-PAGES = ["plan", "ledger", "runs", "run-6", "texts", "jobs"]
+PAGES = ["overview", "plan", "ledger", "runs", "run-6", "texts", "jobs"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ class Visit(Watched):
     def open(self, name: str) -> Any:
         """A page by its name, once there is no more to come."""
         page = self.page
-        if name in ("plan", "ledger", "runs", "jobs"):
+        if name in ("overview", "plan", "ledger", "runs", "jobs"):
             page.goto(self.home + name)
         else:
             page.goto(self.home + "runs")
@@ -83,7 +83,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Visit]]:
 @pytest.mark.slow
 def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(visit: Any) -> None:
     seen = visit()
-    assert seen.page.url == f"{seen.home}plan"
+    assert seen.page.url == f"{seen.home}overview"
     assert seen.page.evaluate("document.cookie") == ""
     (cookie,) = seen.context.cookies()
     assert cookie["httpOnly"]

@@ -48,8 +48,16 @@ def settled(studio: Studio, **fields: str | list[str]) -> str:
     raise AssertionError("the points are still not there")
 
 
-def test_the_first_page_is_the_plan(studio: Studio) -> None:
-    assert studio.client.get("/").headers["location"] == "/plan"
+def test_the_first_page_shows_what_is_left_of_each_budget_and_what_was_released(studio: Studio) -> None:
+    assert studio.client.get("/").headers["location"] == "/overview"
+    page = studio.read("/overview")
+    assert 'aria-current="page">Overview' in page
+    assert "15, 8e-06" in page  # what is left of a dataset's budget
+    assert "team/release-only" in page
+    assert 'href="/plan"' in page
+
+
+def test_the_plan_offers_every_private_method(studio: Studio) -> None:
     page = studio.read("/plan")
     assert 'aria-current="page">Plan' in page
     for method in ("dp-kps", "aug-pe", "dp-finetune", "seq-pate", "few-shot", "private-prediction"):

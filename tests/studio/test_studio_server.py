@@ -25,7 +25,7 @@ from understudy.studio.guard import HEADERS
 def test_the_address_that_is_printed_opens_it_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     with running(folder=tmp_path) as (address, process):
         keeper = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        assert b"What a budget buys" in keeper.open(address).read()
+        assert b"What is left of each budget" in keeper.open(address).read()
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(address.partition("?")[0])
         process.send_signal(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_many_requests_at_once_are_answered(tmp_path: Path) -> None:
         assert answers == [200] * len(pages)
 
 
-PAGES = ["/plan", "/plan/results", "/ledger", "/runs", "/runs/list", "/static/studio.js"]
+PAGES = ["/overview", "/plan", "/plan/results", "/ledger", "/runs", "/runs/list", "/static/studio.js"]
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from understudy.methods.additions.topics.found import Topic
 from understudy.methods.additions.topics.plan import sample_of
@@ -17,23 +19,23 @@ from understudy.report.views import promised
 from understudy.run.topics import FoundTopics
 
 PAGE = "topics.html"
-_EXAMPLES = 3
 _SIDE, _EDGE, _LARGEST = 600.0, 70.0, 46.0  # of the map: width, margin, radius of the largest topic
+_LETTER, _LINE = 7.5, 14.0  # of a label: width of a letter, height of a line
 
 
 @dataclass(frozen=True)
 class ShownTopic:
-    """A topic with a bar of its size, and example texts made of its terms."""
+    """A topic, its share of all that topics count in percent, and a bar of its size."""
 
     topic: Topic
+    percent: float
     bar: Markup
-    examples: tuple[str, ...]
 
 
-def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
+def write_topics(made: FoundTopics, path: Path) -> Path:
     """Write the page, which may be handed out as the Release may."""
     with page_of(path.parent):
-        shown, small = shown_topics(made, seed=seed)
+        shown, small = shown_topics(made)
         statement = made.release.statement
         text = render(
             "topics.html",
@@ -49,19 +51,12 @@ def write_topics(made: FoundTopics, path: Path, *, seed: int = 0) -> Path:
     return path
 
 
-def shown_topics(made: FoundTopics, *, seed: int) -> tuple[list[ShownTopic], list[Topic]]:
-    """The topics whose size stands clear of the noise, and those that are too small to show."""
-    generator = np.random.default_rng(seed)
+def shown_topics(made: FoundTopics) -> tuple[list[ShownTopic], list[Topic]]:
+    """The topics whose size is clear of the noise, the largest first, and those that are too small to show."""
     clear = sorted((each for each in made.topics if each.clear), key=lambda each: -each.size)
     most = max((each.high for each in clear), default=1.0)
-    shown = [
-        ShownTopic(
-            each,
-            bars({"synthetic": each.size}, most),
-            tuple(", ".join(each.some_terms(generator)) for _ in range(_EXAMPLES)),
-        )
-        for each in clear
-    ]
+    whole = sum(each.size for each in made.topics) or 1.0
+    shown = [ShownTopic(each, 100 * each.size / whole, bars({"synthetic": each.size}, most)) for each in clear]
     return shown, [each for each in made.topics if not each.clear]
 
 
@@ -81,12 +76,31 @@ def map_of(made: FoundTopics) -> Markup | None:
     spots = (places - low) / reach * (across, frame.height - 2 * _EDGE) + _EDGE
     largest = max(each.size for each in clear)
     discs = [
-        tag("circle", cx=x, cy=y, r=max(3.0, _LARGEST * float(np.sqrt(each.size / largest))), class_="point ring c0")
+        tag("circle", tag("title", each.name), cx=x, cy=y, r=_radius(each, largest), class_="point ring c0")
         for each, (x, y) in zip(clear, spots.tolist(), strict=True)
     ]
     names = [
-        tag("text", each.terms[0], x=x, y=y + 4, text_anchor="middle", class_="label")
-        for each, (x, y) in zip(clear, spots.tolist(), strict=True)
+        tag("text", each.terms[0], x=x, y=y, text_anchor="middle", class_="label")
+        for each, x, y in _without_overlaps(clear, spots, discs_of=largest)
     ]
-    told = "Topics that are near each other are about like things; a disc is as large as its topic."
+    told = "Topics that are close together are about similar things. Circle size shows topic size."
     return svg_image("topics-map", "A map of the topics", told, frame, *discs, *names)
+
+
+def _radius(topic: Topic, largest: float) -> float:
+    return max(3.0, _LARGEST * float(np.sqrt(topic.size / largest)))
+
+
+def _without_overlaps(
+    topics: Sequence[Topic], spots: NDArray[np.float64], *, discs_of: float
+) -> Iterator[tuple[Topic, float, float]]:
+    """Each topic with the place of its label: in its circle, below or above it; none where every place is taken."""
+    taken: list[tuple[float, float, float]] = []  # left, right, height
+    for place in sorted(range(len(topics)), key=lambda place: -topics[place].size):
+        topic, (x, y) = topics[place], spots[place].tolist()
+        half, reach = len(topic.terms[0]) * _LETTER / 2, _radius(topic, discs_of)
+        for height in (y + 4, y + reach + _LINE, y - reach - 5):
+            if all(right < x - half or left > x + half or abs(height - at) > _LINE for left, right, at in taken):
+                taken.append((x - half, x + half, height))
+                yield topic, x, height
+                break

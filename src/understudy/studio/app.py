@@ -33,7 +33,7 @@ from understudy.studio import runs as runs_of
 from understudy.studio.guard import STARTS, Guard, Tokens
 from understudy.studio.jobs import GenerateForm, Jobs
 
-SECTIONS = {"plan": "Plan", "ledger": "Ledger", "runs": "Runs", "jobs": "Jobs"}
+SECTIONS = {"overview": "Overview", "plan": "Plan", "ledger": "Ledger", "runs": "Runs", "jobs": "Jobs"}
 _WRONG = {403: ("This form was not sent by the studio's page.", "Open the page again, and send it from there.")}
 _NO_PAGE = ("There is no such page.", "Choose one from the menu.")
 _KINDS = {"studio.css": "text/css", "studio.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -43,8 +43,9 @@ def make_app(*, runs: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> G
     """The studio over one folder of runs and one ledger."""
     pages = _Pages(runs, ledger, tokens, jobs)
     routes = [
-        Route("/", lambda _: RedirectResponse("/plan", 303)),
+        Route("/", lambda _: RedirectResponse("/overview", 303)),
         Route("/static/{name}", _static),
+        Route("/overview", pages.overview),
         Route("/plan", pages.plan),
         Route("/plan/results", pages.plan_results),
         Route("/ledger", pages.ledger),
@@ -70,6 +71,10 @@ class _Pages:
     def __init__(self, folder: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> None:
         self._folder, self._ledger, self._tokens, self._jobs = folder, ledger, tokens, jobs
         self._forecasts = plans.Forecasts()
+
+    def overview(self, _request: Request) -> Response:
+        book, runs = read_ledger(self._ledger), runs_of.find_runs(self._folder)
+        return _page("overview.html", "overview", book=book, folder=self._folder, runs=runs)
 
     def plan(self, request: Request) -> Response:
         form = plans.Form.of(request.query_params)
