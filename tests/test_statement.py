@@ -123,10 +123,7 @@ def test_a_rounded_epsilon_has_four_digits(epsilon: float, text: str) -> None:
 @pytest.mark.parametrize(("epsilon", "odds"), [(1, "2.719"), (6, "403.5"), (100, "2.689e+43"), (800, "e^800")])
 def test_the_promise_names_the_odds_and_never_understates_them(epsilon: float, odds: str) -> None:
     made = laplace(epsilon)
-    assert (
-        f"is at most {odds} times that without the unit; and without the unit at most {odds} times that with it: ("
-        in (made.to_markdown())
-    )
+    assert f"is at most {odds} times the probability without it, and the reverse. This is (" in (made.to_markdown())
 
 
 def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
@@ -134,7 +131,7 @@ def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
     text = made.to_markdown()
     assert f"**{NOT_PRIVATE}.**" in text
     assert text.index(NOT_PRIVATE) < text.index("epsilon")
-    for promise in ("Protected:", "times that without the unit", "-differential privacy", "Booked in the ledger"):
+    for promise in ("It protects", "times the probability without it", "-differential privacy", "Booked in the ledger"):
         assert promise in gaussian().to_markdown()
         assert promise not in text
     assert made.to_json()["stamp"] == NOT_PRIVATE
@@ -145,7 +142,7 @@ def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
 
 def test_the_statement_for_people_says_what_was_protected_released_public_and_not_covered() -> None:
     text = gaussian(unit=Unit("owner", 5), notes=("A remark.",)).to_markdown()
-    assert "one owner: all of its records, of which at most 5 are used" in text
+    assert "each owner as a whole: all records together, of which at most 5 are used" in text
     assert "**release 0**: noisy counts (Gaussian noise, noise multiplier" in text
     assert "dataset `clinic`: (epsilon=6, delta=1e-06)" in text
     assert f"- vocabulary: built-in (SHA-256 `{'ab' * 32}`)" in text
@@ -367,22 +364,22 @@ def test_the_posterior_is_stated_at_the_booked_prior_and_at_several_others() -> 
 def test_the_power_at_one_percent_is_the_posterior_at_that_prior() -> None:
     made = secret_statement()
     assert made.power == made.posterior_at[1e-2]
-    assert f"is right about at most {round_up(100 * made.power)} in 100" in made.to_markdown()
+    assert f"can identify at most {round_up(100 * made.power)} in 100" in made.to_markdown()
 
 
 def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> None:
     text = secret_statement().to_markdown()
     for part in (
-        "Protected: **one secret: all records that hold it, at most 5 of them**",
+        "It protects **each secret: all records that contain it, at most 5 of them**",
         "with a probability of at most 0.0001 (the prior, p)",
-        "with at most 0.001 (the posterior, r) after",
-        "r/p is 10, for a guesser at p itself",
-        "with probability 0.0001 where it is not says so with probability at most 0.001 where it is",
-        "not how sure one lucky sample of the noise may make them",
-        "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta",
-        "for each secret that stands in at most 5 records",
+        "with a probability of at most 0.001 (the posterior, r) afterwards",
+        "For a prior of exactly p this is a factor of 10",
+        "with probability 0.0001 when it is absent reports it with probability at most 0.001 when it is present",
+        "not how certain one lucky sample of the noise can make them",
+        "**This is not differential privacy of a record or of an owner.** It implies no epsilon and no delta",
+        "for each secret that occurs in at most 5 records",
         "Booked in the ledger of dataset `clinic`: (p=0.0001, r=0.001).",
-        "Secrets are known here by number only",
+        "refers to secrets by number only",
     ):
         assert part in text
     for item in SecretPromise.not_covered:
@@ -393,12 +390,12 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
 
 
 def test_a_ratio_is_never_understated() -> None:
-    assert "r/p is 3.334" in secret_statement(GaussianEvent(3), budget=SecretBudget("3e-4", "1e-3")).to_markdown()
+    assert "a factor of 3.334" in secret_statement(GaussianEvent(3), budget=SecretBudget("3e-4", "1e-3")).to_markdown()
 
 
 def test_public_incidence_is_said_to_leave_records_without_secrets_unprotected() -> None:
     private, public = secret_statement().to_markdown(), secret_statement(incidence="public").to_markdown()
-    for part in ("Which records hold which secret is taken as public", "for the record unit epsilon is infinite"):
+    for part in ("treats as public which records contain which secret", "their epsilon is infinite"):
         assert part in public
         assert part not in private
 
@@ -412,7 +409,7 @@ def test_a_label_set_read_from_the_data_is_no_secret() -> None:
 def test_a_run_for_secrets_without_noise_is_stamped_and_promises_nothing() -> None:
     text = secret_statement(private=False).to_markdown()
     assert f"**{NOT_PRIVATE}.**" in text
-    for promise in ("Protected:", "guesses it rightly", "Booked in the ledger"):
+    for promise in ("It protects", "guesses it correctly", "Booked in the ledger"):
         assert promise in secret_statement().to_markdown()
         assert promise not in text
 
@@ -499,7 +496,7 @@ def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -
 
 def test_the_table_for_secrets_says_the_posterior_at_the_prior(made: Forecast) -> None:
     text = made.words
-    assert "budget (p=0.0001, r=0.001), protecting one secret: all records that hold it" in text
+    assert "budget (p=0.0001, r=0.001), protecting each secret: all records that contain it" in text
     assert f"together: posterior {made.posterior:.6g} at prior 0.0001" in text
 
 

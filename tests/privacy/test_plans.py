@@ -84,7 +84,7 @@ def test_a_charge_survives_json(event: Event) -> None:
 
 
 def test_units_say_what_they_protect_and_survive_json() -> None:
-    assert "one record" in Unit().describe()
+    assert "each record" in Unit().describe()
     owner = Unit("owner", 5)
     assert "at most 5" in owner.describe()
     assert Unit.from_json(owner.to_json()) == owner
@@ -135,8 +135,8 @@ def test_secrets_take_a_prior_and_a_posterior_and_nothing_else_does(unit: Unit, 
 
 def test_a_secret_is_all_records_that_hold_it_in_any_column() -> None:
     secret = Unit("secret", 5)
-    assert secret.describe() == "one secret: all records that hold it, at most 5 of them"
-    assert Unit("secret").describe() == "one secret: all records that hold it, at most one"
+    assert secret.describe() == "each secret: all records that contain it, at most 5 of them"
+    assert Unit("secret").describe() == "each secret: all records that contain it, at most one"
     assert secret.name == Unit("secret", 7).name == "secret"
     assert Unit.from_json(json.loads(json.dumps(secret.to_json()))) == secret
     with pytest.raises(ConfigError, match="no column"):

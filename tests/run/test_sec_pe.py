@@ -51,8 +51,8 @@ def event_of(made: us.Release) -> MixtureEvent:
 
 def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     said = understudy("run", *flags(protecting(tmp_path)), code=0)
-    assert "Protecting one secret" in said.err
-    assert "all records that hold it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
+    assert "Protecting each secret" in said.err
+    assert "all records that contain it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
     assert "3 public clusters for each of 2 label(s)." in said.err
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
@@ -140,7 +140,7 @@ def test_the_statement_says_what_is_promised_and_what_was_public(tmp_path: Path)
     assert event_of(made).inclusion == (((1.0, 3),),)
     assert event_of(made).noise_multiplier == pytest.approx(3 / BUDGET.mu, rel=1e-6)
     words = made.statement.to_markdown()
-    assert "Which records hold which secret is taken as public" not in words
+    assert "treats as public which records contain which secret" not in words
     assert "at most 0.01 (the posterior, r)" in words
     assert "is not differential privacy of a record" in words
     noisy = release(tmp_path, max_records_per_secret=1000, output=None, **SEEDED)
@@ -230,7 +230,7 @@ def test_with_public_incidence_records_are_drawn_by_their_weights(
     assert event_of(made).inclusion == (((third, 3),),) * 10
     assert event_of(made).noise_multiplier == pytest.approx(calibrate(BUDGET, [((third, 3),)]), rel=1e-9)
     words = made.statement.to_markdown()
-    assert "Which records hold which secret is taken as public" in words
+    assert "treats as public which records contain which secret" in words
     assert "incidence of secrets: incidence.parquet" in words
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
@@ -289,7 +289,7 @@ def test_records_without_secrets_may_be_the_public_corpus(tmp_path: Path, incide
     assert made.arrays["public_sizes"].sum(axis=1).tolist() == [10, 10]
     words = made.statement.to_markdown()
     assert "the private table's records without secrets, declared public" in words
-    assert "Records that hold no secret get no protection at all" in words
+    assert "Records that contain no secret are not protected at all" in words
     assert len(us.generate(made, llm="fake", records_per_label=2).records) == 4
     (tmp_path / "few").mkdir()
     with pytest.raises(ConfigError, match="10 records without secrets, fewer than the 11 clusters"):

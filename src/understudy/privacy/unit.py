@@ -25,7 +25,7 @@ class Unit:
         recognised_by: what tells secrets, in words that :func:`recognised_by` writes; none for records and owners.
 
     >>> print(Unit("owner", 5, "customer").describe())
-    one owner (column 'customer'): all of its records, of which at most 5 are used
+    each owner (column 'customer') as a whole: all records together, of which at most 5 are used
     """
 
     kind: UnitKind = "record"
@@ -53,13 +53,13 @@ class Unit:
         return self.kind if self.column is None else f"{self.kind} (column {self.column!r})"
 
     def describe(self) -> str:
-        """In words, for the statement."""
+        """Return what is protected, in words: the object of "protects"."""
         if self.kind == "record":
-            return "one record (one row of the table)"
+            return "each record (one row of the table)"
         if self.kind == "secret":
             records = "at most one" if self.max_records == 1 else f"at most {self.max_records} of them"
-            return f"one {self.name}: all records that hold it, {records}"
-        return f"one {self.name}: all of its records, of which at most {self.max_records} are used"
+            return f"each {self.name}: all records that contain it, {records}"
+        return f"each {self.name} as a whole: all records together, of which at most {self.max_records} are used"
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -102,25 +102,25 @@ _LARGEST_EXPONENT = 700.0
 
 NOT_PRIVATE = "NOT PRIVATE"
 _NO_PROMISE = (
-    f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds; nothing was booked. The "
-    "figures below are those of a run with noise."
+    f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No guarantee holds; nothing was booked. "
+    "The figures below are those of a run with noise."
 )
 _PUBLIC_INCIDENCE = (
-    "**Which records hold which secret is taken as public.** The weights and the noise follow from it, so this promise "
-    "hides what a secret is and what its records say, not which records those are. Records that hold no secret get no "
-    "protection at all: for the record unit epsilon is infinite."
+    "**This run treats as public which records contain which secret.** The weights and the noise depend on it. The "
+    "guarantee therefore hides what a secret is and what its records say, but not which records those are. Records "
+    "that contain no secret are not protected at all: their epsilon is infinite."
 )
 
 # What no promise covers, whatever is protected.
 _UNPROTECTED = "**read from the data: not protected**"
 _POPULATION = (
-    "Facts about the table as a whole, such as the share of its records with a property: they hold with or without any "
-    "one unit, and the synthetic texts are meant to show them."
+    "Facts about the table as a whole, such as the share of its records with a property. They hold with or without any "
+    "one person's records, and the synthetic texts are meant to show them."
 )
 _SELECTION = (
     "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too."
 )
-_ENDING = "That a run ended in an error (such as too many rows that cannot be used), and how long it took."
+_ENDING = "Whether a run ended in an error (such as too many unusable rows), and how long it took."
 _LANGUAGE_MODEL = "What a language model learned from its own training data."
 
 
@@ -151,12 +151,13 @@ class EpsilonPromise:
     budget: Budget
     epsilon_at: Mapping[float, float]
     power: float
+    one: str = "record"
     neighbours: ClassVar[str] = "add or remove one unit"
     not_covered: ClassVar[tuple[str, ...]] = (
         _POPULATION,
         "Other runs on the same data: their budgets add up (see the ledger).",
         _SELECTION,
-        "Groups: k units together are protected k times more weakly in epsilon, and delta grows faster.",
+        "Groups: for k people (or records) together epsilon is k times as large, and delta grows faster.",
         _ENDING,
         _LANGUAGE_MODEL,
     )
@@ -166,13 +167,14 @@ class EpsilonPromise:
         exponent = float(self.budget.epsilon)
         odds = round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
         more = f", plus {delta}" if self.budget.delta else ""
+        one = self.one
         return (
-            "Take any one unit. The probability of any outcome, whatever is in the Release or in a text made from it, "
-            f"is at most {odds} times that without the unit{more}; and without the unit at most {odds} times that "
-            f"with it{more}: ({epsilon}, {delta})-differential privacy; neighbours add or remove one unit.\n\n"
-            f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
-            f"100 units that were not, is right about at most {in_a_hundred(self.power)} in 100 that were, whatever "
-            "else they know."
+            f"Adding or removing any one {one} changes the probability of any result by at most a factor of {odds}"
+            f"{more}. A result is anything that the Release, or a text made from it, can show. In exact terms: the "
+            f"probability of any result with the {one} is at most {odds} times the probability without it{more}, and "
+            f"the reverse. This is ({epsilon}, {delta})-differential privacy for adding or removing one {one}.\n\n"
+            f"An attacker who wrongly accuses 1 in 100 absent {one}s can identify at most "
+            f"{in_a_hundred(self.power)} in 100 present ones, whatever else they know."
         )
 
     def table(self) -> list[str]:
@@ -204,13 +206,12 @@ class SecretPromise:
     public_incidence: bool
     neighbours: ClassVar[str] = "remove all records that hold one secret"
     not_covered: ClassVar[tuple[str, ...]] = (
-        "What is not a secret: the rest of a record, and whoever wrote it.",
-        "Secrets that go together: two that stand in one text, or of which one tells the other, are each "
-        "protected alone.",
-        "Paraphrases of a secret, and spellings that were not recognised: such a record counts as not holding it.",
+        "Everything that is not a secret: the rest of a record, and who wrote it.",
+        "Related secrets: two secrets in one text, or a secret that reveals another, are each protected alone.",
+        "Paraphrases of a secret, and spellings that were not recognised: the record counts as not containing it.",
         "Groups: several secrets together are protected more weakly than each of them.",
-        "Other runs on the same data: together they come to a higher posterior (see the ledger, which composes them; "
-        "posteriors do not add up), and a run that recognises other secrets protects only those.",
+        "Other runs on the same data: together they reach a higher posterior (the ledger composes them; posteriors do "
+        "not add up), and a run that recognises other secrets protects only those.",
         _POPULATION,
         _SELECTION,
         _ENDING,
@@ -221,19 +222,21 @@ class SecretPromise:
         prior, posterior = as_typed(self.budget.prior), as_typed(self.budget.posterior)
         times = round_up(float(self.budget.posterior / self.budget.prior))
         paragraphs = [
-            f"Whoever would guess a secret rightly with a probability of at most {prior} (the prior, p) before "
-            f"seeing the Release or a text made from it guesses it rightly with at most {posterior} (the posterior, r) "
-            f"after, whatever else they know: r/p is {times}, for a guesser at p itself; for others see the table.",
-            f"In exact terms: any test for one given secret that says it is in the data with probability {prior} where "
-            f"it is not says so with probability at most {posterior} where it is; neighbours {self.neighbours}. The "
-            "probabilities are over the noise: they bound how often an attacker is right, not how sure one lucky "
-            "sample of the noise may make them.",
-            "In other words: whoever guesses from it whether one given secret was in the data, and is wrong about 1 in "
-            f"100 secrets that were not, is right about at most {in_a_hundred(self.power)} in 100 that were.",
-            "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta for "
-            "them, and promises nothing about what is not a secret. It holds for each secret that stands in at most "
-            f"{self.max_records} {'record' if self.max_records == 1 else 'records'}; for one that stands in more, "
-            "because it was not recognised there, the posterior may be higher. Secrets are known here by number only.",
+            f"An attacker who guesses a secret correctly with a probability of at most {prior} (the prior, p) before "
+            f"seeing the Release or a text made from it guesses it correctly with a probability of at most {posterior} "
+            f"(the posterior, r) afterwards, whatever else they know. For a prior of exactly p this is a factor of "
+            f"{times}; the table shows other priors.",
+            f"In exact terms: a test for one given secret that reports it with probability {prior} when it is absent "
+            f"reports it with probability at most {posterior} when it is present, where absent means that all records "
+            "that contain the secret are removed. The probabilities are over the noise: they bound how often an "
+            "attacker is right, not how certain one lucky sample of the noise can make them.",
+            "An attacker who wrongly reports 1 in 100 absent secrets can identify at most "
+            f"{in_a_hundred(self.power)} in 100 present ones.",
+            "**This is not differential privacy of a record or of an owner.** It implies no epsilon and no delta for "
+            "them, and it guarantees nothing about text that is not a secret. It holds for each secret that occurs in "
+            f"at most {self.max_records} {'record' if self.max_records == 1 else 'records'}; for a secret that occurs "
+            "in more, because it was not recognised there, the posterior can be higher. This statement refers to "
+            "secrets by number only.",
         ]
         return "\n\n".join(paragraphs + [_PUBLIC_INCIDENCE] * self.public_incidence)
 
@@ -347,7 +350,7 @@ class Statement:
             return SecretPromise(
                 self.budget, self.unit.max_records, self.posterior_at, self.power, public_incidence(self.charges)
             )
-        return EpsilonPromise(self.budget, self.epsilon_at, self.power)
+        return EpsilonPromise(self.budget, self.epsilon_at, self.power, self.unit.kind)
 
     def noise_multiplier(self, charge: str) -> float | None:
         """The multiplier of a charge's Gaussian or Laplace noise; 0 if none was added, None without such a charge."""
@@ -425,18 +428,18 @@ class Statement:
 
     def to_markdown(self, *, labelled: bool = True) -> str:
         """For people; ``labelled``: whether the table has labels."""
-        protected = "Protected" if self.private else "Not protected"
+        protects = "It protects" if self.private else "It does not protect"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
         spent = ""
         if booked and self._sampled:
             epsilon = round_up(self.epsilon_at[float(self.budget.delta)])  # type: ignore[union-attr]
             spent = f": {self.budget} was booked, and epsilon {epsilon} at that delta was spent"
-            booked += "What was released costs less, as the table says: nobody knows who is in the sample. "
+            booked += "The releases cost less, as the table shows, because nobody knows who is in the sample. "
         labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
         lines = [
             "# Privacy statement",
             "",
-            f"Method **{self.method}**{spent}. {protected}: **{self.unit.describe()}**.",
+            f"Method **{self.method}**{spent}. {protects} **{self.unit.describe()}**.",
             "",
             *([f"Usefulness: **{self.usefulness}**", ""] if self.usefulness else []),
             self.promise.words() + labels if self.private else _NO_PROMISE,
@@ -447,7 +450,7 @@ class Statement:
             "",
             *(f"- **{charge.name}**: {_line(charge.why)} ({charge.event})." for charge in self.charges),
             "",
-            f"{booked}Whatever is made of what is listed here, by a language model or otherwise, costs nothing more.",
+            f"{booked}Anything made from the values listed here, by a language model or otherwise, costs nothing more.",
             "",
             "## Public inputs, fixed before any private record was read",
             "",
