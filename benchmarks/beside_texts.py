@@ -46,6 +46,7 @@ from understudy.evaluate.metrics.utility.language import measure_language_model
 from understudy.ledger import Ledger
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.evolution.variation import Answers, TextAPI
+from understudy.methods.shared.specs import VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.collect import collect
 from understudy.models.types import ChatRequest, Message
@@ -195,7 +196,7 @@ def voted(real: Sample, texts: list[str], *, nearest: int) -> dict[str, float]:
     made = sample(texts)
     labels = [np.zeros(len(each), np.int32) for each in (real, made)]
     records, candidates = (integer_vectors(each.embeddings) for each in (real, made))
-    query = VoteHistogram(candidates, labels[1], Unit("record"), nearest, "centred")
+    query = VoteHistogram(VotesSpec(Unit("record"), nearest), candidates, labels[1], "centred")
     votes = query.of_batch(Block(records, labels[0], np.arange(len(real)))) / COUNT_GRID
     noise = gaussian_split(us.Budget(EPSILON, str(DELTA)), [1] * ROUNDS)[0]
     found = []

@@ -30,12 +30,13 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.methods.additions.guide.guide import Guide, choose
-from understudy.methods.additions.guide.plan import GUIDE_SHARE, plan_with_guide, why_no_guide
+from understudy.methods.additions.guide.plan import GUIDE_SHARE, EmbeddingSumsSpec, plan_with_guide, why_no_guide
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kps.generate import evolve_seeds, sample_sequences
 from understudy.methods.dp_kps.plan import fewest_terms, known_noise, public_vocabulary
 from understudy.methods.facts import PublicFacts
-from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import TermHistogram
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
@@ -63,12 +64,13 @@ class Private:
 
     def sums(self, terms: Sequence[str], *, by_label: bool) -> NDArray[np.float64]:
         """Exact weighted counts of terms."""
-        rows, labels = TermRows(TermMatcher(terms), METHOD.terms_per_record), len(self.names) if by_label else None
-        return TermHistogram(rows, labels, len(terms), "gaussian").of_batch(self._batch) / COUNT_GRID
+        blocks = (len(self.names),) if by_label else ()
+        spec = TermHistogramSpec("gaussian", METHOD.terms_per_record, len(terms), blocks)
+        return TermHistogram(spec, TermMatcher(terms)).of_batch(self._batch) / COUNT_GRID
 
     @cached_property
     def guide_sums(self) -> NDArray[np.float64]:
-        query = GuideSums(self.embedder, len(self.names), self.embedder.embed(["x"]).shape[1])
+        query = GuideSums(EmbeddingSumsSpec(len(self.names)), self.embedder, self.embedder.embed(["x"]).shape[1])
         return query.of_batch(self._batch) / query.sensitivity.grid
 
     @property

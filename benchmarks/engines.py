@@ -25,8 +25,10 @@ from benchmarks.measuring import ONE_THREAD, in_own_process, rounded, say
 from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
-from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import TermHistogram
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
 from understudy.run.settings import EngineParameters
@@ -42,17 +44,17 @@ _OWNERS = Unit("owner", 5, "owner")
 
 def _terms() -> Query[Any]:
     terms = built_in_terms()
-    return TermHistogram(TermRows(TermMatcher(terms), 20), None, len(terms), "gaussian")
+    return TermHistogram(TermHistogramSpec("gaussian", 20, len(terms)), TermMatcher(terms))
 
 
 def _guide() -> Query[Any]:
-    return GuideSums(corpora.HashEmbedder(), corpora.LABELS, corpora.DIMENSION)
+    return GuideSums(EmbeddingSumsSpec(corpora.LABELS), corpora.HashEmbedder(), corpora.DIMENSION)
 
 
 def _embedding() -> Query[Any]:
     from understudy.models.catalog import load_embedder
 
-    return GuideSums(load_embedder("builtin"), corpora.LABELS, corpora.DIMENSION)
+    return GuideSums(EmbeddingSumsSpec(corpora.LABELS), load_embedder("builtin"), corpora.DIMENSION)
 
 
 WORK: dict[str, tuple[str, Unit, Callable[[], Query[Any]]]] = {

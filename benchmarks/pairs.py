@@ -40,7 +40,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import accuracy, kind_named, numbered
 from understudy.methods.additions.guide.guide import Guide
-from understudy.methods.additions.guide.plan import GUIDE_SHARE
+from understudy.methods.additions.guide.plan import GUIDE_SHARE, EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kps.generate import (
     contrast_weights,
@@ -51,6 +51,7 @@ from understudy.methods.dp_kps.generate import (
 )
 from understudy.methods.dp_kps.plan import fewest_terms, known_noise, public_vocabulary
 from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.text.vocabulary import shrinkage
@@ -118,8 +119,9 @@ class Private:
         return TermRows(TermMatcher(terms), METHOD.terms_per_record).of(batch_of(self.texts, self.labels))
 
     def sums(self, terms: Sequence[str], labels: int | None) -> NDArray[np.float64]:
-        rows = TermRows(TermMatcher(terms), METHOD.terms_per_record)
-        query = TermHistogram(rows, labels, len(terms), "gaussian")
+        blocks = () if labels is None else (labels,)
+        spec = TermHistogramSpec("gaussian", METHOD.terms_per_record, len(terms), blocks)
+        query = TermHistogram(spec, TermMatcher(terms))
         return query.of_batch(batch_of(self.texts, self.labels)) / COUNT_GRID
 
 
@@ -278,7 +280,7 @@ def load(name: str, embedder: KeptEmbedder) -> tuple[Private, Sample]:
     texts, test_texts = rows["text"].to_pylist(), tests["text"].to_pylist()
     labels = numbered(tuple(rows["label"].to_pylist()), names).astype(np.int32)
     picked = np.concatenate([np.flatnonzero(labels == label)[: EMBEDDED[name]] for label in range(len(names))])
-    query = GuideSums(embedder, len(names), embedder.embed(["x"]).shape[1])  # type: ignore[arg-type]
+    query = GuideSums(EmbeddingSumsSpec(len(names)), embedder, embedder.embed(["x"]).shape[1])  # type: ignore[arg-type]
     few = [" ".join(texts[place].split()[: _WORDS.get(name)]) for place in picked.tolist()]
     sums = query.of_batch(batch_of(few, labels[picked])) / query.sensitivity.grid
     scale = np.bincount(labels) / np.bincount(labels[picked])
@@ -379,7 +381,7 @@ def facts(options: Namespace) -> Iterator[Row]:
     attribute = {value: of for of, values in VALUES.items() for value in values.split()}
     vocabulary = list(dict.fromkeys([*_VOCABULARY.terms, *names]))
     embedder = KeptEmbedder(CACHE / "texts.npz")
-    query = GuideSums(embedder, 1, embedder.embed(["x"]).shape[1])  # type: ignore[arg-type]
+    query = GuideSums(EmbeddingSumsSpec(1), embedder, embedder.embed(["x"]).shape[1])  # type: ignore[arg-type]
     few = [texts[place] for place in np.random.default_rng(0).permutation(len(texts))[:500].tolist()]
     sums = query.of_batch(batch_of(few, np.zeros(len(few), dtype=np.int32))) / query.sensitivity.grid
     joint = Private(texts, np.zeros(len(texts), np.int32), ("creature",), vocabulary, sums * len(texts) / len(few))

@@ -26,6 +26,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.ledger import Ledger
 from understudy.methods.shared.queries.counts import LabelCounts
+from understudy.methods.shared.specs import LabelCountsSpec
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 
@@ -65,7 +66,7 @@ def releasing(method: Any, budget: Any = _BUDGET, **options: Any) -> Callable[[u
 def _count_labels(corpus: us.Corpus, _folder: Path) -> object:
     key = b"benchmark"
     steady = VerifiedCorpus(corpus, key=key, expected=contents(corpus, key))
-    return exact_sum(LabelCounts(len(corpus.labels)), BoundedCorpus(steady, Unit(), key))
+    return exact_sum(LabelCounts(LabelCountsSpec(len(corpus.labels))), BoundedCorpus(steady, Unit(), key))
 
 
 def _sec_pe(folder: Path) -> us.SecPE:

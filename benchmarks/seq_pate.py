@@ -25,7 +25,14 @@ from benchmarks.teachers import TOKENS, faculty_of, student
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.language import UNTUNED, measure_released_model
 from understudy.methods.registry import load_release, make_method, method_class
-from understudy.methods.seq_pate.plan import PSEUDO_TEXTS, SeqPATEParameters, noise_of, query_count, round_sizes
+from understudy.methods.seq_pate.plan import (
+    PSEUDO_TEXTS,
+    AnswersSpec,
+    SeqPATEParameters,
+    noise_of,
+    query_count,
+    round_sizes,
+)
 from understudy.methods.seq_pate.student import STUDENT_STEPS, Lessons, PseudoTexts, Student, project, shares_of
 from understudy.methods.seq_pate.teachers import Faculty, Group, Questions, TeacherAnswers
 from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
@@ -150,7 +157,7 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             questions = Questions(written, **student.choose(written, size, seed=number))
             mean = np.zeros(questions.candidates.shape)
             if parameters.student_loss != "pseudo-labels":
-                query = TeacherAnswers(faculty, questions, parameters.answers)
+                query = TeacherAnswers(AnswersSpec(*questions.candidates.shape), faculty, questions, parameters.answers)
                 for first in range(0, len(stacked), 16):
                     group = stacked[first : first + 16]
                     mean += query.of_batch(Group(group, len(group)))

@@ -26,7 +26,7 @@ from benchmarks.guided import LABELS, KeptEmbedder
 from benchmarks.measuring import load, machine, peak_mb, rounded, say, versions
 from benchmarks.results import FOLDER, Result, Row
 from benchmarks.sets import CACHE, DATA
-from understudy.methods.additions.guide.plan import GRID
+from understudy.methods.additions.guide.plan import GRID, EmbeddingSumsSpec
 from understudy.methods.additions.topics.centres import (
     Candidates,
     Directions,
@@ -36,10 +36,12 @@ from understudy.methods.additions.topics.centres import (
     next_centres,
 )
 from understudy.methods.additions.topics.labelling import ROUNDS, SIZES, VOTES, sums_name
-from understudy.methods.additions.topics.plan import mechanisms
+from understudy.methods.additions.topics.plan import SHARES
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums, candidate_vectors
 from understudy.methods.shared.evolution.embeddings import Block, private_vectors
+from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
@@ -67,14 +69,13 @@ class Votes:
     @classmethod
     def of(cls, vectors: NDArray[np.float32], terms: NDArray[np.int16]) -> Votes:
         grid = private_vectors(vectors)
-        query = VoteHistogram(terms, np.zeros(len(terms), np.int32), UNIT, distance="centred")
+        query = VoteHistogram(VotesSpec(UNIT), terms, np.zeros(len(terms), np.int32), distance="centred")
         return cls(grid, terms, query.of_batch(block(grid)) / COUNT_GRID)
 
     def topics(self, topics: int, epsilon: str, seed: int) -> tuple[NDArray[np.int32], int]:
         """The topic of each record, as ``topics.release.find`` finds them; and how many stand clear of the noise."""
-        stds = {
-            name: each.noise_multiplier for name, each in mechanisms(topics, Budget.of(epsilon, "1e-6"), UNIT).items()
-        }
+        multipliers = gaussian_split(Budget.of(epsilon, "1e-6"), list(SHARES.values()))
+        stds = dict(zip(SHARES, multipliers, strict=True))
         noise = np.random.default_rng([seed, topics, round(1000 * float(epsilon))])
         records, public = block(self.vectors), np.random.default_rng([seed, 0x70])
         votes = self.cast + noise.normal(0, stds[VOTES], self.cast.shape)
@@ -82,10 +83,10 @@ class Votes:
         centres = first_centres(candidates, topics)
         for number in range(1, ROUNDS + 1):
             std = stds[sums_name(number)]
-            sums = TopicSums(centres).of_batch(records) / GRID
+            sums = TopicSums(EmbeddingSumsSpec(topics), centres).of_batch(records) / GRID
             sums += noise.normal(0, std, sums.shape)
             centres = next_centres(sums, std, directions, public, last=number == ROUNDS)
-        counts = TopicSizes(centres).of_batch(records) / COUNT_GRID
+        counts = TopicSizes(LabelCountsSpec(topics), centres).of_batch(records) / COUNT_GRID
         topic, sizes = merged(centres, counts + noise.normal(0, stds[SIZES], counts.shape), candidates)
         return topic[np.maximum(nearest_centres(centres, self.vectors), 0)], int((sizes > 3 * stds[SIZES]).sum())
 

@@ -15,6 +15,7 @@ from benchmarks.measuring import by_turns, in_own_process, measured, rounded, sa
 from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.specs import VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
@@ -61,7 +62,7 @@ def votes(candidates: int) -> VoteHistogram:
     batches = [
         integer_vectors(embedder.embed([""] * min(1000, candidates - start))) for start in range(0, candidates, 1000)
     ]
-    return VoteHistogram(np.concatenate(batches), np.zeros(candidates, dtype=np.int32), Unit())
+    return VoteHistogram(VotesSpec(Unit()), np.concatenate(batches), np.zeros(candidates, dtype=np.int32))
 
 
 def against_product(count: int, candidates: int, repetitions: int) -> dict[str, float | None]:

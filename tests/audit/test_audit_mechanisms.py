@@ -59,11 +59,13 @@ from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.registry import GROUP, method_class
 from understudy.methods.sec_pe.clusters import ClusterSums
+from understudy.methods.seq_pate.plan import AnswersSpec
 from understudy.methods.seq_pate.teachers import TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import Sums, TokenSums
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram
 from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
+from understudy.methods.shared.specs import VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
@@ -307,7 +309,7 @@ class WholeVotes(VoteHistogram):
     """k whole votes per record."""
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        return np.rint(super().of_batch(batch) * math.sqrt(self.neighbours)).astype(np.int64)
+        return np.rint(super().of_batch(batch) * math.sqrt(self.spec.nearest)).astype(np.int64)
 
 
 def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
@@ -328,7 +330,7 @@ def probed() -> SumAttack:
     others = ("a cough and a burn", "the weather is fine")
     candidates = of_texts(["a cough", "fine weather", *PROBES])
     (planned,) = aug_pe(1, Unit(), LOUD).sums
-    query = VoteHistogram(candidates.vectors, candidates.labels, Unit(), NEAREST)
+    query = VoteHistogram(VotesSpec(Unit(), NEAREST), candidates.vectors, candidates.labels)
     data = [InMemory([of_texts([*others, *canary])]) for canary in ((), ("zorvex brandle",))]
     return SumAttack([replace(planned, query=query)], *data, aug_pe(1, Unit(), LOUD).claim)
 
@@ -384,7 +386,7 @@ class TwoStatistics(ClusterSums):
     """Sizes and centres from one draw, each at the noise of one alone: the square root of two is left out."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
+        each = [ClusterSums(self.spec, self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
         return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
@@ -862,7 +864,7 @@ class OneAnswer(TeacherAnswers):
 
 def test_noise_for_one_answer_of_length_1_is_caught() -> None:
     attack = seq_pate(BUDGET, queries=4)
-    assert caught(query_replaced(attack, OneAnswer(faculty(), questions(4))))
+    assert caught(query_replaced(attack, OneAnswer(AnswersSpec(4, None), faculty(), questions(4))))
 
 
 class Unnormalised(TeacherAnswers):
@@ -875,13 +877,13 @@ class Unnormalised(TeacherAnswers):
 
 def test_answers_that_add_up_to_more_than_1_are_caught() -> None:
     """The unit's teacher likes all candidates alike, and more than any other token; all other teachers like none."""
-    alike = questions(1, (1, 3, 5, 7, 9, 11))
+    alike, spec = questions(1, (1, 3, 5, 7, 9, 11)), AnswersSpec(1, None)
     attack = seq_pate(LOUD, queries=1)
     (planned,) = attack.sums
     wide = replace(planned, mechanism=replace(planned.mechanism, shape=alike.candidates.shape))
     attack = replace(attack, sums=[wide])
-    assert not caught(query_replaced(attack, TeacherAnswers(faculty(), alike)), runs=500)
-    assert caught(query_replaced(attack, Unnormalised(faculty(), alike)))
+    assert not caught(query_replaced(attack, TeacherAnswers(spec, faculty(), alike)), runs=500)
+    assert caught(query_replaced(attack, Unnormalised(spec, faculty(), alike)))
 
 
 class ByRowNumber(Teachers):

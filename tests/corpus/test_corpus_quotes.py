@@ -21,6 +21,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.delimited import _records
 from understudy.corpus.readers import MOST_NESTED, nests_within
 from understudy.methods.shared.queries.counts import TermCounts
+from understudy.methods.shared.specs import TermCountsSpec
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
@@ -308,7 +309,7 @@ def test_a_carriage_return_at_the_edge_of_a_buffer_is_read_as_elsewhere(tmp_path
 def test_a_record_of_thirty_segments_moves_the_vocabulary_by_no_more_than_declared(tmp_path):
     """HL7 v2 ends its segments in CR, which pandas leaves unquoted."""
     words = [f"word{letter}" for letter in "abcdefghij"]
-    counts = TermCounts(TermMatcher(words), len(words), terms_per_record=10)
+    counts = TermCounts(TermCountsSpec(len(words), terms_per_record=10), TermMatcher(words))
     message = "\r".join("PID|" + " ".join(words) for _ in range(30))
 
     def evaluate(rows: list[bytes], **how: str):

@@ -24,6 +24,7 @@ import understudy as us
 from understudy.base.errors import EngineError, PrivacyError
 from understudy.methods.seq_pate import release as seq_pate_release
 from understudy.methods.seq_pate import teachers
+from understudy.methods.seq_pate.plan import AnswersSpec
 from understudy.methods.seq_pate.teachers import (
     Faculty,
     Questions,
@@ -151,7 +152,7 @@ def test_teachers_and_their_answers_are_the_same_in_parts(tmp_path: Path, llama:
     row = TokenRow((5, 9), np.array([8, 7, 6], dtype=np.int32))
     places = np.array([0, 2], dtype=np.int32)
     query = TeacherAnswers(
-        faculty, Questions([row], np.zeros(2, np.int32), places, np.array([[9, 8, 7]] * 2, np.int32))
+        AnswersSpec(2, 3), faculty, Questions([row], np.zeros(2, np.int32), places, np.array([[9, 8, 7]] * 2, np.int32))
     )
     whole = exact_sum(query, Teachers(faculty, 5, corpus, tmp_path / "whole"))
     causal_module._again.cache_clear()

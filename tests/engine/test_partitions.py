@@ -22,10 +22,12 @@ from understudy.corpus import bounding as corpus_parts
 from understudy.corpus import read as corpus_read
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram
 from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
+from understudy.methods.shared.specs import LabelCountsSpec, TermCountsSpec, TermHistogramSpec, VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
@@ -71,10 +73,10 @@ def files(found: pa.Table, folder: Path, ends: Sequence[int], kind: str = "parqu
 def queries(unit: Unit) -> dict[str, Query[Any]]:
     matcher = TermMatcher(WORDS)
     return {
-        "labels": LabelCounts(len(LABELS)),
-        "terms": TermCounts(matcher, len(WORDS), 3),
-        "histogram": TermHistogram(TermRows(matcher, 3), len(LABELS), len(WORDS), "gaussian"),
-        "guide": GuideSums(WordEmbedder(), len(LABELS), 16),
+        "labels": LabelCounts(LabelCountsSpec(len(LABELS))),
+        "terms": TermCounts(TermCountsSpec(len(WORDS), 3), matcher),
+        "histogram": TermHistogram(TermHistogramSpec("gaussian", 3, len(WORDS), (len(LABELS),)), matcher),
+        "guide": GuideSums(EmbeddingSumsSpec(len(LABELS)), WordEmbedder(), 16),
     }
 
 
@@ -83,7 +85,7 @@ def sums(corpus: BoundedCorpus, folder: Path, unit: Unit) -> dict[str, bytes]:
     found = {name: exact_sum(query, corpus).tobytes() for name, query in queries(unit).items()}
     candidates = integer_vectors(WordEmbedder().embed([f"{word} of somebody" for word in WORDS] * len(LABELS)))
     labels = np.repeat(np.arange(len(LABELS), dtype=np.int32), len(WORDS))
-    votes = VoteHistogram(candidates, labels, unit, 2)
+    votes = VoteHistogram(VotesSpec(unit, 2), candidates, labels)
     embedded = PrivateEmbeddings(corpus, WordEmbedder(), folder, "key")
     for round_ in ("first", "again"):
         found[f"votes, {round_}"] = exact_sum(votes, embedded).tobytes()
@@ -169,7 +171,7 @@ def test_an_owner_whose_records_are_apart_would_weigh_more(tmp_path: Path) -> No
     apart = BoundedCorpus(right.corpus, RECORD, KEY, engine=right.engine)
     object.__setattr__(apart, "unit", OWNER)
     apart.__dict__["_owners"] = list(corpus_parts.parts_of(corpus, Pickling()))
-    query = LabelCounts(len(LABELS))
+    query = LabelCounts(LabelCountsSpec(len(LABELS)))
     within = query.sensitivity.l2
     assert exact_sum(query, right).sum() <= within < exact_sum(query, apart).sum()
 
@@ -199,12 +201,12 @@ def test_contents_do_not_depend_on_parts(tmp_path: Path) -> None:
 def test_a_part_that_changes_after_the_check_is_seen(tmp_path: Path) -> None:
     names = files(table(60), tmp_path, (20, 40))
     corpus = divided(corpus_of(names), RECORD, tmp_path)
-    assert exact_sum(LabelCounts(3), corpus).sum() > 0
+    assert exact_sum(LabelCounts(LabelCountsSpec(3)), corpus).sum() > 0
     files(table(60, seed=1).slice(20, 20), tmp_path / "..", ())  # elsewhere: no matter
-    assert exact_sum(LabelCounts(3), corpus).sum() > 0
+    assert exact_sum(LabelCounts(LabelCountsSpec(3)), corpus).sum() > 0
     pq.write_table(table(60, seed=1).slice(20, 20), names[1])
     with pytest.raises(CorpusError, match="changed while the run was reading"):
-        exact_sum(LabelCounts(3), corpus)
+        exact_sum(LabelCounts(LabelCountsSpec(3)), corpus)
     with pytest.raises(CorpusError, match="changed while the run was reading"):
         list(corpus.corpus.batches())
 

@@ -29,7 +29,8 @@ from tiny_corpora import (
 
 from understudy.base.errors import PrivacyError
 from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
-from understudy.methods.shared.evolution.voting import nearest, vote_sensitivity
+from understudy.methods.shared.evolution.voting import nearest
+from understudy.methods.shared.specs import VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.measurement import exact_sum, measure
@@ -86,10 +87,12 @@ def vectors_of(unit: Unit) -> int:
 CANDIDATES = integer_vectors(HashEmbedder().embed([*WORDS, *WORDS]))
 
 
-def query(unit: Unit = RECORD, kind: type[VoteHistogram] = VoteHistogram, **parameters: Any) -> VoteHistogram:
+def query(
+    unit: Unit = RECORD, kind: type[VoteHistogram] = VoteHistogram, *, neighbours: int = 1, **parameters: Any
+) -> VoteHistogram:
     """Twelve candidates, twice each, of three labels."""
     labels = (np.arange(len(CANDIDATES)) % LABELS).astype(np.int32)
-    return kind(CANDIDATES, labels, unit, **parameters)
+    return kind(VotesSpec(unit, neighbours), CANDIDATES, labels, **parameters)
 
 
 @cache
@@ -151,7 +154,7 @@ def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(unit: Unit, k: int,
 
 @units
 def test_candidates_that_are_not_known_yet_are_planned_for_with_the_same_sensitivity(unit: Unit) -> None:
-    planned, votes = vote_sensitivity(2, unit), query(unit, neighbours=2)
+    planned, votes = VotesSpec(unit, 2).sensitivity, query(unit, neighbours=2)
     assert votes.sensitivity == planned
     assert (planned.l2, planned.grid) == (COUNT_GRID, COUNT_GRID)
     assert votes.shape == (24,)
@@ -161,7 +164,7 @@ def test_candidates_that_are_not_known_yet_are_planned_for_with_the_same_sensiti
 
 
 def counted(rows: Sequence[Row], votes: VoteHistogram) -> NDArray[np.float64]:
-    return exact_sum(votes, embedded(rows, votes.unit)) / COUNT_GRID
+    return exact_sum(votes, embedded(rows, votes.spec.unit)) / COUNT_GRID
 
 
 def test_each_record_votes_for_its_nearest_candidates_of_its_own_label() -> None:
@@ -274,7 +277,7 @@ class WholeVotes(VoteHistogram):
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         total = np.zeros(self.shape, dtype=np.int64)
-        (chosen,) = nearest([batch], self.candidates, self.labels, k=self.neighbours)
+        (chosen,) = nearest([batch], self.candidates, self.labels, k=self.spec.nearest)
         np.add.at(total, chosen[chosen >= 0], self.vote)
         return total
 
@@ -306,4 +309,4 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_query_is_caught(name: str) -> None:
-    assert largest_movement(BROKEN[name], BROKEN[name].unit) > 1
+    assert largest_movement(BROKEN[name], BROKEN[name].spec.unit) > 1

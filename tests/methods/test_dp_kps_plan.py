@@ -14,11 +14,11 @@ from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import (
     DPKPSParameters,
     make_plan,
-    mechanisms,
+    planned_sums,
     score_noise,
 )
 from understudy.methods.facts import PublicFacts
-from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import TermHistogram
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
@@ -40,8 +40,8 @@ def plan(budget: Budget = BUDGET, **parameters: Any) -> Plan:
 
 
 def noise_multipliers(parameters: DPKPSParameters) -> dict[str, float]:
-    sums = mechanisms(parameters, BUDGET, labels=4, vocabulary_size=50_000)
-    return {name: mechanism.noise_multiplier for name, mechanism in sums.items()}
+    charges: Any = planned_sums(parameters, BUDGET, labels=4, vocabulary_size=50_000)
+    return {charge.name: charge.mechanism.noise_multiplier for charge in charges}
 
 
 def labels_of(count: int) -> PublicFacts:
@@ -171,8 +171,10 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(noise: Any) -> N
     """Or the release would be refused after its charge."""
     parameters = parameters_of(noise=noise, length=2, top_terms=3, terms_per_record=4)
     made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3)
-    rows = TermRows(TermMatcher(["a", "b", "c"]), 4)
-    queries = {"vocabulary": TermHistogram(rows, None, 3, noise), "density": TermHistogram(rows, 2, 3, noise)}
+    matcher, names = TermMatcher(["a", "b", "c"]), ["vocabulary", "density"]
+    queries = {name: TermHistogram(made.query(name), matcher) for name in names}
     assert [charge.name for charge in made.charges] == list(queries)
+    assert {name: query.shape for name, query in queries.items()} == {"vocabulary": (3,), "density": (2, 3)}
+    assert {query.sensitivity for query in queries.values()} == {Sensitivity.of_shared_weight(noise, 4)}
     for name, query in queries.items():
         assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)

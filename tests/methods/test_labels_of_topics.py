@@ -18,6 +18,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounde
 
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics.centres import Candidates, nearest_centres, on_grid, terms_of
 from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
@@ -73,7 +74,7 @@ def test_no_neighbour_moves_a_query_by_topic_by_more_than_it_declares(name: str,
 
 @units
 def test_a_guide_by_topic_moves_no_further_either(unit: Unit) -> None:
-    guide = GuideSums(Remembering(), LABELS, 8)
+    guide = GuideSums(EmbeddingSumsSpec(LABELS), Remembering(), 8)
     assert 0.999 < largest_movement(guide, "gaussian", unit, bound=labelled) <= 1
 
 

@@ -17,7 +17,8 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
 from understudy.methods.facts import PublicFacts
-from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermRows, weights_of_terms
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, weights_of_terms
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
@@ -32,13 +33,13 @@ from understudy.text.writing import Seed
 
 SIZES = (4, 2, 3)
 COLUMNS = declared_columns("ward=A|B|C; night; beds=1..2")
-ROWS = TermRows(TermMatcher(WORDS), 4)
 NOISES = pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 UNITS = pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
 
 
 def query(noise: Any, kind: type[ColumnTermHistogram] = ColumnTermHistogram, places: Any = (0, 2)) -> Any:
-    return kind(ROWS, places, tuple(SIZES[place] for place in places), len(WORDS), noise)
+    spec = TermHistogramSpec(noise, 4, len(WORDS), tuple(SIZES[place] for place in places))
+    return kind(spec, TermMatcher(WORDS), columns=places)
 
 
 def largest(asked: Any, unit: Unit, norm: str) -> float:
@@ -61,7 +62,7 @@ class OneBlock(ColumnTermHistogram):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record)
+        return Sensitivity.of_shared_weight(self.spec.noise, self.spec.terms_per_record)
 
 
 class FullWeights(ColumnTermHistogram):
@@ -70,9 +71,9 @@ class FullWeights(ColumnTermHistogram):
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         assert batch.cells is not None
         rows, weights = self.rows.of(batch), COUNT_GRID // batch.shares
-        places, cells = zip(self.columns, self.sizes, strict=True), batch.cells
+        places, cells = zip(self.columns, self.spec.blocks, strict=True), batch.cells
         return np.concatenate(
-            [weights_of_terms((size, self.terms), rows, cells[:, column], weights) for column, size in places]
+            [weights_of_terms((size, self.shape[1]), rows, cells[:, column], weights) for column, size in places]
         )
 
 
@@ -116,7 +117,9 @@ def test_the_charge_has_the_sensitivity_that_its_query_states(noise: Any, asked:
     assert plan.total == pytest.approx(4, rel=1e-5)
     assert (COLUMN_DENSITY in [charge.name for charge in plan.charges]) == bool(places)
     if places:
-        own = ColumnTermHistogram(ROWS, places, tuple(COLUMNS[place].size for place in places), 12, noise)
+        own = ColumnTermHistogram(plan.query(COLUMN_DENSITY), TermMatcher(WORDS), columns=places)
+        assert own.sensitivity == Sensitivity.of_shared_weight(noise, 4).in_blocks(len(places))
+        assert own.shape == (sum(COLUMNS[place].size for place in places), 12)
         mechanism = plan.mechanism(COLUMN_DENSITY)
         assert (own.sensitivity, own.shape) == (mechanism.sensitivity, mechanism.shape)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.queries.counts import TermCounts, TermRows
+from understudy.methods.shared.specs import TermCountsSpec
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
@@ -29,7 +30,7 @@ def counted(terms_per_record: int, unit: Unit = Unit()) -> dict[str, int]:  # no
     owner = {"owner": "owner"} if unit.kind == "owner" else {}
     corpus = read_corpus(ROWS, record_columns=COLUMNS, **owner)
     data = BoundedCorpus(corpus, unit, b"key", json_records=True)
-    counts = exact_sum(TermCounts(TermMatcher(WORDS), len(WORDS), terms_per_record), data) // COUNT_GRID
+    counts = exact_sum(TermCounts(TermCountsSpec(len(WORDS), terms_per_record), TermMatcher(WORDS)), data) // COUNT_GRID
     return {word: count for word, count in zip(WORDS, counts.tolist(), strict=True) if count}
 
 
@@ -58,7 +59,7 @@ def test_a_record_of_any_values_moves_the_counts_by_no_more_than_declared(
     record: dict[str, object], terms: int
 ) -> None:
     vocabulary = ["title", "body", "chest", "a", "b", "ab", "k", "true", "3"]
-    counts = TermCounts(TermMatcher(vocabulary), len(vocabulary), terms)
+    counts = TermCounts(TermCountsSpec(len(vocabulary), terms), TermMatcher(vocabulary))
     names = ["title", "body", "chest"]  # all of which some row has: that none does is an error
     corpus = read_corpus([record, dict.fromkeys(names)], record_columns=names, on_bad_row="skip")
     moved = exact_sum(counts, BoundedCorpus(corpus, Unit(), b"key", json_records=True))

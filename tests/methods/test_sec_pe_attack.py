@@ -209,7 +209,7 @@ class TwoStatistics(ClusterSums):
     """Sizes and centres from one draw, each at the noise of one alone."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
+        each = [ClusterSums(self.spec, self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
         return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 

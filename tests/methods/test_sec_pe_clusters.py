@@ -27,7 +27,7 @@ from tiny_corpora import (
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, make_clusters, noisy_centres
-from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, SamplingRates
+from understudy.methods.sec_pe.plan import ClusterSumsSpec, SamplingRates
 from understudy.methods.sec_pe.release import _without_secrets
 from understudy.methods.shared.evolution.embeddings import STEPS, private_vectors
 from understudy.privacy.measurement import exact_sum, measure
@@ -62,9 +62,13 @@ def clusters(labels: int = LABELS, *, count: int = K, dimension: int = 8) -> Clu
     return Clusters(np.stack(turned), made.sizes)
 
 
+def spec_of(made: Clusters) -> ClusterSumsSpec:
+    return ClusterSumsSpec(*made.shape[:2])
+
+
 def sums_of(kind: type[ClusterSums] = ClusterSums, *, clip: float = 1.0, size_share: float = 0.8) -> ClusterSums:
     """Over all records: what a record that is certainly sampled can change."""
-    return kind(clusters(), SometimesNoVector(), clip, size_share)
+    return kind(spec_of(clusters()), clusters(), SometimesNoVector(), clip, size_share)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Given:
 
 def sums_of_vectors(made: Clusters, unit: NDArray[np.float32], *, clip: float, size_share: float) -> NDArray[np.int64]:
     """Of records of the first label with these vectors."""
-    query = ClusterSums(made, Given(unit), clip, size_share)  # type: ignore[arg-type]
+    query = ClusterSums(spec_of(made), made, Given(unit), clip, size_share)  # type: ignore[arg-type]
     return exact_sum(query, bounded([Row(f"text {number}") for number in range(len(unit))], SECRET, batch_size=1000))
 
 
@@ -116,7 +120,7 @@ def test_no_record_moves_sizes_and_residuals_together_by_more_than_the_grid(clip
 def test_a_record_whose_residual_is_clipped_moves_them_by_all_of_it() -> None:
     query = sums_of(clip=0.01)
     assert largest_movement(query) > 1 - 1e-6
-    assert query.sensitivity == CLUSTER_SENSITIVITY
+    assert query.sensitivity.l1 is None
     assert (query.sensitivity.l2, query.sensitivity.grid) == (GRID, GRID)
 
 
@@ -166,7 +170,7 @@ def test_only_sampled_records_are_embedded_and_counted() -> None:
             return super().embed(texts)
 
     rows = [Row(f"text {number}", number % LABELS) for number in range(20)]
-    query = ClusterSums(clusters(), Telling(), 1.0, 0.8)
+    query = ClusterSums(spec_of(clusters()), clusters(), Telling(), 1.0, 0.8)
     coins = iter([True, False] * 10)
 
     class Coins(InsecureNoNoise):
@@ -266,7 +270,9 @@ def test_public_texts_that_are_alike_leave_clusters_empty_and_nobody_warns(diffe
     assert made.centres.shape == (2, 5, 8)
     assert made.sizes.min() >= 1
     assert len(np.unique(made.centres[0], axis=0)) == different
-    assert exact_sum(ClusterSums(made, HashEmbedder(), 1.0, 0.8), bounded([Row("public 0", 1)], SECRET)).any()
+    assert exact_sum(
+        ClusterSums(spec_of(made), made, HashEmbedder(), 1.0, 0.8), bounded([Row("public 0", 1)], SECRET)
+    ).any()
 
 
 def test_records_without_secrets_are_told_by_their_place_in_the_table() -> None:
@@ -309,7 +315,7 @@ class BothWhole(ClusterSums):
     """The size at full weight beside the residual at full weight: two statistics for the price of one."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-12, 1 - 1e-12)]
+        each = [ClusterSums(self.spec, self.clusters, self.embedder, self.clip, share) for share in (1e-12, 1 - 1e-12)]
         return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
@@ -330,7 +336,7 @@ class Centred(ClusterSums):
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         mean = private_vectors(self.embedder.embed(batch.texts)).mean(axis=0, dtype=np.float64).astype(np.int16)
         moved = Clusters(np.broadcast_to(mean, self.clusters.centres.shape), self.clusters.sizes)
-        return ClusterSums(moved, self.embedder, self.clip, self.size_share).of_batch(batch)
+        return ClusterSums(self.spec, moved, self.embedder, self.clip, self.size_share).of_batch(batch)
 
 
 BROKEN = {

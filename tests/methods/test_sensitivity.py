@@ -32,11 +32,13 @@ from tiny_corpora import (
 from understudy.audit.mechanisms.sums import InMemory
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kde.generate import Frequencies, integer_features
-from understudy.methods.dp_kde.plan import GRID
+from understudy.methods.dp_kde.plan import GRID, DensitySpec
 from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
+from understudy.methods.shared.specs import LabelCountsSpec, TermCountsSpec, TermHistogramSpec
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
 from understudy.text.vocabulary.words import TermMatcher
 
@@ -51,25 +53,32 @@ def phases(length: int, count: int = 5) -> NDArray[np.uint16]:
 
 
 def density(count: int = 5) -> TermDensity:
-    return TermDensity(ROWS, LABELS, integer_features(phases(1, count)[0]))
+    return TermDensity(DensitySpec(LABELS, count), ROWS, integer_features(phases(1, count)[0]))
+
+
+def histogram(noise: NoiseKind, *labels: int, kind: Any = TermHistogram) -> Any:
+    return kind(TermHistogramSpec(noise, S, len(WORDS), labels), MATCHER)
 
 
 DIAGONAL = np.full((2, len(WORDS), 5), 256, dtype=np.uint16)
 """Every sequence of two terms has the phase pi/4, where the L1 norm of a feature vector is largest."""
-COUNTS = TermCounts(MATCHER, len(WORDS), S)
+COUNTS = TermCounts(TermCountsSpec(len(WORDS), S), MATCHER)
 QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "term counts": (COUNTS, ("gaussian", "laplace")),
-    "label counts": (LabelCounts(LABELS), ("gaussian", "laplace")),
-    "term counts, huge S": (replace(COUNTS, terms_per_record=100), ("gaussian", "laplace")),
-    "vocabulary, gaussian": (TermHistogram(ROWS, None, len(WORDS), "gaussian"), ("gaussian", "laplace")),
-    "vocabulary, laplace": (TermHistogram(ROWS, None, len(WORDS), "laplace"), ("laplace", "gaussian")),
-    "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
-    "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
+    "label counts": (LabelCounts(LabelCountsSpec(LABELS)), ("gaussian", "laplace")),
+    "term counts, huge S": (replace(COUNTS, spec=replace(COUNTS.spec, terms_per_record=100)), ("gaussian", "laplace")),
+    "vocabulary, gaussian": (histogram("gaussian"), ("gaussian", "laplace")),
+    "vocabulary, laplace": (histogram("laplace"), ("laplace", "gaussian")),
+    "histogram, gaussian": (histogram("gaussian", LABELS), ("gaussian", "laplace")),
+    "histogram, laplace": (histogram("laplace", LABELS), ("laplace", "gaussian")),
     "density": (density(), ("gaussian", "laplace")),
     "density, one frequency": (density(1), ("gaussian", "laplace")),
-    "prefixes of 2, one frequency": (PrefixDensity(ROWS, LABELS, phases(2, 1)), ("gaussian", "laplace")),
-    "prefixes of 3": (PrefixDensity(ROWS, LABELS, phases(3)), ("gaussian", "laplace")),
-    "prefixes of 2, diagonal": (PrefixDensity(ROWS, LABELS, DIAGONAL), ("laplace", "gaussian")),
+    "prefixes of 2, one frequency": (
+        PrefixDensity(DensitySpec(LABELS, 1), ROWS, phases(2, 1)),
+        ("gaussian", "laplace"),
+    ),
+    "prefixes of 3": (PrefixDensity(density().spec, ROWS, phases(3)), ("gaussian", "laplace")),
+    "prefixes of 2, diagonal": (PrefixDensity(density().spec, ROWS, DIAGONAL), ("laplace", "gaussian")),
 }
 cases = pytest.mark.parametrize("name", QUERIES)
 cases_of_terms = pytest.mark.parametrize("name", [name for name in QUERIES if name != "label counts"])
@@ -148,14 +157,14 @@ def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
 
 
 def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences() -> None:
-    query = PrefixDensity(ROWS, LABELS, phases(3))
+    query = PrefixDensity(density().spec, ROWS, phases(3))
     assert not exact_sum(query, bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
     assert exact_sum(query, bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 2), (7, 12), (64, 1)])
 def test_phases_of_a_sequence_do_not_depend_on_the_batch(count: int, length: int) -> None:
-    query = PrefixDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
+    query = PrefixDensity(DensitySpec(LABELS, count), TermRows(MATCHER, len(WORDS)), phases(length, count))
     generator = np.random.default_rng(0)
     rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(300)]
     together = exact_sum(query, bounded(rows, batch_size=300))
@@ -169,14 +178,14 @@ class UnboundedCounts(TermCounts):
     """Every distinct term of a record counts, not the first S."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return replace(COUNTS, terms_per_record=1_000).of_batch(batch)
+        return replace(COUNTS, spec=replace(COUNTS.spec, terms_per_record=1_000)).of_batch(batch)
 
 
 class RepeatedCounts(TermCounts):
     """Every occurrence counts: no contribution bound at all."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        counts = np.zeros(self.size, dtype=np.int64)
+        counts = np.zeros(self.shape, dtype=np.int64)
         for text in batch.texts:
             np.add.at(counts, self.matcher.find(text), 1 << 20)
         return counts
@@ -205,7 +214,7 @@ class SummedVocabulary(TermHistogram):
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         together = np.zeros_like(batch.labels)
         weights = COUNT_GRID // batch.shares
-        return weights_of_terms((1, self.terms), self.rows.of(batch), together, weights)[0]
+        return weights_of_terms((1, len(WORDS)), self.rows.of(batch), together, weights)[0]
 
 
 class AllKeyphrases(TermDensity):
@@ -220,7 +229,7 @@ class WeightsOfTheOtherNorm(TermDensity):
     """A record's weights have an L2 norm of 1: terms that mean the same add up to more."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return replace(self.weights, noise="gaussian").of_batch(batch)
+        return replace(self.weights, spec=replace(self.weights.spec, noise="gaussian")).of_batch(batch)
 
 
 class NearestFeatures(PrefixDensity):
@@ -249,24 +258,24 @@ class OtherNorm(TermHistogram):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_shared_weight("laplace", self.rows.terms_per_record)
+        return Sensitivity.of_shared_weight("laplace", S)
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
-    "more than S terms": (UnboundedCounts(MATCHER, len(WORDS), S), "gaussian"),
-    "every occurrence": (RepeatedCounts(MATCHER, len(WORDS), S), "laplace"),
-    "every term of the vocabulary at full weight": (SummedVocabulary(ROWS, None, len(WORDS), "gaussian"), "gaussian"),
-    "vocabulary weights of the other norm": (OtherNorm(ROWS, None, len(WORDS), "gaussian"), "laplace"),
-    "every term at full weight": (SummedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
+    "more than S terms": (UnboundedCounts(COUNTS.spec, MATCHER), "gaussian"),
+    "every occurrence": (RepeatedCounts(COUNTS.spec, MATCHER), "laplace"),
+    "every term of the vocabulary at full weight": (histogram("gaussian", kind=SummedVocabulary), "gaussian"),
+    "vocabulary weights of the other norm": (histogram("gaussian", kind=OtherNorm), "laplace"),
+    "every term at full weight": (histogram("gaussian", LABELS, kind=SummedHistogram), "gaussian"),
     "all keyphrases": (AllKeyphrases(**vars(density())), "gaussian"),
     "all keyphrases, laplace": (AllKeyphrases(**vars(density())), "laplace"),
     "weights of the other norm": (
-        WeightsOfTheOtherNorm(ROWS, LABELS, np.tile(density().features[:1], (len(WORDS), 1))),
+        WeightsOfTheOtherNorm(density().spec, ROWS, np.tile(density().features[:1], (len(WORDS), 1))),
         "gaussian",
     ),
-    "features to the nearest": (NearestFeatures(ROWS, LABELS, phases(2, 64)), "gaussian"),
-    "every pair": (EveryPair(ROWS, LABELS, DIAGONAL), "gaussian"),
-    "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
+    "features to the nearest": (NearestFeatures(DensitySpec(LABELS, 64), ROWS, phases(2, 64)), "gaussian"),
+    "every pair": (EveryPair(density().spec, ROWS, DIAGONAL), "gaussian"),
+    "weights to the nearest": (histogram("gaussian", LABELS, kind=RoundedHistogram), "gaussian"),
 }
 
 

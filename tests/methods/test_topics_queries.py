@@ -15,18 +15,27 @@ from numpy.typing import NDArray
 from test_aug_pe_votes import UNITS, all_neighbours, embedded
 from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 
-from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, EmbeddingSumsSpec
 from understudy.methods.additions.topics.centres import nearest_centres, on_grid
 from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, VOTES
-from understudy.methods.additions.topics.plan import TopicsParameters, line_on_sample, make_plan, mechanisms, sample_of
+from understudy.methods.additions.topics.plan import (
+    SHARES,
+    TopicsParameters,
+    line_on_sample,
+    make_plan,
+    planned_sums,
+    sample_of,
+)
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
+from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
-from understudy.privacy.plan import Plan
+from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.unit import Unit
 
@@ -36,6 +45,15 @@ POINTS = HashEmbedder().embed(WORDS)
 CENTRES = on_grid(0.7 * POINTS.astype(np.float64))
 CANDIDATES = integer_vectors(POINTS)
 kinds = pytest.mark.parametrize("kind", [TopicSums, TopicSizes])
+
+
+def query_of(kind: Any) -> Any:
+    spec = LabelCountsSpec(len(CENTRES)) if issubclass(kind, TopicSizes) else EmbeddingSumsSpec(len(CENTRES))
+    return kind(spec, CENTRES)
+
+
+def charges(topics: int, budget: Budget, unit: Unit, **named: Any) -> tuple[Charge, ...]:
+    return planned_sums(topics, gaussian_split(budget, list(SHARES.values())), unit, **named)
 
 
 def unlabelled(rows: Sequence[Row], unit: Unit, **named: Any) -> Any:
@@ -51,19 +69,19 @@ def largest_movement(query: Any, unit: Unit) -> float:
 def test_no_unit_moves_a_sum_by_more_than_it_declares_and_the_worst_comes_within_a_thousandth(
     unit: Unit, kind: Any
 ) -> None:
-    assert 0.999 < largest_movement(kind(CENTRES), unit) <= 1
+    assert 0.999 < largest_movement(query_of(kind), unit) <= 1
 
 
 @units
 def test_no_unit_moves_the_votes_for_terms_by_more_than_they_declare(unit: Unit) -> None:
-    votes = VoteHistogram(CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), unit, distance="centred")
+    votes = VoteHistogram(VotesSpec(unit), CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), distance="centred")
     assert 0.999 < largest_movement(votes, unit) <= 1
 
 
 @units
 @kinds
 def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(unit: Unit, kind: Any) -> None:
-    query = kind(CENTRES)
+    query = query_of(kind)
     for pair in all_neighbours(unit):
         alone = [row for row in pair.larger if row.owner == "zoe"]
         others = [row for row in pair.larger if row.owner != "zoe"]
@@ -73,7 +91,7 @@ def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(unit: Unit, kind: A
 
 @kinds
 def test_no_records_and_records_without_a_vector_run_to_the_end(kind: Any) -> None:
-    query = kind(CENTRES)
+    query = query_of(kind)
     for rows in ([], [Row("nothing", 0, "zoe")]):
         total = exact_sum(query, unlabelled(rows, OWNER))
         assert total.shape == query.shape
@@ -87,8 +105,8 @@ def test_each_record_counts_at_the_centre_that_it_is_nearest_to() -> None:
     distances = np.square(vectors[:, None].astype(np.int64) - CENTRES).sum(axis=2)
     expected = np.bincount(distances.argmin(axis=1), minlength=len(CENTRES))
     assert np.array_equal(nearest_centres(CENTRES, vectors), distances.argmin(axis=1))
-    assert exact_sum(TopicSizes(CENTRES), unlabelled(rows, RECORD)) / COUNT_GRID == pytest.approx(expected)
-    sums = exact_sum(TopicSums(CENTRES), unlabelled(rows, RECORD)) / GRID
+    assert exact_sum(query_of(TopicSizes), unlabelled(rows, RECORD)) / COUNT_GRID == pytest.approx(expected)
+    sums = exact_sum(query_of(TopicSums), unlabelled(rows, RECORD)) / GRID
     assert sums[:, 0] / COUNT_WEIGHT == pytest.approx(expected, abs=1e-4)
     first = vectors[distances.argmin(axis=1) == 0].astype(np.float64)
     unit = first / np.linalg.norm(first, axis=1, keepdims=True)
@@ -97,7 +115,7 @@ def test_each_record_counts_at_the_centre_that_it_is_nearest_to() -> None:
 
 def test_an_owner_counts_once_whatever_it_holds() -> None:
     rows = [Row(f"text {number}", 0, "zoe") for number in range(3)]
-    assert exact_sum(TopicSizes(CENTRES), unlabelled(rows, OWNER)).sum() / COUNT_GRID == pytest.approx(1, abs=1e-5)
+    assert exact_sum(query_of(TopicSizes), unlabelled(rows, OWNER)).sum() / COUNT_GRID == pytest.approx(1, abs=1e-5)
 
 
 # -- a sample ---------------------------------------------------------------------------------------------------------
@@ -111,8 +129,8 @@ def sampled(seed: int, rows: Sequence[Row], unit: Unit) -> Any:
 
 def joint_movement(unit: Unit, planned: SubsampledSums, *, seed: int) -> list[float]:
     """By how much one unit more moves all sums over one sample together, in noise of their one charge."""
-    votes = VoteHistogram(CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), unit, distance="centred")
-    queries = {**dict.fromkeys(CHARGES, TopicSums(CENTRES)), VOTES: votes, SIZES: TopicSizes(CENTRES)}
+    votes = VoteHistogram(VotesSpec(unit), CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), distance="centred")
+    queries = {**dict.fromkeys(CHARGES, query_of(TopicSums)), VOTES: votes, SIZES: query_of(TopicSizes)}
     found = []
     for pair in all_neighbours(unit):
         norms = {
@@ -164,7 +182,9 @@ def test_a_large_table_is_sampled_at_a_power_of_two_with_the_noise_of_all_record
     assert rate(plan(50_004 // texts)) == 1 / 2
     assert rate(plan(10**6 // texts)) == 1 / 32
     large = plan(10**6 // texts)
-    assert dict(large.charges[0].mechanism.sums) == mechanisms(20, Budget(2, "1e-6"), unit)  # type: ignore[attr-defined]
+    assert dict(large.charges[0].mechanism.sums) == {  # type: ignore[attr-defined]
+        each.name: each.mechanism for each in charges(20, Budget(2, "1e-6"), unit)
+    }
     assert large.total < 0.3
     assert large.forecast["size_noise"] == pytest.approx(32 * plan(None).forecast["size_noise"])
     assert large.forecast.verdict is not None
@@ -181,11 +201,12 @@ def test_a_large_table_is_sampled_at_a_power_of_two_with_the_noise_of_all_record
 
 def test_every_query_is_the_one_that_was_planned() -> None:
     for unit in OURS.values():
-        planned = mechanisms(len(CENTRES), Budget(3, "1e-6"), unit, candidates=12)
-        votes = VoteHistogram(CANDIDATES, np.zeros(12, dtype=np.int32), unit, distance="centred")
-        queries = {VOTES: votes, SIZES: TopicSizes(CENTRES)}
-        for name, mechanism in planned.items():
-            query = queries.get(name, TopicSums(CENTRES))
+        for charge in charges(len(CENTRES), Budget(3, "1e-6"), unit, candidates=12):
+            query: Any = {
+                VOTES: partial(VoteHistogram, candidates=CANDIDATES, labels=np.zeros(12, dtype=np.int32)),
+                SIZES: partial(TopicSizes, centres=CENTRES),
+            }.get(charge.name, partial(TopicSums, centres=CENTRES))(charge.query)
+            mechanism: Any = charge.mechanism
             assert query.sensitivity == mechanism.sensitivity
             assert len(query.shape) == len(mechanism.shape)
             assert all(size in (None, found) for size, found in zip(mechanism.shape, query.shape, strict=True))
@@ -252,17 +273,17 @@ class Reseeded(TopicSums):
             return super().of_batch(batch)
         centres = self.centres.copy()
         centres[0] = batch.vectors.max(axis=0)
-        return TopicSums(on_grid(centres / STEPS)).of_batch(batch)
+        return replace(query_of(TopicSums), centres=on_grid(centres / STEPS)).of_batch(batch)
 
 
 BROKEN = {
-    "means in place of sums": (Means(CENTRES), RECORD),
-    "an owner's records add a vector each": (Ownerless(CENTRES), OWNER),
-    "an owner's records count each": (OwnerlessSizes(CENTRES), OWNER),
-    "count and vector are two whole statistics": (TwoStatistics(CENTRES), RECORD),
-    "a record counts twice": (Twice(CENTRES), RECORD),
-    "vectors are a little longer": (NotOfLengthOne(CENTRES), RECORD),
-    "centres are seeded from private texts": (Reseeded(CENTRES), RECORD),
+    "means in place of sums": (query_of(Means), RECORD),
+    "an owner's records add a vector each": (query_of(Ownerless), OWNER),
+    "an owner's records count each": (query_of(OwnerlessSizes), OWNER),
+    "count and vector are two whole statistics": (query_of(TwoStatistics), RECORD),
+    "a record counts twice": (query_of(Twice), RECORD),
+    "vectors are a little longer": (query_of(NotOfLengthOne), RECORD),
+    "centres are seeded from private texts": (query_of(Reseeded), RECORD),
 }
 
 

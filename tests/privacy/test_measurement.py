@@ -16,6 +16,7 @@ from scipy import stats
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.shared.queries.counts import LabelCounts
+from understudy.methods.shared.specs import LabelCountsSpec
 from understudy.privacy import measurement
 from understudy.privacy.events import Inclusion
 from understudy.privacy.measurement import Query, Rates, exact_sum, measure
@@ -77,7 +78,7 @@ class Counts(Query[BoundedBatch]):
         return (self.labels,)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        counts = LabelCounts(self.labels + self.answer_longer).of_batch(batch)
+        counts = LabelCounts(LabelCountsSpec(self.labels + self.answer_longer)).of_batch(batch)
         return counts.astype(self.answer_as)
 
 

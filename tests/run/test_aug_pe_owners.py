@@ -16,6 +16,7 @@ from run_fixtures import Said, release
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.specs import VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
@@ -50,8 +51,8 @@ def histogram(rows: list[dict[str, str]], folder: Path, **options: Any) -> NDArr
     embeddings = PrivateEmbeddings(bounded, WordEmbedder(), folder, "k")
     labels = np.repeat(np.arange(3, dtype=np.int32), len(CANDIDATES))
     vectors = integer_vectors(WordEmbedder().embed(CANDIDATES * 3))
-    unit = options.pop("unit", OWNER)
-    return exact_sum(VoteHistogram(vectors, labels, unit, **options), embeddings)
+    spec = VotesSpec(options.pop("unit", OWNER), options.pop("neighbours", 1))
+    return exact_sum(VoteHistogram(spec, vectors, labels, **options), embeddings)
 
 
 def movements(folder: Path, **options: Any) -> dict[str, int]:

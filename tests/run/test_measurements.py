@@ -21,6 +21,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.ledger import Ledger
 from understudy.ledger.store import RunStore
 from understudy.methods.shared.queries.counts import LabelCounts
+from understudy.methods.shared.specs import LabelCountsSpec
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
@@ -30,7 +31,7 @@ from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.unit import Unit
 from understudy.run.door import Measurements
 
-QUERY = LabelCounts(3)
+QUERY = LabelCounts(LabelCountsSpec(3))
 COUNTS = NoisySum("laplace", 2.0, QUERY.sensitivity, (3,))
 TOKENS = SubsampledTokens("votes", subsets=4, noise_multiplier=0.1, rate=0.1, tokens=2)
 PLAN = Plan("test", Unit(), Budget(1, 0), (Charge("sums", COUNTS, "counts"), Charge("tokens", TOKENS, "tokens")))
@@ -490,7 +491,7 @@ def test_a_query_that_was_not_planned_is_refused_and_nothing_is_kept(folder: Fol
         def sensitivity(self) -> Sensitivity:
             return Sensitivity.of_counts(2)
 
-    for query in (Twice(3), LabelCounts(4)):
+    for query in (Twice(LabelCountsSpec(3)), LabelCounts(LabelCountsSpec(4))):
         with folder.open() as store:
             with pytest.raises(PrivacyError, match="not the one that was planned"):
                 folder.door(store).measure("sums", query, Corpus())

@@ -14,9 +14,10 @@ from subjects import Places, table, texts
 import understudy as us
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.ledger import Ledger
-from understudy.methods.additions.topics.plan import mechanisms
+from understudy.methods.additions.topics.plan import SHARES
 from understudy.methods.additions.topics.release import TopicSizes
-from understudy.privacy.unit import Unit
+from understudy.methods.shared.specs import LabelCountsSpec
+from understudy.privacy.accountant import gaussian_split
 from understudy.run.topics import FoundTopics
 
 BUDGET = us.Budget(epsilon=4, delta="1e-6")
@@ -62,7 +63,7 @@ def test_centres_longer_than_embeddings_are_refused_before_the_charge(earlier: F
     with pytest.raises(ReleaseError, match="no embeddings"):
         found(april, texts(100), str(april / "forged.release"))
     with pytest.raises(ReleaseError, match="no embeddings"):
-        TopicSizes(forged.arrays["centres"])
+        TopicSizes(LabelCountsSpec(3), forged.arrays["centres"])
     assert not (april / "out" / "release").exists()
 
 
@@ -75,7 +76,7 @@ def test_known_topics_are_counted_for_the_whole_budget(earlier: FoundTopics, apr
     assert [charge.name for charge in statement.charges] == ["sizes"]
     std = statement.noise_multiplier("sizes")
     assert std is not None
-    assert std < 0.4 * mechanisms(3, BUDGET, Unit())["sizes"].noise_multiplier
+    assert std < 0.4 * gaussian_split(BUDGET, list(SHARES.values()))[-1]
     assert [topic.size for topic in later.topics] == pytest.approx(counts, abs=8 * std)
     assert statement.private
     assert statement.epsilon_at[1e-6] == pytest.approx(4, abs=0.1)

@@ -18,7 +18,8 @@ from understudy.methods.dp_kps import plan as planning
 from understudy.methods.dp_kps.plan import DPKPSParameters, verdict
 from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import TermHistogram
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import CLEAR
@@ -59,13 +60,14 @@ def test_what_the_share_of_texts_says_stands_as_far_above_the_noise_as_it_claims
     """Exact scores of records with S terms each, of which the share of one label says the first."""
     parameters, records = DPKPSParameters(noise=noise), 1000
     terms = [f"w{number}" for number in range(20)]
-    matcher = TermRows(TermMatcher(terms), parameters.terms_per_record)
+    spec = TermHistogramSpec(noise, parameters.terms_per_record, 20, (2,))
+    counted = TermHistogram(spec, TermMatcher(terms))
 
     def above(share: float, std: float) -> float:
         said = round(share * records)
         texts = [" ".join(terms[:10] if place < said else terms[10:]) for place in range(records)]
         batch = BoundedBatch(texts, np.zeros(records, np.int32), np.ones(records, np.int64), np.arange(records))
-        return float(TermHistogram(matcher, 2, 20, noise).of_batch(batch)[0, 0]) / COUNT_GRID / std
+        return float(counted.of_batch(batch)[0, 0]) / COUNT_GRID / std
 
     std = 1.0 if noise == "laplace" else 5.0
     found = verdict(parameters, std, labels=2, records=2 * records)

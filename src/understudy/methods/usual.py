@@ -12,12 +12,12 @@ import numpy as np
 
 from understudy.base.errors import ReleaseError, bug
 from understudy.methods.facts import GenerationTools, PublicFacts
-from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import NoisySum, SubsampledSum
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.noise import NoiseKind
+from understudy.privacy.plan import Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.release import Release
 from understudy.text.writing import Seed, SyntheticRecord
@@ -35,17 +35,16 @@ def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, 
     """
     shares = [share for _, share, _ in sums.values()]
     pure = budget.delta == 0 and all(query.sensitivity.l1 is not None for query, _, _ in sums.values())
-    found = [1 / each for each in pure_split(budget, shares)] if pure else gaussian_split(budget, shares)
-    charges, entries = list[Charge](), list[Fact]()
-    for number, ((charge, (query, _, why)), multiplier) in enumerate(zip(sums.items(), found, strict=True)):
-        mechanism = NoisySum("laplace" if pure else "gaussian", multiplier, query.sensitivity, query.shape)
-        charges.append(Charge(charge, mechanism, why))
-        identifier = re.sub("[^a-z0-9]+", "_", charge.lower())[:40]
-        entries.append(Fact(f"noise_{number}_{identifier}", mechanism.noise_std, f"noise on each of {charge} (std)"))
+    noise: NoiseKind = "laplace" if pure else "gaussian"
+    queries = {charge: (query, why) for charge, (query, _, why) in sums.items()}
+    charges, entries = charges_of(queries, noise_multipliers(budget, shares, noise), noise=noise), list[Fact]()
+    for number, charge in enumerate(charges):
+        identifier, std = re.sub("[^a-z0-9]+", "_", charge.name.lower())[:40], charge.mechanism.noise_std  # type: ignore[attr-defined]
+        entries.append(Fact(f"noise_{number}_{identifier}", std, f"noise on each of {charge.name} (std)"))
     if facts.expected_records is not None:
         declared = f"{facts.unit.kind}s (as declared)"
         entries.append(Fact("expected_records", facts.expected_records, declared))
-    return Plan(name, facts.unit, budget, tuple(charges), Facts(tuple(entries)))
+    return Plan(name, facts.unit, budget, charges, Facts(tuple(entries)))
 
 
 def judged(plan: Plan, facts: PublicFacts) -> Plan:

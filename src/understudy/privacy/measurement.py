@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import lt
-from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import PrivacyError, ResumeError, bug
-from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity, SubsampledSum
+from understudy.privacy.mechanisms import NoisySum, QuerySpec, SampledSum, Sensitivity, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.sealed import encode_names
 from understudy.privacy.selection import NoisySelection
 
 Batch_contra = TypeVar("Batch_contra", contravariant=True)
 Batch_co = TypeVar("Batch_co", covariant=True)
+Spec = TypeVar("Spec", bound=QuerySpec)
 T = TypeVar("T")
 R = TypeVar("R")
 Rates = float | NDArray[np.float64]
@@ -55,6 +56,28 @@ class Query(Protocol[Batch_contra]):
         """``Int64[shape]`` from what all batches add: an exact function of the whole sum, mostly the identity. Where
         it is another, ``sensitivity`` is that of its result."""
         return sums
+
+
+@dataclass(frozen=True)
+class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
+    """A query that is built from the spec of its charge (:meth:`~understudy.privacy.plan.Plan.query`), so that the two
+    cannot disagree: it states neither sensitivity nor shape itself."""
+
+    spec: Spec
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """The sizes of the dimensions that the spec leaves open, in order."""
+        return ()
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.spec.sensitivity
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        found = iter(self.found)
+        return tuple(next(found) if size is None else size for size in self.spec.shape)
 
 
 @runtime_checkable

@@ -133,6 +133,19 @@ class Sensitivity:
         return self.grid == paid.grid and self.of(noise) <= paid.of(noise)
 
 
+class QuerySpec(Protocol):
+    """What a noisy sum is, before any data: the one place that states how far a unit moves it, and its shape.
+
+    A frozen value of public numbers. A charge is planned with it, and the query that is measured is built from it.
+    """
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+
 class _Sum:
     """What noisy sums have in common: the noise is a multiple of the norm that it is calibrated to."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -12,11 +12,12 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.base.untrusted import members, read_form
-from understudy.privacy.accountant import Composition, Spending, gaussian_split
+from understudy.privacy.accountant import Composition, Spending, gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, event_from_json, event_to_json
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import Declared, Mechanism, NoisySum, SampledSum, SubsampledSum
+from understudy.privacy.mechanisms import Declared, Mechanism, NoisySum, QuerySpec, SampledSum, SubsampledSum
+from understudy.privacy.noise import NoiseKind
 from understudy.privacy.sealed import NoiseOrigin, Seal, charge_of
 from understudy.privacy.unit import Unit
 
@@ -24,6 +25,10 @@ from understudy.privacy.unit import Unit
 @dataclass(frozen=True)
 class Charge:
     """One release that a run will make, and why.
+
+    Args:
+        query: the spec of what is summed (a :class:`~understudy.privacy.mechanisms.QuerySpec`; several by name where
+            one charge pays for several sums), from which the release builds its query. It is not stored.
 
     >>> from understudy.privacy.mechanisms import Sensitivity
     >>> Charge("words", NoisySum("laplace", 2.0, Sensitivity.of_counts(1), (10,)), "counts of words").event
@@ -33,6 +38,7 @@ class Charge:
     name: str
     mechanism: Mechanism
     why: str
+    query: Any = field(default=None, compare=False, repr=False)
 
     @property
     def event(self) -> Event:
@@ -51,6 +57,41 @@ class Charge:
         """What :meth:`to_json` made. Raises ValueError if the event is not that of the mechanism."""
         mechanism = mechanism_from_json(fields["mechanism"], event_from_json(fields["event"]))
         return cls(fields["name"], mechanism, fields["why"])
+
+
+def charges_of(
+    sums: Mapping[str, tuple[QuerySpec, str]],
+    multipliers: Iterable[float],
+    *,
+    noise: NoiseKind = "gaussian",
+    unit: Unit | None = None,
+) -> tuple[Charge, ...]:
+    """Return the charges of noisy sums, each with the sensitivity and the shape that its query states.
+
+    Args:
+        sums: the query and the purpose of each, by the charge's name.
+        multipliers: noise multiplier of each, in the same order.
+        unit: adds up to ``max_records`` vectors to each sum if it is a secret.
+    """
+    charges, times = list[Charge](), (unit or Unit()).vectors
+    for (name, (query, why)), multiplier in zip(sums.items(), multipliers, strict=True):
+        mechanism = NoisySum(noise, multiplier, query.sensitivity.times(times), query.shape)
+        charges.append(Charge(name, mechanism, why, query))
+    return tuple(charges)
+
+
+def noise_multipliers(
+    budget: Budget | SecretBudget, shares: Sequence[float], noise: NoiseKind = "gaussian"
+) -> Sequence[float]:
+    """Return the noise multipliers of sums that together spend the budget: of mu^2, or for Laplace noise of epsilon,
+    each gets its share (of any scale). Raises ConfigError if the budget cannot be spent on such noise."""
+    if isinstance(budget, SecretBudget):
+        from understudy.privacy.secrets.composition import secret_split
+
+        return secret_split(budget, shares)
+    if noise == "gaussian":
+        return gaussian_split(budget, shares)
+    return tuple(1 / epsilon for epsilon in pure_split(budget, shares))
 
 
 def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
@@ -113,6 +154,10 @@ class Plan:
 
     def mechanism(self, name: str) -> Any:
         return next(charge.mechanism for charge in self.charges if charge.name == name)
+
+    def query(self, name: str) -> Any:
+        """Return what was planned to be summed under the charge ``name``: queries are built from it."""
+        return next(charge.query for charge in self.charges if charge.name == name)
 
     @cached_property
     def composition(self) -> Composition:

@@ -46,6 +46,12 @@ class Unit:
             raise ConfigError("Only secrets are recognised by something.", "Use the unit secret.")
 
     @property
+    def vectors(self) -> int:
+        """How many vectors of a query one unit adds at most: all records of a secret, else one (an owner's records are
+        brought to one)."""
+        return self.max_records if self.kind == "secret" else 1
+
+    @property
     def name(self) -> str:
         """What all runs on a dataset must protect alike: the kind, and what tells units apart; not the bound."""
         if self.recognised_by is not None:

@@ -73,10 +73,9 @@ class Measurements:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
             if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
                 raise bug("A query is not the one that was planned.", "names that nobody listed are selected")
-            secret = self.plan.unit.kind == "secret" and isinstance(mechanism, NoisySum)
             if self.plan.unit.kind == "secret" and isinstance(mechanism, SubsampledSum):
                 raise bug("The records of a secret would be sampled one by one.", "sampled units are records or owners")
-            records = self.plan.unit.max_records if secret else 1
+            records = self.plan.unit.vectors if isinstance(mechanism, NoisySum) else 1
             if isinstance(query, OpenQuery):
                 found = select(mechanism, query, data, source=self.noise)
             else:

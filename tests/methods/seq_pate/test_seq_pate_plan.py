@@ -14,7 +14,7 @@ from understudy.base.errors import ConfigError
 from understudy.methods.facts import PublicFacts
 from understudy.methods.seq_pate.method import SeqPATE
 from understudy.methods.seq_pate.plan import (
-    answer_sensitivity,
+    AnswersSpec,
     answers_name,
     noise_of,
     phrase_epsilon,
@@ -90,7 +90,7 @@ def test_rounds_are_as_even_as_may_be_and_none_is_empty() -> None:
 
 def test_two_distributions_are_the_square_root_of_two_apart() -> None:
     for queries in (1, 2, 17, 100_000):
-        found = answer_sensitivity(queries)
+        found = AnswersSpec(queries, 50).sensitivity
         assert found.l1 == 2 * queries * COUNT_GRID
         assert found.l2**2 >= 2 * queries * COUNT_GRID**2
         assert found.l2 == pytest.approx(math.sqrt(2 * queries) * COUNT_GRID)

@@ -22,6 +22,7 @@ from tiny_corpora import OWNER, RECORD, Row, bounded, movement, random_neighbour
 from transformers import AutoModelForCausalLM, Gemma2Config, GPTNeoXConfig, PreTrainedTokenizerFast, Qwen2Config
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.methods.seq_pate.plan import AnswersSpec
 from understudy.methods.seq_pate.student import project, shares_of, shrink
 from understudy.methods.seq_pate.teachers import (
     Faculty,
@@ -137,7 +138,7 @@ def test_a_teacher_that_is_not_finite_stays_alone(causal: CausalModel) -> None:
     plain = faculty._gradient(*_slots(faculty, SHARDS), found)
     assert not torch.isfinite(optimised[0]).all()
     assert torch.equal(optimised[1:3], plain[1:3])
-    query = TeacherAnswers(faculty, asked(6))
+    query = TeacherAnswers(AnswersSpec(6, None), faculty, asked(6))
     with_nan, without = (query.of_batch(Group(each, SIZE)) for each in (broken, found))
     alone = query.of_batch(Group(found[[1, 2, 1, 2]], 2))
     assert np.array_equal(with_nan, alone), "what is not finite counts as nothing"
@@ -348,7 +349,7 @@ def test_the_last_group_is_filled_up_and_its_fillers_do_not_answer(llama: Causal
     groups = list(teachers.batches())
     assert [(len(each.weights), each.real) for each in groups] == [(SIZE, SIZE), (SIZE, 2)]
     assert all(np.array_equal(each, faculty.lora.start()) for each in groups[1].weights[2:])
-    query = TeacherAnswers(faculty, asked(3))
+    query = TeacherAnswers(AnswersSpec(3, None), faculty, asked(3))
     most = [query.of_batch(each).sum(1).max() / COUNT_GRID for each in groups]
     assert most == [pytest.approx(SIZE, abs=1e-3), pytest.approx(2, abs=1e-3)]
     assert max(most) <= SIZE
@@ -374,7 +375,7 @@ def test_no_neighbour_moves_the_answers_by_more_than_is_stated(
     causal: CausalModel, tmp_path: Path, unit: Unit, kind: Any
 ) -> None:
     faculty = faculty_of(causal, steps=2, rate=0.5)
-    query = TeacherAnswers(faculty, asked(5), kind)
+    query = TeacherAnswers(AnswersSpec(5, None), faculty, asked(5), kind)
     folders = iter(range(1000))
 
     def taught(rows: Sequence[Row], unit: Unit) -> Teachers:
@@ -397,7 +398,7 @@ class Told:
         return SimpleNamespace(head=head)
 
     def answers(self, candidates: NDArray[np.int32], real: int, kind: Any) -> NDArray[np.int64]:
-        query = TeacherAnswers(self.faculty, asked(1), kind)
+        query = TeacherAnswers(AnswersSpec(1, None), self.faculty, asked(1), kind)
         return query._of(torch.from_numpy(self.logits), candidates, real)
 
 

@@ -33,7 +33,7 @@ from understudy.audit.mechanisms.sums import (
 from understudy.base.lazy import torch
 from understudy.methods.facts import PublicFacts
 from understudy.methods.few_shot.release import deal
-from understudy.methods.seq_pate.plan import SeqPATEParameters, mechanisms
+from understudy.methods.seq_pate.plan import SeqPATEParameters, planned_sums
 from understudy.methods.seq_pate.teachers import Faculty, Questions, Recipe, TeacherAnswers, Teachers
 from understudy.methods.shared.decoding.sums import (
     Candidates,
@@ -435,9 +435,9 @@ def seq_pate(
         answers=answers,
     )
     sums = []
-    for mechanism in mechanisms(parameters, budget, PublicFacts(unit)).values():
-        asked = questions(mechanism.shape[0] or 0)
-        sums.append(Measured(mechanism, TeacherAnswers(faculty(), asked, answers)))
+    for charge in planned_sums(parameters, budget, PublicFacts(unit)):
+        query = TeacherAnswers(charge.query, faculty(), questions(charge.query.questions), answers)
+        sums.append(Measured(charge.mechanism, query))  # type: ignore[arg-type]
     mine = _MINE if unit.kind == "owner" else _MINE[:1]
     return SumAttack(
         sums,

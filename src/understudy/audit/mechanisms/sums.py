@@ -23,17 +23,18 @@ from understudy.methods.additions.columns.fitting import shares
 from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals
 from understudy.methods.additions.columns.plan import column_charges
 from understudy.methods.additions.columns.variables import SELECTED, TablesParameters, Variables
-from understudy.methods.additions.guide.plan import guide_sensitivity, rate_of
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec, rate_of
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics import plan as topics_plan
 from understudy.methods.additions.topics.labelling import SIZES, VOTES
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums
-from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
+from understudy.methods.aug_pe.plan import AugPEParameters, planned_sums
 from understudy.methods.dp_kde import plan as kde_plan
 from understudy.methods.dp_kde.release import PrefixDensity, TermDensity
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
+from understudy.methods.sec_pe.plan import ClusterSumsSpec
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
 from understudy.methods.shared.queries.counts import (
     ColumnTermHistogram,
@@ -43,6 +44,7 @@ from understudy.methods.shared.queries.counts import (
     TermRows,
 )
 from understudy.methods.shared.queries.discovered_terms import UnlistedTerms
+from understudy.methods.shared.specs import LabelCountsSpec, TermCountsSpec, TermHistogramSpec, VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -196,15 +198,17 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
     matcher = TermMatcher(TERMS)
     rows = TermRows(matcher, len(TERMS))
     if kind == "counts":
-        return TermCounts(matcher, len(TERMS), len(TERMS))
+        return TermCounts(TermCountsSpec(len(TERMS), len(TERMS)), matcher)
     if kind == "labels":
-        return LabelCounts(LABELS)
+        return LabelCounts(LabelCountsSpec(LABELS))
+    density = kde_plan.DensitySpec(LABELS, _FREQUENCIES)
     if kind == "density":  # cosine and sine are alike here, of every term: the longest vector there is, in L1 too
         alike = np.full((len(TERMS), 2 * _FREQUENCIES), math.floor(kde_plan.GRID / math.sqrt(2)), dtype=np.int32)
-        return TermDensity(rows, LABELS, alike)
+        return TermDensity(density, rows, alike)
     if kind == "prefixes":  # so is the sum of these phases
-        return PrefixDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), 256, dtype=np.uint16))
-    return TermHistogram(rows, LABELS if kind == "histogram" else None, len(TERMS), noise)
+        return PrefixDensity(density, rows, np.full((2, len(TERMS), _FREQUENCIES), 256, dtype=np.uint16))
+    blocks = (LABELS,) if kind == "histogram" else ()
+    return TermHistogram(TermHistogramSpec(noise, len(TERMS), len(TERMS), blocks), matcher)
 
 
 def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
@@ -222,13 +226,11 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
     facts = PublicFacts(unit, LabelSet(("yes", "no")), columns=COLUMNS)
     plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
-    rows = TermRows(TermMatcher(TERMS), len(TERMS))
-    queries: dict[str, Query[BoundedBatch]] = {
-        "vocabulary": query_of("vocabulary", noise),
-        "density": query_of("histogram", noise),
-        "column-density": ColumnTermHistogram(rows, (0, 1), (2, 2), len(TERMS), noise),
-    }
-    sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
+    kinds = {"column-density": partial(ColumnTermHistogram, columns=(0, 1))}
+    sums = [
+        Measured(charge.mechanism, kinds.get(charge.name, TermHistogram)(charge.query, TermMatcher(TERMS)))  # type: ignore[arg-type]
+        for charge in plan.charges
+    ]
     return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
 
 
@@ -271,7 +273,7 @@ def embeddings(places: Sequence[int], labels: Sequence[int], units: Sequence[int
 
 def votes(unit: Unit) -> VoteHistogram:
     """The real query: two labels with two candidates each; every record votes for both of its label."""
-    return VoteHistogram(_CANDIDATES, _CANDIDATE_LABELS, unit, NEAREST)
+    return VoteHistogram(VotesSpec(unit, NEAREST), _CANDIDATES, _CANDIDATE_LABELS)
 
 
 def _added(unit: Unit) -> InMemory:
@@ -284,8 +286,8 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     """The votes of ``rounds`` rounds with the noise of Aug-PE's own plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
     parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
-    planned = mechanisms(parameters, spend, PublicFacts(unit), vocabulary_size=None).values()
-    sums = [Measured(mechanism, votes(unit), records_per_unit(unit)) for mechanism in planned]
+    planned = planned_sums(parameters, spend, PublicFacts(unit))
+    sums = [Measured(charge.mechanism, votes(unit), unit.vectors) for charge in planned]  # type: ignore[arg-type]
     events = tuple(each.mechanism.event for each in sums)
     claim = Claim(events, float(budget.delta))
     if isinstance(spend, SecretBudget):
@@ -293,18 +295,23 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     return SumAttack(sums, embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
 
 
-def _topic_queries(unit: Unit) -> dict[str, Query[Block]]:
+def _topic_sums(unit: Unit, budget: Budget) -> dict[str, Measured]:
     """Of votes, of all rounds, which have the same centres here, and of sizes."""
     centres = integer_vectors(np.eye(2, dtype=np.float32))
-    votes = VoteHistogram(centres, np.zeros(2, dtype=np.int32), unit, distance="centred")
-    return {**dict.fromkeys(topics_plan.SHARES, TopicSums(centres)), VOTES: votes, SIZES: TopicSizes(centres)}
+    of_votes = partial(VoteHistogram, candidates=centres, labels=np.zeros(2, dtype=np.int32), distance="centred")
+    kinds: dict[str, Any] = {VOTES: of_votes, SIZES: partial(TopicSizes, centres=centres)}
+    sums: dict[str, Measured] = {}
+    multipliers = gaussian_split(budget, list(topics_plan.SHARES.values()))
+    for each in topics_plan.planned_sums(2, multipliers, unit, candidates=2):
+        query = kinds.get(each.name, partial(TopicSums, centres=centres))(each.query)
+        sums[each.name] = Measured(each.mechanism, query)  # type: ignore[arg-type]
+    return sums
 
 
 def topics(unit: Unit, budget: Budget) -> SumAttack:
     """All that topics release, with the noise of their own plan. The worst unit lies in one topic with all of its
     records."""
-    planned, queries = topics_plan.mechanisms(2, budget, unit, candidates=2), _topic_queries(unit)
-    sums = [Measured(mechanism, queries[name]) for name, mechanism in planned.items()]
+    sums = list(_topic_sums(unit, budget).values())
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
     claim = Claim(tuple(each.mechanism.event for each in sums), float(budget.delta))
@@ -350,12 +357,13 @@ def _alike(data: Batches[Any]) -> InMemory:
 def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
     """All that topics release of a sample, with the least noise at which it keeps within the budget."""
     less = subsampled_multiplier(budget, rate=rate, count=1) / gaussian_split(budget, [1.0])[0]
-    planned = topics_plan.mechanisms(2, budget, unit, candidates=2).items()
-    sums = ((name, replace(each, noise_multiplier=less * each.noise_multiplier)) for name, each in planned)
+    measured = _topic_sums(unit, budget)
+    planned: dict[str, Any] = {name: each.mechanism for name, each in measured.items()}
+    sums = ((name, replace(each, noise_multiplier=less * each.noise_multiplier)) for name, each in planned.items())
     mechanism = SubsampledSums(rate, tuple(sums))
     mine = _RECORDS if unit.kind == "owner" else _RECORD
     claim = Claim((mechanism.event,), float(budget.delta))
-    return SampleAttack(mechanism, _topic_queries(unit), corpus(mine, unit), claim)
+    return SampleAttack(mechanism, {name: each.query for name, each in measured.items()}, corpus(mine, unit), claim)
 
 
 @dataclass(frozen=True)
@@ -372,8 +380,8 @@ class Corners:
 
 
 def guide(unit: Unit, budget: Budget) -> SumAttack:
-    query = GuideSums(Corners([row.text for row in _RECORDS]), LABELS, dimension=2)
-    mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], guide_sensitivity(), query.shape)
+    query = GuideSums(EmbeddingSumsSpec(LABELS), Corners([row.text for row in _RECORDS]), dimension=2)
+    mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], query.sensitivity, query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta))
 
 
@@ -381,7 +389,7 @@ def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
     """With the least noise at which a sample keeps within the budget."""
     whole = guide(unit, budget)
     query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, count=1)
-    mechanism = SubsampledSum(multiplier, rate, guide_sensitivity(), query.shape)
+    mechanism = SubsampledSum(multiplier, rate, query.sensitivity, query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta), others=())
 
 
@@ -411,7 +419,8 @@ def cluster_sums() -> ClusterSums:
     The centres lie so far from the records that their residuals are clipped.
     """
     centres = integer_vectors(np.array([[0, 1], [-1, 0]], dtype=np.float32))[:, None]
-    return ClusterSums(Clusters(centres, np.ones((2, 1), dtype=np.int64)), Corners(), clip=0.3, size_share=0.8)
+    clusters = Clusters(centres, np.ones((2, 1), dtype=np.int64))
+    return ClusterSums(ClusterSumsSpec(2, 1), clusters, Corners(), clip=0.3, size_share=0.8)
 
 
 def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> Floats:

@@ -11,7 +11,6 @@ from understudy.methods.aug_pe.plan import (
     AugPEParameters,
     keywords_name,
     public_vocabulary,
-    records_per_unit,
     votes_name,
 )
 from understudy.methods.facts import CallEstimate, GenerationTools
@@ -53,7 +52,7 @@ def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[fl
     """The votes of a round, on average: records vote for candidates of their own label."""
     votes, labels = release.arrays["votes"], release.schema.label_set.size
     counts = np.bincount(release.arrays["label"], weights=votes, minlength=labels) / parameters.rounds
-    noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * records_per_unit(release.statement.unit)
+    noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * release.statement.unit.vectors
     return counts.tolist(), noise * math.sqrt(len(votes) / labels) / parameters.rounds
 
 

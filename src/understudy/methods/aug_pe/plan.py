@@ -8,6 +8,7 @@ votes-1..T   in every round, a noisy histogram of the private records' votes
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pydantic import Field
 
@@ -16,14 +17,12 @@ from understudy.base.parameters import Parameters, public_file
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.parameters import EvolutionParameters, HarvestParameters, candidates_per_round
 from understudy.methods.shared.evolution.variation import keywords_of_labels
-from understudy.methods.shared.evolution.voting import Distance, vote_sensitivity
-from understudy.privacy.accountant import gaussian_split
+from understudy.methods.shared.evolution.voting import Distance
+from understudy.methods.shared.specs import TermCountsSpec, VotesSpec, planned_label_counts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape
-from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.secrets.composition import secret_split
-from understudy.privacy.unit import Unit
+from understudy.privacy.mechanisms import NoisySum, QuerySpec
+from understudy.privacy.plan import Charge, Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.schema.labels import NOISY, UNIFORM, declared_proportions
 from understudy.text.prompts.evolving import EvolutionPrompts
@@ -85,56 +84,43 @@ def public_vocabulary(parameters: AugPEParameters) -> Vocabulary | None:
     return load_vocabulary(parameters.vocabulary)
 
 
-def records_per_unit(unit: Unit) -> int:
-    """How many vectors one unit adds: a secret is up to m records, an owner's records add one together."""
-    return unit.max_records if unit.kind == "secret" else 1
-
-
-def mechanisms(
-    parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
-) -> dict[str, NoisySum]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more."""
-    sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
+def planned_sums(
+    parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int = 0
+) -> tuple[Charge, ...]:
+    """Return the charges, calibrated so that together they spend ``budget`` and no more."""
+    sums: dict[str, tuple[QuerySpec, str]] = {}
+    shares = list[float]()
     if parameters.label_sizes == NOISY:
-        sums[LABELS] = _LABEL_SHARE, Sensitivity.of_counts(1), (facts.labels.size,)
+        sums[LABELS] = planned_label_counts(facts.labels.size)
+        shares.append(_LABEL_SHARE)
     if parameters.private_keywords:
-        counts = Sensitivity.of_counts(TERMS_PER_RECORD)
-        sums[VOCABULARY] = _VOCABULARY_SHARE, counts, (vocabulary_size,)
-    left = 1 - sum(share for share, _, _ in sums.values())
-    vote = vote_sensitivity(parameters.nearest, facts.unit)
+        largest = f"the {parameters.top_terms} largest are keywords"
+        why = f"noisy counts of {vocabulary_size} public terms; {largest}"
+        sums[VOCABULARY] = TermCountsSpec(vocabulary_size, TERMS_PER_RECORD), why
+        shares.append(_VOCABULARY_SHARE)
+    votes = "noisy histogram of the records' votes for the candidates of this round"
     rounds = [votes_name(number + 1) for number in range(parameters.rounds)]
-    sums |= dict.fromkeys(rounds, (left / parameters.rounds, vote, (None,)))
-    shares = [share for share, _, _ in sums.values()]
-    split = secret_split(budget, shares) if isinstance(budget, SecretBudget) else gaussian_split(budget, shares)
-    times = records_per_unit(facts.unit)
-    return {
-        name: NoisySum("gaussian", multiplier, sensitivity.times(times), shape)
-        for (name, (_, sensitivity, shape)), multiplier in zip(sums.items(), split, strict=True)
-    }
+    sums |= dict.fromkeys(rounds, (VotesSpec(facts.unit, parameters.nearest), votes))
+    shares += [(1 - sum(shares)) / parameters.rounds] * parameters.rounds
+    return charges_of(sums, noise_multipliers(budget, shares), unit=facts.unit)
 
 
 def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
     """The plan of a release."""
     vocabulary = public_vocabulary(parameters)
-    vocabulary_size = None if vocabulary is None else len(vocabulary.terms)
+    vocabulary_size = 0 if vocabulary is None else len(vocabulary.terms)
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     candidates = candidates_per_round(parameters, facts.labels.size)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
-    if vocabulary_size is not None:
+    if vocabulary is not None:
         require_enough_terms(parameters.top_terms, vocabulary_size)
-    sums = mechanisms(parameters, budget, facts, vocabulary_size=vocabulary_size)
-    why = {
-        LABELS: f"noisy counts of the records of {facts.labels.size} label(s)",
-        VOCABULARY: f"noisy counts of {vocabulary_size} public terms; the {parameters.top_terms} largest are keywords",
-    }
-    votes = "noisy histogram of the records' votes for the candidates of this round"
-    charges = tuple(Charge(name, mechanism, why.get(name, votes)) for name, mechanism in sums.items())
-    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums[votes_name(1)], facts, candidates))
+    charges = planned_sums(parameters, budget, facts, vocabulary_size=vocabulary_size)
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, charges[-1].mechanism, facts, candidates))
 
 
-def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts, candidates: int) -> Facts:
+def _forecast(parameters: AugPEParameters, votes: Any, facts: PublicFacts, candidates: int) -> Facts:
     entries = [
         Fact("rounds", parameters.rounds, "rounds"),
         Fact("candidates_per_round", candidates, "candidates per round"),

@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.aug_pe.plan import (
     LABELS,
-    TERMS_PER_RECORD,
     VOCABULARY,
     AugPEParameters,
     keywords_name,
@@ -105,7 +104,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     embedder, writer, labels = needed(tools.embedder), needed(tools.writer), tools.labels
     shares: Sequence[float] = declared_proportions(parameters.label_sizes, labels.names) or [1.0] * labels.size
     if parameters.label_sizes == NOISY:
-        shares = tools.measure(LABELS, LabelCounts(labels.size), corpus).value.tolist()
+        shares = tools.measure(LABELS, LabelCounts(plan.query(LABELS)), corpus).value.tolist()
 
     keywords: Sequence[Sequence[str]] = keywords_of_labels(parameters, writer.template.evolution, writer.labels)
     public = _public_inputs(parameters, writer, embedder)
@@ -113,8 +112,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     terms: list[str] = []
     if (vocabulary := public_vocabulary(parameters)) is not None:
         tools.require_same(VOCABULARY, vocabulary.sha256)
-        matcher = TermMatcher(vocabulary.terms)
-        query = TermCounts(matcher, len(vocabulary.terms), TERMS_PER_RECORD)
+        query = TermCounts(plan.query(VOCABULARY), TermMatcher(vocabulary.terms))
         noisy = tools.measure(VOCABULARY, query, corpus).value
         chosen = top_terms(noisy, parameters.top_terms)
         terms, counts["counts"] = [vocabulary.terms[index] for index in chosen.tolist()], noisy[chosen]
@@ -126,8 +124,9 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     def votes(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
         """Each private unit's votes for the nearest of the candidates, with noise."""
         candidates = integer_vectors(vectors)
-        histogram = VoteHistogram(candidates, labels, corpus.unit, parameters.nearest, parameters.distance)
-        return tools.measure(votes_name(number + 1), histogram, voters).value
+        name = votes_name(number + 1)
+        histogram = VoteHistogram(plan.query(name), candidates, labels, parameters.distance)
+        return tools.measure(name, histogram, voters).value
 
     api = TextAPI(writer, parameters, keywords)
     model, models = public_name(api.chat.model_id), list[str]()

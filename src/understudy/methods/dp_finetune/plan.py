@@ -13,6 +13,7 @@ from pydantic import Field
 
 from understudy.base.errors import ConfigError
 from understudy.methods.facts import PublicFacts
+from understudy.methods.shared.specs import planned_label_counts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.training import Cost, LearningRate
 from understudy.privacy.accountant import gaussian_split
@@ -20,8 +21,7 @@ from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, MOST_STEPS
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.plan import Charge, Plan, charges_of
 from understudy.privacy.subsampled import subsampled_multiplier
 from understudy.privacy.verdict import Verdict
 from understudy.schema.labels import NOISY, declared_proportions
@@ -59,12 +59,11 @@ class DPFinetuneParameters(TunedParameters, TrainingParameters):
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
     """The plan of a release."""
     _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
-    charges = []
+    charges = list[Charge]()
     others: tuple[GaussianEvent, ...] = ()
     if parameters.label_sizes == NOISY:
         multiplier = gaussian_split(budget, (LABEL_SHARE, 1 - LABEL_SHARE))[0]
-        counts = NoisySum("gaussian", multiplier, Sensitivity.of_counts(1), (facts.labels.size,))
-        charges.append(Charge(LABELS, counts, f"noisy counts of the records of {facts.labels.size} label(s)"))
+        charges += charges_of({LABELS: planned_label_counts(facts.labels.size)}, (multiplier,))
         others = (GaussianEvent(multiplier),)
     mechanism = solved(parameters, budget, others)
     unit = "one record of each owner" if facts.unit.kind == "owner" else "each record"

@@ -124,7 +124,7 @@ def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> 
 def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Tune the model; the yardstick neither clips nor adds noise."""
     found: Ready = tools.prepared
-    counts = label_counts(parameters, corpus, tools)
+    counts = label_counts(parameters, corpus, plan, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
     training = Training(parameters, found, mechanism, tools.open(TRAINING), corpus, parameters.private, tools.columns)
     state: Arrays = {}

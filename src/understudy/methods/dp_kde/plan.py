@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -15,14 +17,14 @@ from pydantic import Field
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, Parameters
 from understudy.methods.facts import PublicFacts
+from understudy.methods.shared.specs import TermCountsSpec
 from understudy.methods.shared.vocabulary import TermListParameters, public_vocabulary
 from understudy.models.machine import require_memory
-from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
+from understudy.privacy.mechanisms import COUNT_GRID, QuerySpec, Sensitivity, Shape, require_releasable
 from understudy.privacy.noise import NoiseKind
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.plan import Charge, Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.vocabulary.shrinkage import noise_floor, require_enough_terms
 
@@ -84,13 +86,25 @@ def densities(parameters: DPKDEParameters) -> dict[int, str]:
     return {size: f"density-{size}" for size in sizes}
 
 
-def density_sensitivity(features: int) -> Sensitivity:
-    """That of one vector of I random features, cos and sin of each: L2 norm sqrt(I), L1 norm sqrt(2) I, at most."""
-    grid = COUNT_GRID * GRID
-    return Sensitivity(grid * math.sqrt(2) * features, grid * math.sqrt(features), grid)
+@dataclass(frozen=True)
+class DensitySpec:
+    """Per label a sum of vectors of I = ``features`` random features, cos and sin of each: a record's has L2 norm
+    sqrt(I), L1 norm sqrt(2) I, at most."""
+
+    labels: int
+    features: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        grid = COUNT_GRID * GRID
+        return Sensitivity(grid * math.sqrt(2) * self.features, grid * math.sqrt(self.features), grid)
+
+    @property
+    def shape(self) -> Shape:
+        return (self.labels, 2 * self.features)
 
 
-def multipliers(parameters: DPKDEParameters, budget: Budget) -> tuple[float, ...]:
+def multipliers(parameters: DPKDEParameters, budget: Budget) -> Sequence[float]:
     """Noise multipliers of the vocabulary and of each density, which together spend ``budget``.
 
     Pure epsilons add up. Of a Gaussian budget each gets mu^2 in proportion to the square of its epsilon, which is about
@@ -103,10 +117,9 @@ def multipliers(parameters: DPKDEParameters, budget: Budget) -> tuple[float, ...
             f"The vocabulary's part of epsilon ({first:g}) leaves nothing of {whole:g} for the densities.",
             "Lower vocabulary_epsilon, or raise epsilon.",
         )
-    if parameters.noise == "laplace":
-        parts = pure_split(budget, [first, *[(whole - first) / sketches] * sketches])
-        return tuple(1 / epsilon for epsilon in parts)
-    return gaussian_split(budget, [first**2, *[(whole - first) ** 2 / sketches] * sketches])
+    power = 1 if parameters.noise == "laplace" else 2
+    shares = [first**power, *[(whole - first) ** power / sketches] * sketches]
+    return noise_multipliers(budget, shares, parameters.noise)
 
 
 def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -126,24 +139,26 @@ def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -
         )
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
-    shape = (labels, 2 * parameters.features)
-    require_releasable(shape, cure="Lower features, or declare fewer labels.")
-    noise, (first, *rest) = parameters.noise, multipliers(parameters, budget)
-    counts = NoisySum(noise, first, Sensitivity.of_counts(parameters.terms_per_record), (size,))
-    charges = [Charge(VOCABULARY, counts, f"noisy counts of {size} public terms, of which the top {most} stay")]
-    for (terms, name), multiplier in zip(densities(parameters).items(), rest, strict=True):
+    density = DensitySpec(labels, parameters.features)
+    require_releasable(density.shape, cure="Lower features, or declare fewer labels.")
+    counts = TermCountsSpec(size, parameters.terms_per_record)
+    sums: dict[str, tuple[QuerySpec, str]] = {
+        VOCABULARY: (counts, f"noisy counts of {size} public terms, of which the top {most} stay")
+    }
+    for terms, name in densities(parameters).items():
         what = "single terms" if terms == 1 else f"sequences of {terms} terms"
-        sums = NoisySum(noise, multiplier, density_sensitivity(parameters.features), shape)
-        charges.append(Charge(name, sums, f"noisy kernel density of {what} for each of {labels} label(s)"))
-    return Plan(NAME, facts.unit, budget, tuple(charges), _forecast(parameters, counts, rest[0], facts))
+        sums[name] = density, f"noisy kernel density of {what} for each of {labels} label(s)"
+    charges = charges_of(sums, multipliers(parameters, budget), noise=parameters.noise)
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, charges, size, facts))
 
 
-def _forecast(parameters: DPKDEParameters, counts: NoisySum, multiplier: float, facts: PublicFacts) -> Facts:
-    units, noise = f"{facts.unit.kind}s", score_noise(parameters, multiplier)
-    (size,) = counts.shape
-    floor = noise_floor(counts.noise_std, size or 0)
+def _forecast(parameters: DPKDEParameters, charges: Sequence[Charge], terms: int, facts: PublicFacts) -> Facts:
+    counts, density, *_ = (each.mechanism for each in charges)
+    units, noise = f"{facts.unit.kind}s", score_noise(parameters, density.noise_multiplier)  # type: ignore[attr-defined]
+    std: float = counts.noise_std  # type: ignore[attr-defined]
+    floor = noise_floor(std, terms)
     entries = (
-        Fact("vocabulary_count_noise", counts.noise_std, f"vocabulary count noise (standard deviation, {units})"),
+        Fact("vocabulary_count_noise", std, f"vocabulary count noise (standard deviation, {units})"),
         Fact("vocabulary_noise_floor", floor, f"count above which a term stands out from chance ({units})"),
         Fact("density_score_noise", noise, f"noise on a density (standard deviation, {units})"),
     )

@@ -30,20 +30,21 @@ from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.dp_kde.generate import Frequencies, Phases, density_scores, integer_features
 from understudy.methods.dp_kde.plan import (
     VOCABULARY,
+    DensitySpec,
     DPKDEParameters,
     densities,
-    density_sensitivity,
     require_room,
     score_noise,
 )
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.queries.counts import TermCounts, TermHistogram, TermRows
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.methods.shared.vocabulary import public_vocabulary
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.privacy.measurement import PlannedQuery
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
@@ -55,7 +56,7 @@ _NUMBERS = 1 << 22  # of phases at once
 
 
 @dataclass(frozen=True)
-class TermDensity(Query[BoundedBatch]):
+class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
     """Kernel density of terms: per label the sum over records of the average of their terms' features.
 
     Guarantee:
@@ -67,25 +68,17 @@ class TermDensity(Query[BoundedBatch]):
     """
 
     rows: TermRows
-    labels: int
     features: NDArray[np.int32]  # [N, 2 I], of terms
 
     @property
     def weights(self) -> TermHistogram:
         """Those for Laplace noise, whatever the noise is: of a record they have L1 norm 1."""
-        return TermHistogram(self.rows, self.labels, len(self.features), "laplace")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.labels, self.features.shape[1])
+        spec = TermHistogramSpec("laplace", self.rows.terms_per_record, len(self.features), (self.spec.labels,))
+        return TermHistogram(spec, self.rows.matcher)
 
     @property
     def partial_shape(self) -> tuple[int, ...]:
         return self.weights.shape
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return density_sensitivity(self.features.shape[1] // 2)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         return self.weights.of_batch(batch)
@@ -95,7 +88,7 @@ class TermDensity(Query[BoundedBatch]):
 
 
 @dataclass(frozen=True)
-class PrefixDensity(Query[BoundedBatch]):
+class PrefixDensity(PlannedQuery[BoundedBatch, DensitySpec]):
     """Kernel density of sequences of m terms: per label the sum of the features of records' first m distinct terms. A
     record with fewer terms adds nothing.
 
@@ -107,16 +100,7 @@ class PrefixDensity(Query[BoundedBatch]):
     """
 
     rows: TermRows
-    labels: int
     phases: Phases  # [m, N, I]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.labels, 2 * self.phases.shape[2])
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return density_sensitivity(self.phases.shape[2])
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         total, rows, length = np.zeros(self.shape, dtype=np.int64), self.rows.of(batch), len(self.phases)
@@ -125,7 +109,7 @@ class PrefixDensity(Query[BoundedBatch]):
         for some in (complete[start : start + size] for start in range(0, len(complete), size)):
             phases = self.phases[np.arange(length), rows[some, :length]].sum(axis=1, dtype=np.uint16)
             features = integer_features(phases).astype(np.int64)
-            weights = np.zeros((self.labels, len(some)), dtype=np.int64)
+            weights = np.zeros((self.spec.labels, len(some)), dtype=np.int64)
             weights[batch.labels[some], np.arange(len(some))] = COUNT_GRID // batch.shares[some]
             total += weights @ features
         return total
@@ -153,10 +137,10 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
 
 def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release the privatised vocabulary, of a public one, and the densities over it."""
-    vocabulary, embedder, most = public_vocabulary(parameters), needed(tools.embedder), parameters.terms_per_record
+    vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)
-    counts = tools.measure(VOCABULARY, TermCounts(TermMatcher(vocabulary.terms), size, most), corpus).value
+    counts = tools.measure(VOCABULARY, TermCounts(plan.query(VOCABULARY), TermMatcher(vocabulary.terms)), corpus).value
     chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
     embeddings = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
@@ -166,13 +150,12 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
         "embeddings": embeddings,
         "frequencies": np.frombuffer(frequencies.digest, dtype=np.uint8),
     }
-    rows, labels = TermRows(TermMatcher(terms), most), tools.labels.size
+    rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
     for length, name in densities(parameters).items():
         phases = frequencies.phases(embeddings, length)
-        query: Query[BoundedBatch] = PrefixDensity(rows, labels, phases)
-        if length == 1:
-            query = TermDensity(rows, labels, integer_features(phases[0]))
-        arrays[name] = tools.measure(name, query, corpus).value
+        spec: DensitySpec = plan.query(name)
+        of_terms = TermDensity(spec, rows, integer_features(phases[0])) if length == 1 else None
+        arrays[name] = tools.measure(name, of_terms or PrefixDensity(spec, rows, phases), corpus).value
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, size)
     noise = score_noise(parameters, plan.mechanism(densities(parameters)[1]).noise_multiplier)
     strong = (density_scores(arrays["density-1"], frequencies, embeddings) > 3 * noise).sum(axis=1)

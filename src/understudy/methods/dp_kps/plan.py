@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from pydantic import Field
 
@@ -16,14 +18,13 @@ from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated, Parameters
 from understudy.methods.additions.columns.variables import ALL, NONE
 from understudy.methods.facts import PublicFacts
+from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
-from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
+from understudy.privacy.mechanisms import COUNT_GRID, QuerySpec, require_releasable
 from understudy.privacy.noise import NoiseKind
-from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.selection import NoisySelection
+from understudy.privacy.plan import Charge, Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.schema.columns import Column
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
@@ -111,39 +112,41 @@ def discovery_share(parameters: ReleaseParameters) -> float:
     return share
 
 
-def mechanisms(
-    parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int, cells: Sequence[int] = ()
-) -> dict[str, NoisySum | NoisySelection]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
+def planned_sums(
+    parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int, columns: Sequence[Column] = ()
+) -> tuple[Charge, ...]:
+    """Return the charges, calibrated so that together they spend ``budget`` and no more.
 
     Args:
-        cells: of each column that phrases depend on.
+        columns: those that phrases depend on.
     """
-    share, part = _VOCABULARY_SHARE, _COLUMNS_PART if cells else 0.0
-    shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if cells else [])]
-    discovered = discovery_share(parameters)
-    noise, found = parameters.noise, None
+    share, part = _VOCABULARY_SHARE, _COLUMNS_PART if columns else 0.0
+    shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if columns else [])]
+    noise, cells = parameters.noise, tuple(column.size for column in columns)
     multipliers: Sequence[float]
-    if discovered:
-        found, multipliers = split_off(budget, discovered, shares)
-    elif noise == "gaussian":
-        multipliers = gaussian_split(budget, shares)
+    found: tuple[Charge, ...] = ()
+    if discovered := discovery_share(parameters):
+        selection, multipliers = split_off(budget, discovered, shares)
+        found = (Charge(DISCOVERED, selection, _FOUND),)
     else:
-        multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
-    weights = Sensitivity.of_shared_weight(noise, parameters.terms_per_record)
-    columns, most = None if discovered else parameters.top_terms, most_terms(parameters, vocabulary_size)
+        multipliers = noise_multipliers(budget, shares, noise)
+    terms, most = None if discovered else parameters.top_terms, most_terms(parameters, vocabulary_size)
     require_releasable((labels, most), cure="Lower top_terms, or declare fewer labels.")
-    sums: dict[str, NoisySum | NoisySelection] = {
-        VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,))
+    require_releasable((sum(cells), most), cure="Lower top_terms, or name fewer phrase_columns.")
+    stay = f"the top {parameters.top_terms}" if parameters.top_terms else "the likeliest"
+    named = ", ".join(column.name for column in columns)
+    weights = partial(TermHistogramSpec, noise, parameters.terms_per_record)
+    sums: dict[str, tuple[QuerySpec, str]] = {
+        VOCABULARY: (
+            weights(vocabulary_size),
+            f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay",
+        ),
+        DENSITY: (weights(terms, (labels,)), f"noisy histogram of terms for each of {labels} label(s)"),
     }
-    if found:
-        sums[DISCOVERED] = found
-    sums[DENSITY] = NoisySum(noise, multipliers[1], weights, (labels, columns))
-    if cells:
-        require_releasable((sum(cells), most), cure="Lower top_terms, or name fewer phrase_columns.")
-        shape = (sum(cells), columns)
-        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[2], weights.in_blocks(len(cells)), shape)
-    return sums
+    if columns:
+        sums[COLUMN_DENSITY] = weights(terms, cells), f"noisy histogram of terms for each value of {named}"
+    first, *others = charges_of(sums, multipliers, noise=noise)
+    return (first, *found, *others)
 
 
 def make_plan(
@@ -160,24 +163,16 @@ def make_plan(
         )
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
-    labels = facts.labels.size
     chosen = [facts.columns[place] for place in phrase_columns(parameters, facts.columns)]
-    cells = [column.size for column in chosen]
-    sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size, cells=cells)
-    stay = f"the top {parameters.top_terms}" if parameters.top_terms else "the likeliest"
-    why = {
-        VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay",
-        DISCOVERED: "noisy weighted counts of terms that no list has, of which those above a threshold stay",
-        DENSITY: f"noisy histogram of terms for each of {labels} label(s)",
-        COLUMN_DENSITY: f"noisy histogram of terms for each value of {', '.join(column.name for column in chosen)}",
-    }
-    charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
-    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size, chosen))
+    charges = planned_sums(
+        parameters, budget, labels=facts.labels.size, vocabulary_size=vocabulary_size, columns=chosen
+    )
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, charges, facts, vocabulary_size, chosen))
 
 
 def _forecast(
     parameters: DPKPSParameters,
-    sums: Mapping[str, NoisySum | NoisySelection],
+    charges: Sequence[Charge],
     facts: PublicFacts,
     vocabulary_size: int,
     chosen: Sequence[Column],
@@ -187,6 +182,7 @@ def _forecast(
     A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
     """
     units, warnings = f"{facts.unit.kind}s", list[str]()
+    sums: dict[str, Any] = {charge.name: charge.mechanism for charge in charges}
     counts, noise = sums[VOCABULARY].noise_std, score_noise(parameters, sums[DENSITY].noise_multiplier)
     floor = noise_floor(counts, vocabulary_size)
     entries = [
@@ -194,8 +190,9 @@ def _forecast(
         Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
         Fact("density_score_noise", noise, f"density score noise (std, {units})"),
     ]
-    if isinstance(found := sums.get(DISCOVERED), NoisySelection):
-        entries.append(Fact("discovery_threshold", found.threshold / COUNT_GRID, _DISCOVERY.format(units=units)))
+    if DISCOVERED in sums:
+        threshold = sums[DISCOVERED].threshold / COUNT_GRID
+        entries.append(Fact("discovery_threshold", threshold, _DISCOVERY.format(units=units)))
     if COLUMN_DENSITY in sums:
         title = f"noise on a term's score by a column (std, {units})"
         entries.append(Fact("column_density_score_noise", sums[COLUMN_DENSITY].noise_std, title))
@@ -235,6 +232,7 @@ def records_per_term(parameters: DPKPSParameters) -> float:
     return terms if parameters.noise == "laplace" else math.sqrt(terms)
 
 
+_FOUND = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
 _DISCOVERY = "threshold of a term that no list has (weighted count, {units})"
 _COMMON = 0.05
 _DROWNED = (

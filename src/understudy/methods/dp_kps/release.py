@@ -48,7 +48,7 @@ from understudy.methods.dp_kps.plan import (
     verdict,
 )
 from understudy.methods.release_schema import Contents, Held
-from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram
 from understudy.methods.shared.queries.discovered_terms import find_terms
 from understudy.methods.shared.vocabulary import DISCOVERED, FEWEST, public_vocabulary, word_for_word
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
@@ -88,8 +88,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     vocabulary = public_vocabulary(parameters)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     read = None if parameters.vocabulary != BUILT_IN or parameters.not_english else is_english
-    all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record, read)
-    all_terms = TermHistogram(all_rows, None, len(vocabulary.terms), parameters.noise)
+    all_terms = TermHistogram(plan.query(VOCABULARY), TermMatcher(vocabulary.terms), read)
     measured = tools.measure(VOCABULARY, all_terms, corpus)
     counts, origin = measured.value, measured.seal.noise
     if parameters.top_terms is None:
@@ -108,17 +107,16 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
         notes = (word_for_word(plan),)
     public = {"vocabulary": vocabulary.public_input}
 
-    rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
-    by_label = TermHistogram(rows, tools.labels.size, len(terms), parameters.noise)
-    arrays[DENSITY] = tools.measure(DENSITY, by_label, corpus).value
+    matcher = TermMatcher(terms)
+    arrays[DENSITY] = tools.measure(DENSITY, TermHistogram(plan.query(DENSITY), matcher), corpus).value
     check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms))
     if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
         places = phrase_columns(parameters, tools.columns)
-        sizes = tuple(tools.columns[place].size for place in places)
-        by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
+        by_cell = ColumnTermHistogram(plan.query(COLUMN_DENSITY), matcher, columns=places)
         arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
         multiplier = 0.0 if origin == "none" else plan.mechanism(COLUMN_DENSITY).noise_multiplier
-        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, known_noise(parameters, multiplier, columns=len(places)))
+        noise_of_cell = known_noise(parameters, multiplier, columns=len(places))
+        lifts = Lifts.of(arrays[COLUMN_DENSITY], by_cell.spec.blocks, noise_of_cell)
         spreads = zip(places, lifts.spreads, strict=True)
         named = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
         check += Facts((Fact("column_lifts", named, "how much phrases depend on each column (0: not at all)"),))

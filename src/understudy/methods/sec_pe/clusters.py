@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, GRID
+from understudy.methods.sec_pe.plan import GRID, ClusterSumsSpec
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.types import Embedder
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import Sensitivity
+from understudy.privacy.measurement import PlannedQuery
 
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
@@ -45,7 +44,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class ClusterSums(Query[BoundedBatch]):
+class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
     """Per label and public cluster: noisy size, and noisy sum of residuals.
 
     ``Float64[labels, K, 1 + d]``, in the units of the formula above.
@@ -65,13 +64,8 @@ class ClusterSums(Query[BoundedBatch]):
     size_share: float  # s, in (0, 1)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        labels, count, dimension = self.clusters.shape
-        return (labels, count, 1 + dimension)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return CLUSTER_SENSITIVITY
+    def found(self) -> tuple[int, ...]:
+        return (1 + self.clusters.shape[2],)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         sums = np.zeros(self.shape, dtype=np.int64)

@@ -34,7 +34,7 @@ from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
-from understudy.privacy.mechanisms import SampledSum, Sensitivity
+from understudy.privacy.mechanisms import SampledSum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
@@ -120,12 +120,28 @@ RESIDUAL_CLIP = 1.0
 SIZE_SHARE = 0.8
 """Share of a record's squared norm that the sizes get (s); the centres get the rest."""
 GRID = 1 << 24
-CLUSTER_SENSITIVITY = Sensitivity(None, GRID, GRID)
-"""The sensitivity to one record: its vector of size and residual has L2 norm 1 at most."""
 _ONE_THAT_IS_SAMPLED: tuple[Inclusion, ...] = (((1.0, 1),),)
 """A rare record would need hardly any noise: the few that are sampled could be given away. So each sampled one keeps
 to (p, r) by itself."""
 _COLUMNS = ("number", "prior", "posterior")
+
+
+@dataclass(frozen=True)
+class ClusterSumsSpec:
+    """Per label and cluster a size and a sum of residuals: a record's vector of the two has L2 norm 1 at most."""
+
+    labels: int
+    clusters: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(None, GRID, GRID)
+
+    @property
+    def shape(self) -> Shape:
+        return (self.labels, self.clusters, None)
+
+
 PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
 """Secrets, by their numbers in the incidence file, and what each is promised beyond the promise to all."""
 
@@ -201,10 +217,10 @@ def make_plan(
         for promise, held in promises
         for secrets in (held, _ONE_THAT_IS_SAMPLED)
     )
-    shape = (labels, parameters.clusters, None)
-    mechanism = SampledSum(multiplier, sampling.inclusion, CLUSTER_SENSITIVITY, shape, sampling.sha256)
+    query = ClusterSumsSpec(labels, parameters.clusters)
+    mechanism = SampledSum(multiplier, sampling.inclusion, query.sensitivity, query.shape, sampling.sha256)
     why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {labels} label(s)"
-    charges = tuple(Charge(name, mechanism, why) for name in release_names(parameters))
+    charges = tuple(Charge(name, mechanism, why, query) for name in release_names(parameters))
     forecast = _forecast(parameters, budget, facts, sampling, multiplier, candidates)
     try:
         return Plan(NAME, facts.unit, budget, charges, forecast, _in_words(per_secret))

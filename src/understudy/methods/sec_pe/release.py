@@ -122,9 +122,9 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     tools.say(f"{clusters.shape[1]} public clusters for each of {clusters.shape[0]} label(s).")
 
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
-    query = ClusterSums(clusters, embedder, RESIDUAL_CLIP, SIZE_SHARE)
     names = release_names(parameters)
-    releases = [tools.measure(name, query, corpus, rates=sampling.rates).value for name in names]
+    queries = {name: ClusterSums(plan.query(name), clusters, embedder, RESIDUAL_CLIP, SIZE_SHARE) for name in names}
+    releases = [tools.measure(name, queries[name], corpus, rates=sampling.rates).value for name in names]
     sums = np.mean(releases, axis=0)
     noise = plan.mechanism(names[0]).noise_multiplier / math.sqrt(len(releases))
     sizes, centres = noisy_centres(clusters, sums, clip=RESIDUAL_CLIP, size_share=SIZE_SHARE, noise=noise)

@@ -16,16 +16,17 @@ from pydantic import Field
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Ablation, Parameters, private_file, public_file
 from understudy.methods.facts import PublicFacts
+from understudy.methods.shared.specs import planned_label_counts
 from understudy.methods.tuned.model import LABEL_SHARE, LABELS, DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
-from understudy.privacy.accountant import Composition, gaussian_split, pure_split
+from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, QuerySpec, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.plan import Charge, Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import Verdict
 from understudy.schema.labels import NOISY, declared_proportions
 
@@ -106,14 +107,28 @@ def answers_name(number: int) -> str:
     return f"answers-{number}"
 
 
-def answer_sensitivity(queries: int) -> Sensitivity:
-    """The sensitivity of answers to so many questions, summed over teachers, of which one unit changes one.
+@dataclass(frozen=True)
+class AnswersSpec:
+    """Answers to so many questions, summed over teachers, of which one unit changes one.
 
     An answer is integers of 0 or more that add up to at most G, one step less than 1.0 in G = COUNT_GRID. Two such
     answers differ by at most 2 G in L1, and by at most sqrt(2) G in L2.
+
+    Args:
+        columns: tokens that an answer is about; None for the whole vocabulary.
     """
-    l2 = math.nextafter(math.sqrt(2 * queries) * COUNT_GRID, math.inf)
-    return Sensitivity(2 * queries * COUNT_GRID, l2, COUNT_GRID)
+
+    questions: int
+    columns: int | None
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        l2 = math.nextafter(math.sqrt(2 * self.questions) * COUNT_GRID, math.inf)
+        return Sensitivity(2 * self.questions * COUNT_GRID, l2, COUNT_GRID)
+
+    @property
+    def shape(self) -> Shape:
+        return (self.questions, self.columns)
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
@@ -154,10 +169,8 @@ class Noise:
 def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
     """The noise that ``budget`` buys, beside noisy label counts if these are asked for."""
     share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
-    shares = (1 - share, *([share] if share else []))
-    if parameters.noise == "gaussian":
-        return Noise("gaussian", math.sqrt(2) * gaussian_split(budget, shares)[0])
-    return Noise("laplace", math.sqrt(2) * 2 / pure_split(budget, shares)[0])
+    multiplier, *_ = noise_multipliers(budget, (1 - share, *([share] if share else [])), parameters.noise)
+    return Noise(parameters.noise, math.sqrt(2) * multiplier * (1 if parameters.noise == "gaussian" else 2))
 
 
 def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
@@ -178,25 +191,20 @@ def round_sizes(queries: int, rounds: int) -> list[int]:
     return [queries * (number + 1) // rounds - queries * number // rounds for number in range(rounds)]
 
 
-def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> dict[str, NoisySum]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more."""
+def planned_sums(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> tuple[Charge, ...]:
+    """Return the charges, calibrated so that together they spend ``budget`` and no more."""
     queries = query_count(parameters, budget)
     columns = None if parameters.candidate_filter == "none" else parameters.candidates
     share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
-    sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
+    sums: dict[str, tuple[QuerySpec, str]] = {}
+    shares = [share] if share else []
     if share:
-        sums[LABELS] = share, Sensitivity.of_counts(1), (facts.labels.size,)
+        sums[LABELS] = planned_label_counts(facts.labels.size)
+    asked = f"noisy answers of {teacher_count(parameters)} teachers to this round's questions"
     for number, size in enumerate(round_sizes(queries, parameters.rounds)):
-        sums[answers_name(number + 1)] = (1 - share) * size / queries, answer_sensitivity(size), (size, columns)
-    shares = [each for each, _, _ in sums.values()]
-    if parameters.noise == "gaussian":
-        multipliers = gaussian_split(budget, shares)
-    else:
-        multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
-    return {
-        name: NoisySum(parameters.noise, multiplier, sensitivity, shape)
-        for (name, (_, sensitivity, shape)), multiplier in zip(sums.items(), multipliers, strict=True)
-    }
+        sums[answers_name(number + 1)] = AnswersSpec(size, columns), asked
+        shares.append((1 - share) * size / queries)
+    return charges_of(sums, noise_multipliers(budget, shares, parameters.noise), noise=parameters.noise)
 
 
 def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -208,10 +216,7 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
         )
     if parameters.noise == "gaussian" and budget.delta == 0:
         raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or laplace noise.")
-    teachers, sums = teacher_count(parameters), mechanisms(parameters, budget, facts)
-    why = {LABELS: f"noisy counts of the records of {facts.labels.size} label(s)"}
-    asked = f"noisy answers of {teachers} teachers to this round's questions"
-    charges = tuple(Charge(name, mechanism, why.get(name, asked)) for name, mechanism in sums.items())
+    charges = planned_sums(parameters, budget, facts)
     notes = _phrase_note(parameters, budget, facts)
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts), notes)
 

@@ -44,6 +44,7 @@ from understudy.corpus.secrets import SecretFinder
 from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.seq_pate.plan import (
     PSEUDO_TEXTS,
+    AnswersSpec,
     SeqPATEParameters,
     answers_name,
     planned_queries,
@@ -245,7 +246,7 @@ def _seconds(
         np.tile(np.arange(min(parameters.candidates, model.vocabulary), dtype=np.int32), (asked, 1)),
     )
     weights = np.tile(faculty.lora.start(), (recipe.group, 1))
-    answers = TeacherAnswers(faculty, questions, parameters.answers)
+    answers = TeacherAnswers(AnswersSpec(*questions.candidates.shape), faculty, questions, parameters.answers)
     student = Student(found.tuned, parameters)
     texts = [*rows, *rows][:STUDENT_BATCH]
     groups, sentences = -(-teachers // recipe.group), -(-queries // asked)
@@ -275,17 +276,17 @@ def _timed(action: Callable[[], object]) -> float:
 def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Train the teachers, ask them, and teach the student."""
     found: Ready = tools.prepared
-    counts = label_counts(parameters, corpus, tools)
+    counts = label_counts(parameters, corpus, plan, tools)
     count, tuned = teacher_count(parameters), found.tuned
     teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say, found.kind)
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
     std = plan.mechanism(answers_name(1)).noise_std / count
-    sizes = [plan.mechanism(answers_name(number + 1)).shape[0] for number in range(parameters.rounds)]
+    rounds: list[AnswersSpec] = [plan.query(answers_name(number + 1)) for number in range(parameters.rounds)]
     labels = _labels_of_texts(counts, len(prompts))
 
     start = weights = tuned.trainable.start()
     memory = _Memory()
-    for number, size in enumerate(sizes):
+    for number, spec in enumerate(rounds):
         tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
         here = labels[number :: parameters.rounds]
         name = str(number + 1)
@@ -296,9 +297,9 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
             learn = partial(student.learn, Lessons(rows), weights, steps=STUDENT_STEPS, seed=tools.seed)
             weights = tools.keep("student-0", learn)["weights"]
         tuned.trainable.load(weights)
-        choose = partial(student.choose, rows, size, seed=tools.seed + number)
+        choose = partial(student.choose, rows, spec.questions, seed=tools.seed + number)
         questions = Questions(rows, **tools.keep(f"questions-{name}", choose))
-        query = TeacherAnswers(found.faculty, questions, parameters.answers)
+        query = TeacherAnswers(spec, found.faculty, questions, parameters.answers)
         answers = tools.measure(answers_name(number + 1), query, teachers).value
         memory.texts.append(texts)
         memory.questions.append(questions)
@@ -306,8 +307,9 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
         lessons = memory.lessons(prompts, count, std, parameters)
         learn = partial(student.learn, lessons, weights, steps=STUDENT_STEPS, seed=tools.seed)
         weights = tools.keep(f"student-{name}", learn)["weights"]
-        tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
-        tools.progress("rounds", number + 1, len(sizes))
+        asked = f"{spec.questions} questions about {len(rows)} pseudo-sentences"
+        tools.say(f"Round {number + 1} of {len(rounds)}: {asked}.")
+        tools.progress("rounds", number + 1, len(rounds))
     tuned.trainable.load(weights)
     arrays = {**counts, **memory.arrays()}
     made = released(found.asked, tuned, weights, arrays, _noise_check(memory, plan, count))

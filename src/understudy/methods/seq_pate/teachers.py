@@ -30,13 +30,13 @@ from understudy.base.errors import PrivacyError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.base.lazy import torch
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.seq_pate.plan import answer_sensitivity
+from understudy.methods.seq_pate.plan import AnswersSpec
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.lora import Trunk
 from understudy.models.machine import one_core, single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, LoRA, Shapes, TokenRow, logits_of, losses_of
-from understudy.privacy.measurement import Engine, Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.privacy.measurement import Engine, PlannedQuery
+from understudy.privacy.mechanisms import COUNT_GRID
 
 R = TypeVar("R")
 
@@ -356,7 +356,7 @@ class Questions:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TeacherAnswers(Query[Group]):
+class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
     """For each question, the sum of all teachers' answers: distributions over the question's candidates.
 
     Guarantee:
@@ -376,12 +376,8 @@ class TeacherAnswers(Query[Group]):
     kind: Literal["probabilities", "votes"] = "probabilities"
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.questions.candidates.shape
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return answer_sensitivity(len(self.questions.candidates))
+    def found(self) -> tuple[int, ...]:
+        return self.questions.candidates.shape[1:]
 
     def of_batch(self, batch: Group) -> NDArray[np.int64]:
         found = np.zeros(self.shape, dtype=np.int64)

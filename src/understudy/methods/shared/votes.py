@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.shared.evolution.embeddings import Block
-from understudy.methods.shared.evolution.voting import Distance, nearest, vote_sensitivity
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
-from understudy.privacy.unit import Unit
+from understudy.methods.shared.evolution.voting import Distance, nearest
+from understudy.methods.shared.specs import VotesSpec
+from understudy.privacy.measurement import PlannedQuery
+from understudy.privacy.mechanisms import COUNT_GRID
 
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 
 @dataclass(frozen=True)
-class VoteHistogram(Query[Block]):
+class VoteHistogram(PlannedQuery[Block, VotesSpec]):
     """For each candidate, the votes of the private units: one round's query.
 
     A record votes for its k nearest candidates of its own label (all of them where there are fewer; none without
@@ -27,8 +27,8 @@ class VoteHistogram(Query[Block]):
     floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
 
     Guarantee:
-        Unit: an owner where ``unit`` is one, else a record (m times that for a secret that m records hold). All records
-        of an owner are in one block.
+        Unit: an owner where the spec's ``unit`` is one, else a record (m times that for a secret that m records hold).
+        All records of an owner are in one block.
         Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
         exact (:mod:`understudy.methods.shared.evolution.voting`); an owner's on its records only. So adding a unit adds
         its own vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2
@@ -44,25 +44,19 @@ class VoteHistogram(Query[Block]):
 
     candidates: NDArray[np.int16]
     labels: NDArray[np.int32]  # ``Int32[n]``
-    unit: Unit  # whose votes are normalised together
-    neighbours: int = 1  # candidates a record votes for (k), 1 or more
     distance: Distance = "cosine"
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def found(self) -> tuple[int, ...]:
         return (len(self.candidates),)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return vote_sensitivity(self.neighbours, self.unit)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
-        (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.neighbours)
+        (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.spec.nearest)
         cast = chosen >= 0
         histogram = np.zeros(self.shape, dtype=np.int64)
-        if self.unit.kind != "owner":
-            parts = np.array([0, *(math.isqrt(COUNT_GRID**2 // votes) for votes in range(1, self.neighbours + 1))])
+        if self.spec.unit.kind != "owner":
+            parts = np.array([0, *(math.isqrt(COUNT_GRID**2 // votes) for votes in range(1, self.spec.nearest + 1))])
             number = cast.sum(axis=1)
             np.add.at(histogram, chosen[cast], np.repeat(parts[number], number))
             return histogram

@@ -31,6 +31,7 @@ from understudy.methods.tuned.model import (
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Facts
+from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.schema.labels import NOISY, UNIFORM, declared_proportions
 from understudy.text.writing import SyntheticRecord
@@ -129,13 +130,13 @@ def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[Labe
 
 
 def label_counts(
-    parameters: TunedParameters, corpus: BoundedCorpus, tools: ReleaseTools
+    parameters: TunedParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
 ) -> dict[str, NDArray[np.float64]]:
     """The Release's array of counts: noisy ones (a charge), or declared proportions; none for equal shares."""
     from understudy.methods.shared.queries.counts import LabelCounts  # only here: it reads private records
 
     if parameters.label_sizes == NOISY:
-        return {COUNTS: tools.measure(LABELS, LabelCounts(tools.labels.size), corpus).value}
+        return {COUNTS: tools.measure(LABELS, LabelCounts(plan.query(LABELS)), corpus).value}
     declared = declared_proportions(parameters.label_sizes, tools.labels.names)
     return {} if declared is None else {COUNTS: np.array(declared)}
 

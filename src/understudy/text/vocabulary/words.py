@@ -72,6 +72,7 @@ class TermMatcher:
     def __init__(self, terms: Sequence[str]) -> None:
         self._starts: dict[str, int | _Branch] = {}
         self._has_branches = False
+        self.size = len(terms)
         for index, term in enumerate(terms):
             words = split_words(term)
             if words:

@@ -15,7 +15,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, HashEmbedder, Row, bounded, move
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.privacy import measurement
 from understudy.privacy.measurement import exact_sum, measure
@@ -104,7 +104,7 @@ class WildEmbedder:
 
 
 def query(embedder: Any = None, kind: type[GuideSums] = GuideSums) -> GuideSums:
-    return kind(embedder or WildEmbedder(), LABELS, DIMENSION)
+    return kind(EmbeddingSumsSpec(LABELS), embedder or WildEmbedder(), DIMENSION)
 
 
 def largest_movement(of: GuideSums, unit: Unit) -> float:
@@ -180,7 +180,7 @@ def test_no_records_make_sums_of_nothing(unit: Unit) -> None:
 def test_counts_and_directions_come_back_from_a_noisy_sum_without_its_noise() -> None:
     rows = [Row(f"one coordinate: {number}", number % 2) for number in range(30)] + [Row("NaN: none", 0)]
     sums = query()
-    mechanism = NoisySum("gaussian", 1.0, guide_sensitivity(), (LABELS, None))
+    mechanism = NoisySum("gaussian", 1.0, sums.sensitivity, sums.spec.shape)
     value = measure(mechanism, sums, bounded(rows), source=InsecureNoNoise())
     np.testing.assert_allclose(value[:, 0] / COUNT_WEIGHT, [15, 15, 0], atol=1e-3)
     vectors = WildEmbedder().embed([row.text for row in rows[0:30:2]])
@@ -219,7 +219,7 @@ def test_an_embedder_of_another_shape_is_an_error_that_quotes_no_text(answer: An
 def is_of_whole_units(rows: list[Row], unit: Unit) -> bool:
     """Whether a sampled sum is that of all records of some units, and of nothing else: with the coins of others as they
     are, one unit more then moves it as it moves a sum of all, or not at all."""
-    mechanism = SubsampledSum(1.0, 0.5, guide_sensitivity(), query().shape)
+    mechanism = SubsampledSum(1.0, 0.5, query().sensitivity, query().shape)
     found = measure(mechanism, query(), bounded(rows, unit), source=InsecureNoNoise())
     told = [row.owner if unit.kind == "owner" else str(place) for place, row in enumerate(rows)]
     names = sorted(set(told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -13,8 +14,8 @@ from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity, SubsampledSum, require_releasable
-from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
+from understudy.privacy.mechanisms import LEAST_NOISE, Sensitivity, Shape, SubsampledSum, require_releasable
+from understudy.privacy.plan import AddedCharges, Charge, Plan, charges_of, plan_beside
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
@@ -48,12 +49,12 @@ def rate_of(mechanism: Any) -> float:
 
 def guide_charge(multiplier: float, labels: int, *, expected_records: int | None, unit: Unit) -> Charge:
     """One noisy sum per label, jointly over labels, with this noise multiplier; of a sample where many are expected."""
-    rate, shape = embedding_rate(expected_records, unit), (labels, None)
+    rate, query = embedding_rate(expected_records, unit), EmbeddingSumsSpec(labels)
     why = f"noisy sums of the texts' embeddings for each of {labels} label(s)"
     if rate == 1:
-        return Charge(GUIDE, NoisySum("gaussian", multiplier, guide_sensitivity(), shape), why)
-    mechanism = SubsampledSum(max(multiplier, LEAST_NOISE), rate, guide_sensitivity(), shape)
-    return Charge(GUIDE, mechanism, f"{why}, over a Poisson sample of the {unit.kind}s")
+        return charges_of({GUIDE: (query, why)}, (multiplier,))[0]
+    mechanism = SubsampledSum(max(multiplier, LEAST_NOISE), rate, query.sensitivity, query.shape)
+    return Charge(GUIDE, mechanism, f"{why}, over a Poisson sample of the {unit.kind}s", query)
 
 
 def require_guide_fits(labels: int, dimension: int) -> None:
@@ -154,9 +155,20 @@ VECTOR_WEIGHT = math.sqrt(1 - COUNT_WEIGHT**2)
 """Of the embedding: a label's sum divided by this is the sum of its records' unit vectors."""
 
 
-def guide_sensitivity() -> Sensitivity:
-    """Of one record, or owner: a vector of count and embedding, of L2 norm at most 1. For Gaussian noise only."""
-    return Sensitivity(None, GRID, GRID)
+@dataclass(frozen=True)
+class EmbeddingSumsSpec:
+    """Sums of the embeddings of each label's or topic's records: one record, or owner, adds a vector of count and
+    embedding, of L2 norm at most 1. For Gaussian noise only."""
+
+    rows: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(None, GRID, GRID)
+
+    @property
+    def shape(self) -> Shape:
+        return (self.rows, None)
 
 
 GUIDE_SHARE = 0.3

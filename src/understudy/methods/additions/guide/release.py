@@ -22,7 +22,7 @@ from understudy.privacy.plan import Plan
 def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release a guide of the private records."""
     embedder = needed(tools.embedder)
-    measured = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus)
+    measured = tools.measure(GUIDE, GuideSums(plan.query(GUIDE), embedder, tools.dimension), corpus)
     mechanism = plan.mechanism(GUIDE)
     std = 0.0 if measured.seal.noise == "none" else mechanism.noise_std
     return Released(

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, EmbeddingSumsSpec
 from understudy.models.types import Embedder
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import Sensitivity
+from understudy.privacy.measurement import PlannedQuery
 
 _SHORTEST, _LONGEST = int(0.9 * GRID), int(1.1 * GRID)  # norms of what counts as a unit vector
 _BEYOND = 2.0 * GRID  # a coordinate that no such vector has: what NaN and infinity become
@@ -23,7 +22,7 @@ _COUNT = math.floor(COUNT_WEIGHT * GRID)
 
 
 @dataclass(frozen=True)
-class GuideSums(Query[BoundedBatch]):
+class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
     """Per label the sum over its records of ``(w, sqrt(1 - w^2) e(text))``, w = COUNT_WEIGHT: ``[labels, 1 + d]``.
 
     A record whose vector is not of length 1 (10 percent either way; NaN and infinity are longer) adds nothing, to the
@@ -43,21 +42,15 @@ class GuideSums(Query[BoundedBatch]):
 
     Args:
         embedder: local, for it reads private texts.
-        labels: how many are declared.
         dimension: of the embedder's vectors (d).
     """
 
     embedder: Embedder
-    labels: int
     dimension: int
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.labels, 1 + self.dimension)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return guide_sensitivity()
+    def found(self) -> tuple[int, ...]:
+        return (1 + self.dimension,)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         """``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's vectors.

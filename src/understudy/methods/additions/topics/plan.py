@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +25,8 @@ from understudy.base.parameters import public_file
 from understudy.methods.additions.guide.plan import (
     MOST_EMBEDDED,
     VECTOR_WEIGHT,
+    EmbeddingSumsSpec,
     embedding_rate,
-    guide_sensitivity,
     sample_words,
 )
 from understudy.methods.additions.topics.centres import require_short
@@ -40,13 +40,13 @@ from understudy.methods.additions.topics.labelling import (
     sums_name,
 )
 from understudy.methods.facts import PublicFacts
-from understudy.methods.shared.evolution.voting import vote_sensitivity
+from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
 from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import LEAST_NOISE, NoisySum, Sensitivity
-from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
+from understudy.privacy.mechanisms import LEAST_NOISE, QuerySpec
+from understudy.privacy.plan import AddedCharges, Charge, Plan, charges_of, plan_beside
 from understudy.privacy.sample import SubsampledSums
 from understudy.privacy.selection import NoisySelection
 from understudy.privacy.unit import Unit
@@ -104,24 +104,26 @@ def known_topics(file: str) -> tuple[Release, str]:
     return known, hashlib.sha256(content).hexdigest()
 
 
-def mechanisms(topics: int, budget: Budget, unit: Unit, *, candidates: int = CANDIDATES) -> dict[str, NoisySum]:
-    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
+def planned_sums(
+    topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES, beside: str = ""
+) -> tuple[Charge, ...]:
+    """Return the charges with these noise multipliers, in the order of :data:`SHARES`.
 
     Raises ConfigError if the noise does not fit its grid.
     """
-    return _noisy_sums(topics, gaussian_split(budget, list(SHARES.values())), unit, candidates=candidates)
-
-
-def _noisy_sums(
-    topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES
-) -> dict[str, NoisySum]:
-    """With these noise multipliers, in the order of :data:`SHARES`."""
-    made = {
-        **dict.fromkeys(SHARES, (guide_sensitivity(), (topics, None))),
-        VOTES: (vote_sensitivity(1, unit), (candidates,)),
-        SIZES: (Sensitivity.of_counts(1), (topics,)),
+    terms = f"{candidates} public terms" if candidates else "the terms that are listed or were found"
+    around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
+    voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
+    made: dict[str, tuple[QuerySpec, str]] = {
+        **dict.fromkeys(SHARES, around),
+        VOTES: (VotesSpec(unit, candidates=candidates), voting),
+        SIZES: _sizes(topics, unit),
     }
-    return {name: NoisySum("gaussian", each, *made[name]) for name, each in zip(SHARES, multipliers, strict=True)}
+    return charges_of({beside + name: made[name] for name in SHARES}, multipliers)
+
+
+def _sizes(topics: int, unit: Unit) -> tuple[LabelCountsSpec, str]:
+    return LabelCountsSpec(topics), f"noisy numbers of {unit.kind}s of {topics} topic(s)"
 
 
 def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -139,24 +141,27 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     rate, found = embedding_rate(expected, unit) if whole >= LEAST_NOISE else 1.0, None
     if isinstance(topics, str):
         topics = len(known_topics(topics)[0].arrays["centres"])
-        sums = {SIZES: NoisySum("gaussian", whole, Sensitivity.of_counts(1), (topics,))}
+        charges = charges_of({SIZES: _sizes(topics, unit)}, (whole,))
     else:
-        sums = mechanisms(topics, budget, unit, candidates=len(listed_terms(parameters)))
+        shares, candidates = list(SHARES.values()), len(listed_terms(parameters)) or None
+        multipliers: Sequence[float] = gaussian_split(budget, shares)
         if parameters.discover_terms:
-            terms, multipliers = split_off(budget, parameters.discover_terms, list(SHARES.values()))
-            sums = _noisy_sums(topics, multipliers, unit, candidates=None)
-        multiplier = sums[sums_name(1)].noise_multiplier
+            (terms, multipliers), candidates = split_off(budget, parameters.discover_terms, shares), None
+        charges = planned_sums(topics, multipliers, unit, candidates=candidates)
+        multiplier = multipliers[1]
         while rate < 1 and verdict(multiplier, topics, rate * (expected or 0)).level != "good":
             rate *= 2
         found = verdict(multiplier, topics, expected and rate * expected)
-    charges = _charges(topics, sums, unit)
+    forecast = replace(_forecast(topics, charges, unit, rate), verdict=found)
     if rate < 1:
+        sums: dict[str, Any] = {each.name: each.mechanism for each in charges}
         why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
-        charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why),)
+        queries = {each.name: each.query for each in charges}
+        charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why, queries),)
     if terms:
         why = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
         charges = (Charge(DISCOVERED, terms, why), *charges)
-    return Plan(NAME, unit, budget, charges, replace(_forecast(topics, sums, unit, rate), verdict=found))
+    return Plan(NAME, unit, budget, charges, forecast)
 
 
 def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
@@ -185,8 +190,8 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
     """
 
     def plan_topics(multipliers: Sequence[float]) -> AddedCharges:
-        sums = _noisy_sums(topics, multipliers, unit)
-        return AddedCharges(_charges(topics, sums, unit, BESIDE), _forecast(topics, sums, unit))
+        charges = planned_sums(topics, multipliers, unit, beside=BESIDE)
+        return AddedCharges(charges, _forecast(topics, charges, unit))
 
     shares = [LABELS_SHARE * each for each in SHARES.values()]
     plan = plan_beside(plan_method, budget, plan_topics, shares=shares, what="topics")
@@ -207,19 +212,9 @@ _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
 """So that a Release hardly tells the number of records that was declared, should it have been counted."""
 
 
-def _charges(topics: int, sums: Mapping[str, NoisySum], unit: Unit, beside: str = "") -> tuple[Charge, ...]:
-    candidates = sums[VOTES].shape[0] if VOTES in sums else None
-    terms = f"{candidates} public terms" if candidates else "the terms that are listed or were found"
-    why = {
-        VOTES: f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}",
-        SIZES: f"noisy numbers of {unit.kind}s of {topics} topic(s)",
-    }
-    around = f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
-    return tuple(Charge(beside + name, mechanism, why.get(name, around)) for name, mechanism in sums.items())
-
-
-def _forecast(topics: int, sums: Mapping[str, NoisySum], unit: Unit, rate: float = 1.0) -> Facts:
-    noise = Fact("size_noise", sums[SIZES].noise_std / rate, f"noise on the size of a topic (std, {unit.kind}s)")
+def _forecast(topics: int, charges: Sequence[Charge], unit: Unit, rate: float = 1.0) -> Facts:
+    sizes: Any = charges[-1].mechanism
+    noise = Fact("size_noise", sizes.noise_std / rate, f"noise on the size of a topic (std, {unit.kind}s)")
     sample = [Fact("topics_rate", rate, "rate of the sample that is embedded")] if rate < 1 else []
     return Facts((Fact("topics", topics, "topics"), noise, *sample))
 

@@ -33,13 +33,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus, said_of
-from understudy.methods.additions.guide.plan import guide_sensitivity
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import sums_of
 from understudy.methods.additions.topics.centres import (
     Candidates,
@@ -76,6 +77,7 @@ from understudy.methods.shared.evolution.embeddings import (
     private_vectors,
 )
 from understudy.methods.shared.queries.discovered_terms import find_terms
+from understudy.methods.shared.specs import LabelCountsSpec
 from understudy.methods.shared.vocabulary import (
     DISCOVERED,
     FEWEST,
@@ -87,8 +89,8 @@ from understudy.methods.shared.votes import VoteHistogram
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, SelectionEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.measurement import Query, SampleOf
-from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, require_releasable
+from understudy.privacy.measurement import PlannedQuery, Query, SampleOf, Spec
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
@@ -250,17 +252,18 @@ def find(
         own = None if parameters.vocabulary == BUILT_IN else TermMatcher(vocabulary.terms)
         corpus = replace(corpus, label=_Speaks(own, corpus.form, corpus.json_records))
     voters = _Voters(corpus, plan, tools, beside)
-    voting = VoteHistogram(vectors, np.zeros(len(vectors), dtype=np.int32), plan.unit, distance="centred")
+    together = np.zeros(len(vectors), dtype=np.int32)
+    voting = VoteHistogram(voters.query(VOTES), vectors, together, distance="centred")
     votes, noise = voters.measure(VOTES, voting)
     candidates = Candidates.of(vectors, votes, noise)
     generator = np.random.default_rng([tools.seed, 0x70])
     centres = kept("centres-0", first_centres(candidates, topics))
     for number in range(1, ROUNDS + 1):
-        sums, noise = voters.measure(sums_name(number), TopicSums(centres))
+        sums, noise = voters.measure(sums_name(number), TopicSums(voters.query(sums_name(number)), centres))
         made = next_centres(sums, noise, directions, generator, last=number == ROUNDS, twins=not beside)
         centres = kept(f"centres-{number}", made)
         tools.progress("rounds", number, ROUNDS)
-    counts, noise = voters.measure(SIZES, TopicSizes(centres))
+    counts, noise = voters.measure(SIZES, TopicSizes(voters.query(SIZES), centres))
     if beside:
         order = np.argsort(-counts, kind="stable")
         centres, counts = centres[order], counts[order]
@@ -312,7 +315,7 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
     require_embedder(known, embedder, tools.dimension)  # the file may be another by now
     centres, topic = known.arrays["centres"], known.arrays["topic"]
     voters = _Voters(corpus, plan, tools)
-    measured, noise = voters.measure(SIZES, TopicSizes(centres))
+    measured, noise = voters.measure(SIZES, TopicSizes(voters.query(SIZES), centres))
     counts = np.where(first_ones(centres), measured, 0.0)
     sizes = np.zeros(len(known.arrays["sizes"]))
     np.add.at(sizes, topic, counts)
@@ -354,6 +357,10 @@ class _Voters:
     def planned(self, name: str) -> NoisySum:
         found: NoisySum = dict(self.sample.sums)[name] if self.sample else self.plan.mechanism(self.beside + name)
         return found
+
+    def query(self, name: str) -> Any:
+        """What was planned to be summed under this name."""
+        return self.plan.query(NAME)[name] if self.sample else self.plan.query(self.beside + name)
 
     def measure(self, name: str, query: Query[Block]) -> tuple[Floats, float]:
         """The noisy sum, in records that are read, and the standard deviation of its noise."""
@@ -421,7 +428,7 @@ class TopicLabels:
 
 
 @dataclass(frozen=True)
-class _Nearest(Query[Block]):
+class _Nearest(PlannedQuery[Block, Spec]):
     """A sum over the records, each at the centre that it is nearest to.
 
     Args:
@@ -442,7 +449,7 @@ class _Nearest(Query[Block]):
 
 
 @dataclass(frozen=True)
-class TopicSums(_Nearest):
+class TopicSums(_Nearest[EmbeddingSumsSpec]):
     """Per topic the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[K, 1 + d]``.
 
     Guarantee:
@@ -458,12 +465,8 @@ class TopicSums(_Nearest):
     """
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.centres), 1 + self.centres.shape[1])
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return guide_sensitivity()
+    def found(self) -> tuple[int, ...]:
+        return (1 + self.centres.shape[1],)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[K, 1 + d]``."""
@@ -472,7 +475,7 @@ class TopicSums(_Nearest):
 
 
 @dataclass(frozen=True)
-class TopicSizes(_Nearest):
+class TopicSizes(_Nearest[LabelCountsSpec]):
     """How many records each topic has.
 
     Guarantee:
@@ -480,14 +483,6 @@ class TopicSizes(_Nearest):
         Sensitivity: a record adds 1 to one count, L1 and L2 are 1; an average of such vectors is no longer. In
         integers: a record adds floor(COUNT_GRID / records of its owner). Topics as of :class:`TopicSums`.
     """
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.centres),)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(1)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[K]``."""

@@ -11,7 +11,6 @@ computed it. Equal scores go to the candidate of lowest index.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
@@ -22,17 +21,9 @@ from numpy.typing import NDArray
 
 from understudy.base.lazy import torch
 from understudy.methods.shared.evolution.embeddings import STEPS, Block
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
-from understudy.privacy.unit import Unit
 
 Distance = Literal["centred", "cosine", "l2"]
 _SCORES = 1 << 23  # scores computed at once: 32 MiB, much of which stays near the processor
-
-
-def vote_sensitivity(nearest: int, unit: Unit) -> Sensitivity:
-    """The sensitivity of a record's vote or an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record."""
-    records = unit.max_records if unit.kind == "owner" else 1
-    return Sensitivity(COUNT_GRID * math.sqrt(nearest * records), COUNT_GRID, COUNT_GRID)
 
 
 def nearest(

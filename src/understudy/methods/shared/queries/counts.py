@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.methods.shared.specs import LabelCountsSpec, TermCountsSpec, TermHistogramSpec
+from understudy.privacy.measurement import PlannedQuery
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.noise import NoiseKind
 from understudy.text.vocabulary.words import TermMatcher
 
 
 @dataclass(frozen=True)
-class TermCounts(Query[BoundedBatch]):
+class TermCounts(PlannedQuery[BoundedBatch, TermCountsSpec]):
     """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones: the private
     keywords of aug-pe. The counts of dp-kps are of another bound: :class:`TermHistogram`.
 
@@ -28,20 +30,10 @@ class TermCounts(Query[BoundedBatch]):
     """
 
     matcher: TermMatcher
-    size: int
-    terms_per_record: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size,)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(self.terms_per_record)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        counts = np.zeros(self.size, dtype=np.int64)
-        found = [self.matcher.first_distinct(text, self.terms_per_record) for text in batch.said]
+        counts = np.zeros(self.shape, dtype=np.int64)
+        found = [self.matcher.first_distinct(text, self.spec.terms_per_record) for text in batch.said]
         lengths = [len(terms) for terms in found]
         terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
         np.add.at(counts, terms, np.repeat(batch.weights, lengths))
@@ -83,8 +75,9 @@ def weights_of_terms(
 
 
 @dataclass(frozen=True)
-class TermHistogram(Query[BoundedBatch]):
-    """Weighted term counts: a record's weight of 1 is shared out over its first S distinct terms.
+class TermHistogram(PlannedQuery[BoundedBatch, TermHistogramSpec]):
+    """Weighted term counts, of all records or by label: a record's weight of 1 is shared out over its first S distinct
+    terms.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
@@ -93,26 +86,28 @@ class TermHistogram(Query[BoundedBatch]):
             norm is at most m G / m = G; m = 0 adds nothing. Of k records of an owner each adds such a vector with
             G / k for G, and k of these are no longer than G together (the triangle inequality). All of it holds
             whether records are counted by label or all together.
+
+    Args:
+        read: as of :class:`TermRows`.
     """
 
-    rows: TermRows
-    labels: int | None  # one row per label; None counts all records together
-    terms: int
-    noise: NoiseKind
+    matcher: TermMatcher
+    read: Callable[[str], bool] | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.terms,) if self.labels is None else (self.labels, self.terms)
+    def found(self) -> tuple[int, ...]:
+        return (self.matcher.size,)
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record)
+    @cached_property
+    def rows(self) -> TermRows:
+        return TermRows(self.matcher, self.spec.terms_per_record, self.read)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         rows = self.rows.of(batch)
-        labels = np.zeros_like(batch.labels) if self.labels is None else batch.labels
-        weights = _shared_weights(rows, batch.shares, self.noise)
-        return weights_of_terms((self.labels or 1, self.terms), rows, labels, weights).reshape(self.shape)
+        labels = batch.labels if self.spec.blocks else np.zeros_like(batch.labels)
+        weights = _shared_weights(rows, batch.shares, self.spec.noise)
+        shape = (sum(self.spec.blocks) or 1, self.shape[-1])
+        return weights_of_terms(shape, rows, labels, weights).reshape(self.shape)
 
 
 def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: NoiseKind) -> NDArray[np.int64]:
@@ -123,7 +118,7 @@ def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: N
 
 
 @dataclass(frozen=True)
-class ColumnTermHistogram(Query[BoundedBatch]):
+class ColumnTermHistogram(TermHistogram):
     """:class:`TermHistogram` by the cells of typed columns in place of labels: a block of the sum per column.
 
     Guarantee:
@@ -132,35 +127,26 @@ class ColumnTermHistogram(Query[BoundedBatch]):
             :class:`TermHistogram`: the blocks of different columns are disjoint, so its L2 norm is at most
             sqrt(k) COUNT_GRID for gaussian noise, its L1 norm at most k COUNT_GRID for laplace noise. Of an owner's
             records the same holds by the triangle inequality.
+
+    Args:
+        columns: places of the columns among those of a batch, one for each block of the spec.
     """
 
-    rows: TermRows
-    columns: tuple[int, ...]  # places of the columns among those of a batch
-    sizes: tuple[int, ...]  # cells of each of them
-    terms: int
-    noise: NoiseKind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (sum(self.sizes), self.terms)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record).in_blocks(len(self.columns))
+    columns: tuple[int, ...] = field(kw_only=True)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         assert batch.cells is not None, "the plan has the columns that the corpus was read with"
         rows = self.rows.of(batch)
-        weights = _shared_weights(rows, batch.shares, self.noise)
+        weights = _shared_weights(rows, batch.shares, self.spec.noise)
         blocks = [
-            weights_of_terms((size, self.terms), rows, batch.cells[:, column], weights)
-            for column, size in zip(self.columns, self.sizes, strict=True)
+            weights_of_terms((size, self.shape[1]), rows, batch.cells[:, column], weights)
+            for column, size in zip(self.columns, self.spec.blocks, strict=True)
         ]
         return np.concatenate(blocks)
 
 
 @dataclass(frozen=True)
-class LabelCounts(Query[BoundedBatch]):
+class LabelCounts(PlannedQuery[BoundedBatch, LabelCountsSpec]):
     """How many records each label has.
 
     Guarantee:
@@ -169,17 +155,7 @@ class LabelCounts(Query[BoundedBatch]):
         integers: a record adds floor(COUNT_GRID / records of its owner).
     """
 
-    labels: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.labels,)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(1)
-
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        counts = np.zeros(self.labels, dtype=np.int64)
+        counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, batch.labels, batch.weights)
         return counts
