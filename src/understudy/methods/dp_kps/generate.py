@@ -29,6 +29,7 @@ from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
 from understudy.text.vocabulary.shrinkage import LIKELY, SURE, KnownNoise, Posterior, shrink, sure_terms
+from understudy.text.vocabulary.terms import is_unwanted
 from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _CANDIDATES = 4
@@ -63,6 +64,7 @@ def generate(
         log_lifts=None if rows is None else rows.log_lifts(times),
         flatness=_FLATTER if release.schema.topics else 1.0,
         listed=release.arrays[REAL] if written else None,
+        unwanted=unwanted_terms(parameters, release.terms),
     )
     tools.say(_purpose(sequences) if written else _FOR_CLASSIFIERS)
     seeds = [
@@ -168,6 +170,7 @@ def sample_sequences(
     log_lifts: Sequence[Callable[[slice], NDArray[np.float32]]] | None = None,
     flatness: float = 1.0,
     listed: NDArray[np.float64] | None = None,
+    unwanted: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
@@ -178,6 +181,7 @@ def sample_sequences(
             logarithmic weights, which have been raised to the power of ``flatness``.
         listed: ``Float64[N]``: the probability that a term is real by its count. Only sure terms are then sampled, and
             a label without any has empty sequences. None: uncertain terms are sampled too.
+        unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
     """
     if parameters.length > scores.shape[1]:
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
@@ -188,6 +192,9 @@ def sample_sequences(
     if listed is not None:
         real, fewest = sure_terms(found, listed), 0
         weights = np.where(real, weights, 0.0)
+    if unwanted is not None:
+        least = _FULL * 2 / parameters.terms_per_record * found.mean.sum(axis=1, keepdims=True) + _SURELY * noise.std
+        real, weights = (np.where(unwanted & (scores < least), 0, each) for each in (real, weights))
     sequences = []
     sizes = real.sum(axis=1).tolist()
     for row, count, terms, lifts in zip(weights, counts, sizes, log_lifts or repeat(None, len(counts)), strict=True):
@@ -199,6 +206,19 @@ def sample_sequences(
         rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
         sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
     return sequences
+
+
+_FULL, _SURELY = 0.01, 6.0
+"""The least share of a label's texts in which an unwanted term is used, and the standard deviations of noise that are
+taken off its score first. A term with the share f of a label's weight is in the share f m of texts with m terms each,
+which is taken for half of ``terms_per_record``."""
+
+
+def unwanted_terms(parameters: DPKPSParameters, terms: Sequence[str]) -> NDArray[np.bool_] | None:
+    """``Bool[N]``: those of a public list of obscenities; None if these are allowed."""
+    if parameters.allow_words:
+        return None
+    return np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
 
 
 def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:

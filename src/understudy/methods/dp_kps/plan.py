@@ -13,10 +13,16 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Ablation, CommaSeparated, Parameters
+from understudy.base.parameters import Ablation, CommaSeparated
 from understudy.methods.additions.columns.variables import ALL, NONE
 from understudy.methods.facts import PublicFacts
-from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
+from understudy.methods.shared.vocabulary import (
+    DISCOVERED,
+    VocabularyParameters,
+    WordsParameters,
+    public_vocabulary,
+    split_off,
+)
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -29,7 +35,7 @@ from understudy.schema.columns import Column
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 
 
-class SequenceParameters(Parameters):
+class SequenceParameters(WordsParameters):
     """How keyphrase sequences are sampled from a Release: post-processing, free, changeable at every ``generate``."""
 
     length: int = Field(6, ge=1, le=100)
