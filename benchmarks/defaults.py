@@ -41,7 +41,7 @@ from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.schema.labels import LabelSet
-from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, top_terms
+from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, shrink, top_terms
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Seed
 
@@ -103,7 +103,7 @@ def texts_of(
     mechanism = plan.mechanism("vocabulary")
     if size is None:
         noise = KnownNoise("gaussian", mechanism.noise_std)
-        chosen = likely_terms(counts, noise, fewest=fewest_terms(METHOD))
+        chosen = likely_terms(shrink(counts, noise), fewest=fewest_terms(METHOD))
     else:
         chosen = top_terms(counts, size)
     terms = [_VOCABULARY.terms[place] for place in chosen.tolist()]

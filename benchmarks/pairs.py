@@ -138,7 +138,7 @@ class Released:
         self.whole = gaussian_split(us.Budget(str(epsilon), "1e-6"), [1.0])[0]
         std, multiplier = self.whole / np.sqrt(0.2 * left), self.whole / np.sqrt(0.8 * left)
         counts = exact + std * np.random.default_rng([seed, 1]).normal(0, 1, len(exact))
-        chosen = likely_terms(counts, KnownNoise("gaussian", std), fewest=fewest_terms(METHOD))
+        chosen = likely_terms(shrink(counts, KnownNoise("gaussian", std)), fewest=fewest_terms(METHOD))
         self.terms = [private.vocabulary[place] for place in chosen.tolist()]
         self.density = private.sums(self.terms, len(private.names))
         self.density += np.random.default_rng([seed, 2]).normal(0, multiplier, self.density.shape)

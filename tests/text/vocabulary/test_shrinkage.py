@@ -140,7 +140,7 @@ def noise_of(kind: NoiseKind, size: int, seed: int = 0) -> np.ndarray:
 def test_terms_that_are_real_are_found_with_room_for_as_many_uncertain_ones(kind: NoiseKind) -> None:
     true = np.zeros(40_000)
     true[:400] = np.geomspace(400, 5, 400)
-    found = likely_terms(true * 3 + noise_of(kind, 40_000) * 3, KnownNoise(kind, 3.0), fewest=1)
+    found = likely_terms(shrink(true * 3 + noise_of(kind, 40_000) * 3, KnownNoise(kind, 3.0)), fewest=1)
     assert np.mean(np.isin(np.arange(350), found)) > 0.95
     assert 600 < len(found) < 3000
     assert found[:10].tolist() == list(range(10)), "the largest first"
@@ -148,15 +148,15 @@ def test_terms_that_are_real_are_found_with_room_for_as_many_uncertain_ones(kind
 
 @kinds
 def test_where_nothing_is_real_the_fewest_terms_are_kept(kind: NoiseKind) -> None:
-    found = likely_terms(noise_of(kind, 20_000), KnownNoise(kind, 1.0), fewest=1)
+    found = likely_terms(shrink(noise_of(kind, 20_000), KnownNoise(kind, 1.0)), fewest=1)
     assert FEWEST_TERMS <= len(found) <= FEWEST_TERMS + 700
-    assert len(likely_terms(noise_of(kind, 20_000), KnownNoise(kind, 1.0), fewest=1000)) == 1000
-    assert sorted(likely_terms(noise_of(kind, 7), KnownNoise(kind, 1.0), fewest=10).tolist()) == list(range(7))
+    assert len(likely_terms(shrink(noise_of(kind, 20_000), KnownNoise(kind, 1.0)), fewest=1000)) == 1000
+    assert sorted(likely_terms(shrink(noise_of(kind, 7), KnownNoise(kind, 1.0)), fewest=10).tolist()) == list(range(7))
 
 
 def test_a_vocabulary_has_no_more_than_the_most_terms() -> None:
     everything = np.full(3 * MOST_TERMS, 1e6) + noise_of("gaussian", 3 * MOST_TERMS)
-    found = likely_terms(everything, KnownNoise("gaussian", 1.0), fewest=1)
+    found = likely_terms(shrink(everything, KnownNoise("gaussian", 1.0)), fewest=1)
     assert len(found) == len(set(found.tolist())) == MOST_TERMS
 
 
@@ -164,7 +164,7 @@ def test_a_rare_term_comes_behind_a_frequent_one_of_a_smaller_count() -> None:
     counts = noise_of("gaussian", 60_000)
     counts[:500] += 8.0
     counts[[200, 59_000]] = 3.0, 4.0
-    found = likely_terms(counts, KnownNoise("gaussian", 1.0), fewest=1).tolist()
+    found = likely_terms(shrink(counts, KnownNoise("gaussian", 1.0)), fewest=1).tolist()
     assert 200 in found
     assert 59_000 not in found or found.index(59_000) > found.index(200)
 
@@ -172,6 +172,6 @@ def test_a_rare_term_comes_behind_a_frequent_one_of_a_smaller_count() -> None:
 def test_without_noise_the_terms_above_0_come_first() -> None:
     counts = np.zeros(1_000)
     counts[10:60] = np.arange(50, 0, -1)
-    found = likely_terms(counts, KnownNoise("gaussian", 0.0), fewest=1)
+    found = likely_terms(shrink(counts, KnownNoise("gaussian", 0.0)), fewest=1)
     assert found[:50].tolist() == list(range(10, 60))
     assert len(found) == FEWEST_TERMS

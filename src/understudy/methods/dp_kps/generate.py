@@ -15,6 +15,7 @@ from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DENSITY,
+    REAL,
     DPKPSParameters,
     discovery_share,
     known_noise,
@@ -27,7 +28,8 @@ from understudy.release import Release
 from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
-from understudy.text.vocabulary.shrinkage import KnownNoise, Posterior, shrink
+from understudy.text.vocabulary.shrinkage import LIKELY, SURE, KnownNoise, Posterior, shrink, sure_terms
+from understudy.text.vocabulary.terms import is_unwanted
 from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _CANDIDATES = 4
@@ -40,7 +42,12 @@ real texts lay within reach of the synthetic ones than without topics (docs/deci
 def generate(
     parameters: DPKPSParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Texts written around sequences sampled from the sketches; with a guide, around those that it chooses."""
+    """Texts written around sequences sampled from the sketches; with a guide, around those that it chooses.
+
+    Texts that a language model writes are for people, who should read no word that is chance: only sure terms are used.
+    Phrases alone are for classifiers, which learn more if uncertain terms are weighed (docs/decisions/059).
+    """
+    written = tools.writer.chat is not None
     times = 1 if tools.chooser is None else _CANDIDATES
     rows, known = None, lifts_of(parameters, release)
     if known is not None and tools.writer.rows is not None:
@@ -56,9 +63,12 @@ def generate(
         noise=released_noise(parameters, release.statement),
         log_lifts=None if rows is None else rows.log_lifts(times),
         flatness=_FLATTER if release.schema.topics else 1.0,
+        listed=release.arrays[REAL] if written else None,
+        unwanted=unwanted_terms(parameters, release.terms),
     )
+    tools.say(_purpose(sequences) if written else _FOR_CLASSIFIERS)
     seeds = [
-        Seed(tuple(release.terms[term] for term in row if term >= 0), label)
+        Seed(tuple(release.terms[term] for term in row if term >= 0) or _without_terms(tools.writer, label), label)
         for label, found in enumerate(sequences)
         for row in found.tolist()
     ]
@@ -69,6 +79,30 @@ def generate(
     elif rows is not None:
         seeds = rows.beside(seeds)
     return tools.writer.write(seeds)
+
+
+_FOR_CLASSIFIERS = "Phrases for classifiers: uncertain words are included, weighed by how likely they are real."
+
+
+def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
+    """What the texts are for, and how many labels have no sure term."""
+    said = f"Texts for people: only words that the private texts contain with a probability of {SURE:.0%} are used."
+    asked = [rows for rows in sequences if len(rows)]
+    bare = sum(not (rows >= 0).any() for rows in asked)
+    if bare and len(sequences) == 1:
+        said += " No word is: the table is too small for this budget, and its texts say nothing of it."
+    elif bare:
+        said += (
+            f" {bare} of {len(asked)} labels have no such word, so their texts are written from the label's name: the "
+            "table is too small for this budget."
+        )
+    return said
+
+
+def _without_terms(writer: Writer, label: int) -> tuple[str, ...]:
+    """What a text is written around if its label has no sure term: the label's name, or what is to be written."""
+    name = writer.labels[label].replace("_", " ") if writer.labels else ""
+    return (name or writer.template.document_type,)
 
 
 def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
@@ -135,6 +169,8 @@ def sample_sequences(
     noise: KnownNoise,
     log_lifts: Sequence[Callable[[slice], NDArray[np.float32]]] | None = None,
     flatness: float = 1.0,
+    listed: NDArray[np.float64] | None = None,
+    unwanted: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
@@ -143,24 +179,46 @@ def sample_sequences(
         seed: the Release's; ``sampling_seed`` is that of these sequences.
         log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
             logarithmic weights, which have been raised to the power of ``flatness``.
+        listed: ``Float64[N]``: the probability that a term is real by its count. Only sure terms are then sampled, and
+            a label without any has empty sequences. None: uncertain terms are sampled too.
+        unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
     """
     if parameters.length > scores.shape[1]:
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
     generator = np.random.default_rng([sampling_seed, seed])
     found = sampling_scores(scores, noise)
     weights = contrast_weights(found.mean, contrast=parameters.contrast) ** flatness
-    real = (found.probability > _REAL).sum(axis=1).tolist()
+    real, fewest = found.probability > LIKELY, 1
+    if listed is not None:
+        real, fewest = sure_terms(found, listed), 0
+        weights = np.where(real, weights, 0.0)
+    if unwanted is not None:
+        least = _FULL * 2 / parameters.terms_per_record * found.mean.sum(axis=1, keepdims=True) + _SURELY * noise.std
+        real, weights = (np.where(unwanted & (scores < least), 0, each) for each in (real, weights))
     sequences = []
-    for row, count, terms, lifts in zip(weights, counts, real, log_lifts or repeat(None, len(counts)), strict=True):
-        length = min(parameters.length, max(terms, 1))
+    sizes = real.sum(axis=1).tolist()
+    for row, count, terms, lifts in zip(weights, counts, sizes, log_lifts or repeat(None, len(counts)), strict=True):
+        length = min(parameters.length, max(terms, fewest))
+        if length == 0:
+            sequences.append(np.full((count, parameters.length), -1))
+            continue
         rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
         rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
         sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
     return sequences
 
 
-_REAL = 0.5
-"""A label's terms that are real with a greater probability bound the length of its sequences."""
+_FULL, _SURELY = 0.01, 6.0
+"""The least share of a label's texts in which an unwanted term is used, and the standard deviations of noise that are
+taken off its score first. A term with the share f of a label's weight is in the share f m of texts with m terms each,
+which is taken for half of ``terms_per_record``."""
+
+
+def unwanted_terms(parameters: DPKPSParameters, terms: Sequence[str]) -> NDArray[np.bool_] | None:
+    """``Bool[N]``: those of a public list of obscenities; None if these are allowed."""
+    if parameters.allow_words:
+        return None
+    return np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
 
 
 def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:

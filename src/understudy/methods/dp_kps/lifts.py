@@ -117,7 +117,8 @@ class SequenceRows:
         numbers, found = {term: number for number, term in enumerate(terms)}, []
         for label, (rows, places) in enumerate(zip(self.rows, self.places, strict=True)):
             mine = [seed for seed in seeds if seed.label == label]
-            fits = [self.lifts.logarithms[:, [numbers[each] for each in seed.phrases]].sum(axis=1) for seed in mine]
+            known = [[numbers[each] for each in seed.phrases if each in numbers] for seed in mine]
+            fits = [self.lifts.logarithms[:, terms].sum(axis=1) for terms in known]
             chosen = _matched(np.float32(self.power) * np.array(fits), places[: len(mine)], generator) if mine else ()
             found += [replace(seed, row=rows[row]) for seed, row in zip(mine, chosen, strict=True)]
         return found

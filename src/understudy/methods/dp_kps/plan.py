@@ -15,11 +15,17 @@ from typing import Any
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Ablation, CommaSeparated, Parameters
+from understudy.base.parameters import Ablation, CommaSeparated
 from understudy.methods.additions.columns.variables import ALL, NONE
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.specs import TermHistogramSpec
-from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
+from understudy.methods.shared.vocabulary import (
+    DISCOVERED,
+    VocabularyParameters,
+    WordsParameters,
+    public_vocabulary,
+    split_off,
+)
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, QuerySpec, require_releasable
@@ -30,7 +36,7 @@ from understudy.schema.columns import Column
 from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, KnownNoise, noise_floor, require_enough_terms
 
 
-class SequenceParameters(Parameters):
+class SequenceParameters(WordsParameters):
     """How keyphrase sequences are sampled from a Release: post-processing, free, changeable at every ``generate``."""
 
     length: int = Field(6, ge=1, le=100)
@@ -61,6 +67,8 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
 
 NAME = "dp-kps"
 VOCABULARY, DENSITY, COLUMN_DENSITY = "vocabulary", "density", "column-density"
+REAL = "real"
+"""What a Release has besides: the probability that the texts contain a term, by its count."""
 _VOCABULARY_SHARE = 0.2
 """Share of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000

@@ -38,6 +38,7 @@ from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DENSITY,
     MOST_DISCOVERED,
+    REAL,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
@@ -58,7 +59,7 @@ from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.text.vocabulary.sampling import contrast_weights
-from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, top_terms
+from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, shrink, top_terms
 from understudy.text.vocabulary.terms import BUILT_IN, is_english
 from understudy.text.vocabulary.words import TermMatcher
 
@@ -66,7 +67,11 @@ from understudy.text.vocabulary.words import TermMatcher
 def contents(parameters: DPKPSParameters, release: Release) -> Contents:
     """Noisy counts of N terms, of all records, by label, and by the cells of columns."""
     terms = len(release.terms)
-    arrays = {"counts": Held("float64", (terms,)), DENSITY: Held("float64", (release.schema.label_set.size, terms))}
+    arrays = {
+        "counts": Held("float64", (terms,)),
+        REAL: Held("float64", (terms,), 0, 1),
+        DENSITY: Held("float64", (release.schema.label_set.size, terms)),
+    }
     discovered = any(charge.name == DISCOVERED for charge in release.statement.charges)
     if discovered:
         arrays[DISCOVERED] = Held("float64", ("discovered terms",))
@@ -91,19 +96,20 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     all_terms = TermHistogram(plan.query(VOCABULARY), TermMatcher(vocabulary.terms), read)
     measured = tools.measure(VOCABULARY, all_terms, corpus)
     counts, origin = measured.value, measured.seal.noise
+    noise = KnownNoise(parameters.noise, 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std)
+    found, fewest = shrink(counts, noise), fewest_terms(parameters)
     if parameters.top_terms is None:
-        noise = KnownNoise(parameters.noise, 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std)
-        fewest = fewest_terms(parameters)
-        chosen = tools.keep("terms", lambda: {"chosen": likely_terms(counts, noise, fewest=fewest)})["chosen"]
+        chosen = tools.keep("terms", lambda: {"chosen": likely_terms(found, fewest=fewest)})["chosen"]
     else:
         chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
-    arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen]}
+    arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen], REAL: found.probability[chosen]}
     notes: tuple[str, ...] = ()
     if any(charge.name == DISCOVERED for charge in plan.charges):
         names, values = find_terms(vocabulary.terms, parameters.stop_words, corpus, plan, tools, most=MOST_DISCOVERED)
         terms = names + terms  # surely real, so of the first ranks
-        arrays = {"counts": np.concatenate([values, arrays["counts"]]), DISCOVERED: values}
+        real = np.concatenate([np.ones(len(names)), arrays[REAL]])
+        arrays = {"counts": np.concatenate([values, arrays["counts"]]), REAL: real, DISCOVERED: values}
         notes = (word_for_word(plan),)
     public = {"vocabulary": vocabulary.public_input}
 

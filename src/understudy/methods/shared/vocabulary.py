@@ -49,6 +49,14 @@ class VocabularyParameters(TermListParameters):
     where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
 
 
+class WordsParameters(Parameters):
+    """Which words people may read."""
+
+    allow_words: bool = False
+    """Use words of a public list of obscenities, slurs and sexual words like all others. Without it they are used only
+    where at least one text in a hundred surely contains them."""
+
+
 DISCOVERED = "discovered-terms"
 FOREIGN_SHARE = 0.3
 """Share of the budget (of mu^2) for finding terms where the built-in list has another language."""

@@ -49,8 +49,9 @@ def sample_independent(
     Args:
         log_lifts: of some of the rows ``Float32[rows, N]``: logarithms by which their weights differ; None: by none.
     """
+    least = 0.0 if np.count_nonzero(weights) >= length else _SMALLEST * weights.max()
     with np.errstate(divide="ignore"):
-        log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
+        log_weights = np.log(np.maximum(weights, least)).astype(np.float32)
     sampled = np.empty((count, length), dtype=np.int64)
     for some in _at_once(count, weights.size):
         rows = sampled[some]

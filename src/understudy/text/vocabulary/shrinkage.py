@@ -8,6 +8,7 @@ post-processing of noisy values: no guarantee rests on the model, and where it i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,11 +86,10 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
     with np.errstate(over="ignore"):
         scaled = np.clip(np.asarray(values, dtype=np.float64) / noise.std, _SMALLEST, _LARGEST)
     probability, mean = np.empty_like(scaled), np.empty_like(scaled)
-    first, end = 0, FIRST_BIN
-    while first < scaled.shape[-1]:
-        ranks, here = slice(first, end), scaled[..., first:end]
+    for ranks in rank_bins(scaled.shape[-1]):
+        here = scaled[..., ranks]
         typical = max(3.0, float(np.maximum(here, 0.0).mean())) if here.size else 3.0
-        if first == 0:
+        if ranks.start == 0:
             model = SpikeAndSlab(share=0.5, slab_mean=typical, least_mean=0.5)
         else:  # as if twenty more terms had been seen, none of them real
             model = SpikeAndSlab(share=0.1, slab_mean=typical, prior_values=21.0, least_mean=0.5)
@@ -102,8 +102,43 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
         ):
             found = model.posterior(scores, noise.kind)  # one row at a time, for the memory
             real[:], expected[:] = found.probability, found.mean
-        first, end = end, 2 * end
     return Posterior(probability, mean * noise.std)
+
+
+def rank_bins(size: int) -> Iterator[slice]:
+    """The ranks of terms that share a model: the first FIRST_BIN, and then each time as many as there were before."""
+    first, end = 0, FIRST_BIN
+    while first < size:
+        yield slice(first, min(end, size))
+        first, end = end, 2 * end
+
+
+def sure_terms(scores: Posterior, listed: Values) -> NDArray[np.bool_]:
+    """``Bool[labels, N]``: the terms that the texts contain with a probability of SURE or more, and those of the label
+    rather than not.
+
+    A term has two independent measurements: its count in all texts, by which it is real with the probability
+    ``listed``, and its score under each label. If no text contains it, all of its scores are noise. So by Bayes
+
+        odds = listed / (1 - listed) * product over labels of (1 - share) / (1 - probability)
+
+    where share, the prior of each score's probability, is the mean of the scores of terms of like rank.
+    """
+    real = np.clip(listed, _UNSURE, 1 - _UNSURE)
+    odds = np.log(real) - np.log1p(-real)
+    for ranks in rank_bins(scores.probability.shape[1]):
+        here = np.minimum(scores.probability[:, ranks], 1 - _UNSURE)
+        share = min(float(here.mean()), 1 - _UNSURE)
+        odds[ranks] += (np.log1p(-share) - np.log1p(-here)).sum(axis=0)
+    sure: NDArray[np.bool_] = (odds >= math.log(SURE / (1 - SURE))) & (scores.probability > LIKELY)
+    return sure
+
+
+SURE = 0.98
+"""Probability from which on a term counts as real where people read it."""
+LIKELY = 0.5
+"""Probability from which on a term is a label's: so many bound the length of its sequences."""
+_UNSURE = 1e-9
 
 
 def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:
@@ -172,16 +207,15 @@ def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]
     return np.argsort(-noisy_counts, kind="stable")[:size].astype(np.int64)
 
 
-def likely_terms(noisy_counts: NDArray[np.float64], noise: KnownNoise, *, fewest: int) -> NDArray[np.int64]:
+def likely_terms(found: Posterior, *, fewest: int) -> NDArray[np.int64]:
     """Indices of the terms of the largest expected counts, the largest first. Post-processing.
 
     Twice as many as terms are expected to be real (the sum of the posterior probabilities), since what is uncertain
     is weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a
     thousand records (docs/decisions/059). At most :data:`MOST_TERMS`, and at least ``fewest`` and
-    :data:`FEWEST_TERMS`, if there are so many. The counts are those of the public vocabulary, its most frequent terms
-    first.
+    :data:`FEWEST_TERMS`, if there are so many. ``found`` is of the counts of the public vocabulary, its most frequent
+    terms first.
     """
-    found = shrink(noisy_counts, noise)
     size = min(math.ceil(_ROOM * float(found.probability.sum())), MOST_TERMS)
     return np.argsort(-found.mean, kind="stable")[: max(size, FEWEST_TERMS, fewest)].astype(np.int64)
 

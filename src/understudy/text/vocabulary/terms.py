@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import json
 import lzma
 import re
 import zlib
@@ -120,14 +121,56 @@ def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
 def built_in_terms() -> tuple[str, ...]:
     """The English words of symspellpy's frequency dictionary (MIT), the most frequent first.
 
-    It was counted on the web; slurs and obscenities (``offensive_en.txt``; a star marks a part of words) are left out.
+    It was counted on the web. Slurs and obscenities (``offensive_en.txt``) are left out, and rare words that are names
+    of persons and places alone (``names_en.txt``, from SCOWL): texts hardly have them, and noise lifts some.
     """
     text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
-    offensive = resources.files(__package__).joinpath("offensive_en.txt").read_text("utf-8").split()
-    words = frozenset(word for word in offensive if not word.endswith("*"))
-    stem = re.compile("|".join(word[:-1] for word in offensive if word.endswith("*")))
+    left_out = frozenset(_packaged("names_en.txt")) | _offensive()[0]
     listed = (line.split(" ", 1)[0] for line in text.splitlines())
-    return tuple(term for term in listed if term not in words and not stem.search(term))
+    return tuple(term for term in listed if term not in left_out and not _offensive()[1].search(term))
+
+
+def _packaged(name: str) -> list[str]:
+    lines = resources.files(__package__).joinpath(name).read_text("utf-8").splitlines()
+    return [word for line in lines if not line.startswith("#") for word in line.split()]
+
+
+@lru_cache(maxsize=1)
+def _offensive() -> tuple[frozenset[str], re.Pattern[str]]:
+    """Words, and parts of words (marked by a star), of ``offensive_en.txt``."""
+    listed = _packaged("offensive_en.txt")
+    words = frozenset(word for word in listed if not word.endswith("*"))
+    return words, re.compile("|".join(word[:-1] for word in listed if word.endswith("*")))
+
+
+@lru_cache(maxsize=4)
+def _unwanted(tongue: str) -> frozenset[str]:
+    """The list of a language (ISO 639-1) of the package glin-profanity (MIT licence), and the English one."""
+    folder = resources.files("glin_profanity.data").joinpath("dictionaries")
+    files = (folder.joinpath(f"{_PROFANE[code]}.json") for code in {"en", tongue} & _PROFANE.keys())
+    listed = (word for file in files for word in json.loads(file.read_text("utf-8"))["words"])
+    spelled = (word for word in listed if re.sub(r"[\s-]", "", word).isalpha())  # without "a$$", which splits into "a"
+    return _offensive()[0] | {" ".join(split_words(word)) for word in spelled}
+
+
+_PROFANE = {
+    **{"ar": "arabic", "zh": "chinese", "cs": "czech", "da": "danish", "nl": "dutch", "en": "english"},
+    **{"eo": "esperanto", "fi": "finnish", "fr": "french", "de": "german", "hi": "hindi", "hu": "hungarian"},
+    **{"it": "italian", "ja": "japanese", "ko": "korean", "no": "norwegian", "fa": "persian", "pl": "polish"},
+    **{"pt": "portuguese", "ru": "russian", "es": "spanish", "sv": "swedish", "th": "thai", "tr": "turkish"},
+}
+
+
+def is_unwanted(term: str, tongue: str = "en") -> bool:
+    """Return whether a public list of obscenities, slurs and sexual words has ``term`` or one of its words: a table for
+    customers should have it only if the texts are full of it.
+
+    >>> is_unwanted("Sex"), is_unwanted("sextant"), is_unwanted("virtual card")
+    (True, False, False)
+    """
+    words = split_words(term)
+    listed, (_, stem) = _unwanted(tongue), _offensive()
+    return " ".join(words) in listed or any(word in listed or stem.search(word) for word in words)
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
