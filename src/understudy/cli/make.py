@@ -62,7 +62,6 @@ from understudy.run.settings import (
     release_groups,
     run_config,
 )
-from understudy.schema.columns import WRITTEN
 from understudy.schema.transcript import text_columns
 
 _BUDGET = ("epsilon", "delta", "dataset")
@@ -344,17 +343,26 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
 
 @click.command()
 @click.argument("folder")
-@click.option("--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl"]), required=True, help="The form.")
+@click.option(
+    "--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl", "parquet"]), required=True, help="The form."
+)
 @click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
 @click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
 @click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
+@click.option(
+    "--like",
+    metavar="OPTIONS",
+    help="How csv and jsonl are written: source (as the private table), plain (UTF-8, commas, ISO dates), or what "
+    'reads such a file: "delimiter=; encoding=cp1252 formats=de".  [default: source, if it is such a file]',
+)
+@click.option("--provenance", is_flag=True, help="Add what is known of each text as further columns.")
 @json_option
 def export(folder: str, as_json: bool, **values: Any) -> None:
     """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
 
     chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
-    and of metrics that were released with a charge. csv, jsonl: one table. Nothing private is read, and
-    nothing is charged.
+    and of metrics that were released with a charge. csv, jsonl, parquet: the table, as the private one is. Nothing
+    private is read, and nothing is charged.
     """
     from understudy import api
 
@@ -436,7 +444,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
     made.filters["because"] = lambda why: f" (proposed because {why})" if why else ""
     label = _likely([name for name in other if name != text], _LABELS)
     owner = min((name for name in people if name != text), key=lambda name: people[name][0], default=None)
-    written = (text, label[0], owner, *WRITTEN)
+    written = (text, label[0], owner)
     rest = [name for name in names if name not in written]
     numbers = [name for name in rest if _numbers_rows(name) and name not in people]
     others = [(name, kinds[name]) for name in rest if name not in people and name not in numbers]
