@@ -424,10 +424,12 @@ def _is_path(source: object) -> bool:
 def export(
     made: Result | Folder,
     *,
-    to: Literal["chat", "huggingface", "csv", "jsonl"],
+    to: Literal["chat", "huggingface", "csv", "jsonl", "parquet"],
     output: Folder,
     document_type: str | None = None,
     system: str | None = None,
+    like: str | Mapping[str, Any] | None = None,
+    provenance: bool = False,
 ) -> Path:
     """Write a run's synthetic table in a form that others work with. Reads nothing private, and is free.
 
@@ -435,10 +437,11 @@ def export(
         made: an output folder of :func:`run` or :func:`generate`, or what they returned with one.
         to: ``chat``: JSON lines, each with ``messages`` that ask for a text by its type, label and typed columns, for
             fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made of the
-            statement and of metrics that were released with a charge; ``csv`` and ``jsonl``.
+            statement and of metrics that were released with a charge; ``csv``, ``jsonl`` and ``parquet``.
         output: a file or, for ``huggingface``, a folder that is not there yet; on this machine.
         document_type: what chats call a text. None: as the run's own prompts did, or ``text`` where there were none.
         system: the system message of chats, if any.
+        like, provenance: of files, as :meth:`Result.save` takes them.
 
     Returns:
         The output.
@@ -449,7 +452,8 @@ def export(
     from understudy.report.export import export_run
 
     require_local(output)
-    export_run(_folder(made), to=to, output=Path(output), document_type=document_type, system=system)
+    written: dict[str, Any] = {"document_type": document_type, "system": system, "like": like}
+    export_run(_folder(made), to=to, output=Path(output), provenance=provenance, **written)
     return Path(output)
 
 

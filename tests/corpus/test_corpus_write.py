@@ -173,7 +173,7 @@ def test_the_synthetic_table_is_evaluated_and_reported_as_it_was_made(tmp_path) 
     schema = PublicSchema("note", "label", ("-a", "=b"))
     folder.write_records(records, schema)
     path = in_format({"output": folder.root}, "csv")
-    assert rows_of(open_table(path, [Named(("text",), "label")])) == [(r.text, schema.labels[r.label]) for r in records]
+    assert rows_of(open_table(path, [Named(("note",), "label")])) == [(r.text, schema.labels[r.label]) for r in records]
     assert [text.text for text in read_synthetic(folder.shareable)] == RUN
     assert {text.label for text in read_synthetic(folder.shareable)} == {"-a", "=b"}
 
@@ -186,5 +186,5 @@ def test_no_control_character_reaches_csv(tmp_path) -> None:
 
 
 def test_an_unknown_ending_is_a_config_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"\.parquet, \.csv or \.jsonl"):
+    with pytest.raises(ConfigError, match=r"\.parquet, \.csv, \.tsv or \.jsonl"):
         write_table(tmp_path / "t.xlsx", {"t": []})

@@ -12,7 +12,6 @@ import numpy as np
 
 from understudy.audit.result import Attack, Guesses, GuessRule, RunAudit
 from understudy.base.files import private_folder
-from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Profile, Topic
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics
 from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
@@ -25,7 +24,8 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement
-from understudy.run.outputs import OutputFolder, find_table, synthetic_columns
+from understudy.run.outputs import OutputFolder, find_table
+from understudy.run.table import SyntheticTable
 from understudy.text.writing import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
@@ -99,7 +99,7 @@ def make_run(
         folder.write_records(records, schema)
         if output_format != "parquet":
             folder.synthetic_file().unlink()
-            write_table(folder.synthetic_file(output_format), synthetic_columns(records, schema))
+            SyntheticTable.of(records, schema).write(folder.synthetic_file(output_format))
     return folder
 
 

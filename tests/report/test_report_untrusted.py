@@ -17,7 +17,7 @@ from made_runs import charge_metrics, make_run, measure
 from understudy.base.errors import ConfigError
 from understudy.cli import cli
 from understudy.evaluate import synthetic
-from understudy.evaluate.synthetic import MOST_CHARACTERS, read_rows, read_synthetic
+from understudy.evaluate.synthetic import MOST_CHARACTERS, Row, read_rows, read_synthetic
 from understudy.evaluate.tables import EvaluationConfig, open_synthetic
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.report.views import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
@@ -229,7 +229,8 @@ def table(folder: OutputFolder, **options: Any) -> Path:
     """A synthetic table in place of the folder's, with the columns in ``columns``."""
     path = folder.shareable / "synthetic.parquet"
     pq.write_table(pa.table(options.pop("columns")), path, **options)
-    folder.metrics_file.unlink(missing_ok=True)
+    for other in (folder.metrics_file, folder.schema_file, folder.provenance_file):
+        other.unlink(missing_ok=True)
     return path
 
 
@@ -273,7 +274,7 @@ def test_a_column_of_another_type_is_refused_before_it_is_decoded(run: OutputFol
 def test_labels_of_every_type_that_is_written_are_read(run: OutputFolder, label: Any) -> None:
     labels = pa.array([label], pa.string() if label is None else None)
     path = table(run, columns={"text": pa.array(["y"]), "label": labels})
-    assert list(read_rows(path)) == [{"text": "y", "label": label}]
+    assert list(read_rows(path)) == [Row("y", label, None, {})]
 
 
 def test_a_cell_beyond_all_texts_is_refused(run: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Res
     assert chats[0] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Write one clinical note.\ndepartment: cardiology"},
-        {"role": "assistant", "content": made.columns["text"][0]},
+        {"role": "assistant", "content": made.columns["note"][0]},
     ]
     us.export(tmp_path / "out", to="chat", output=tmp_path / "chat.jsonl")
     chats = [json.loads(line)["messages"] for line in path.read_text("utf-8").splitlines()]
@@ -72,8 +72,8 @@ def test_a_dataset_folder_is_read_by_the_library_it_is_for(tmp_path: Path, made:
     datasets.disable_progress_bars()
     loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), split="train")
     assert loaded.to_dict() == made.columns
-    corpus = us.read_corpus(loaded, **{**COLUMNS, "text": "text"})
-    assert [text for batch in corpus.batches() for text in batch.texts] == made.columns["text"]
+    corpus = us.read_corpus(loaded, **COLUMNS)
+    assert [text for batch in corpus.batches() for text in batch.texts] == made.columns["note"]
 
 
 def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> None:
@@ -81,6 +81,7 @@ def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> N
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*")) == [
         "README.md",
         "data/train-00000-of-00001.parquet",
+        "provenance.parquet",
         "statement.json",
     ]
     card = (folder / "README.md").read_text("utf-8")
@@ -105,7 +106,7 @@ def test_a_card_links_to_nothing_that_a_statement_or_label_names_and_takes_over_
     image, evil = "![beacon](https://evil.example/x.png)", "a|b <script>x</script>\n# Heading"
     path = tmp_path / "out" / "release" / "statement.json"
     path.write_text(path.read_text("utf-8").replace('"visits"', json.dumps(image)), "utf-8")
-    columns = {**made.columns, "label": [evil if number % 2 else image for number in range(6)]}
+    columns = {**made.columns, "department": [evil if number % 2 else image for number in range(6)]}
     write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
     card = (us.export(tmp_path / "out", to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
     body = card.split("---\n", 2)[2]
@@ -161,17 +162,19 @@ def test_the_stamp_travels_with_every_form(tmp_path: Path, method: us.DPKPS) -> 
     us.export(tmp_path / "out", to="chat", output=tmp_path / "Not-private.jsonl")
     table = us.export(tmp_path / "out", to="csv", output=tmp_path / "t.csv").read_text("utf-8")
     assert table.count("NOT PRIVATE") == 2
+    table = us.export(tmp_path / "out", to="csv", output=tmp_path / "not-private.csv").read_text("utf-8")
+    assert table.splitlines()[0] == "note,department"
 
 
 def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Result) -> None:
-    columns = {**made.columns, "text": ["=1+1", *made.columns["text"][1:]]}
+    columns = {**made.columns, "note": ["=1+1", *made.columns["note"][1:]]}
     write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
     us.export(made, to="csv", output=tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         read = list(csv.DictReader(file))
-    assert list(read[0]) == ["text", "department", "label", "provenance"]
-    assert read[0]["text"] == "'=1+1"
-    assert [row["text"] for row in read[1:]] == columns["text"][1:]
+    assert list(read[0]) == ["note", "department"]
+    assert read[0]["note"] == "'=1+1"
+    assert [row["note"] for row in read[1:]] == columns["note"][1:]
 
 
 @pytest.mark.usefixtures("quick_fit")
@@ -208,7 +211,7 @@ def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, 
     made = us.release(table, method, us.Budget(9, "1e-6"), insecure_noise_seed=1, output=tmp_path / "out", **columns)
     more = us.generate(made, llm="none", records=60, output=tmp_path / "more")
     assert not list((tmp_path / "more" / "release").glob("*.release"))
-    exported = pq.read_table(us.export(more, to="csv", output=tmp_path / "t.parquet"))
+    exported = pq.read_table(us.export(more, to="parquet", output=tmp_path / "not-private.parquet"))
     assert exported.to_pydict() == more.to_arrow().to_pydict()
     us.report(tmp_path / "more")
     assert "What the columns hold" in (tmp_path / "more" / "release" / "report.html").read_text("utf-8")

@@ -81,12 +81,12 @@ def test_typed_columns_keep_their_types_beside_missing_values(method: us.DPKPS, 
 
 
 def test_a_result_is_saved_by_the_name_s_ending(tmp_path: Path, result: us.Result) -> None:
-    result.save(tmp_path / "a.parquet")
-    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == result.columns
+    result.save(tmp_path / "not-private.parquet")
+    assert pq.read_table(tmp_path / "not-private.parquet").to_pydict() == result.columns
     for name in ("a.csv", "a.jsonl"):
         result.save(tmp_path / name)
-        corpus = read_corpus(tmp_path / name, text="text", formulas_escaped=True)
-        assert [text for batch in corpus.batches() for text in batch.texts] == result.columns["text"]
+        corpus = read_corpus(tmp_path / name, text="note", formulas_escaped=True)
+        assert [text for batch in corpus.batches() for text in batch.texts] == result.columns["note"]
 
 
 @pytest.mark.parametrize(

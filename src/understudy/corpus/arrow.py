@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from understudy.base.errors import ConfigError, CorpusError
@@ -14,6 +16,7 @@ from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
 from understudy.schema.labels import LabelType
+from understudy.schema.layout import Layout, typed_layout
 from understudy.schema.transcript import CONTENT, ROLE
 
 BATCH_ROWS = 256
@@ -259,6 +262,30 @@ Frame = ArrowStream | Dataset
 def is_frame(source: object) -> TypeGuard[Frame]:
     """Whether ``source`` is a table of one of these libraries."""
     return _is_dataset(source) or (isinstance(source, ArrowStream) and not isinstance(source, type))
+
+
+def frame_layout(source: Frame, table: pa.Table) -> Layout:
+    """Return how a frame is laid out, by its declared types: those that only its values tell are left out."""
+    names, dtypes, known = list(table.schema.names), {}, table.schema
+    if hasattr(source, "dtypes") and hasattr(source, "iloc"):  # of pandas
+        dtypes = {str(name): str(kind) for name, kind in source.dtypes.items()}
+        known = pa.schema([each for each in known if dtypes.get(each.name) != "object"])
+    elif _is_dataset(source):
+        known = pa.schema([each for each in known if class_names(source, each.name) is None])
+    return replace(typed_layout(known, dtypes, format=""), columns=tuple(names))
+
+
+def pandas_dtypes(types: pa.Schema) -> dict[str, str]:
+    """Return pandas' types of the columns of a Parquet file that it wrote."""
+    try:
+        columns = json.loads((types.metadata or {}).get(b"pandas", b"{}")).get("columns", ())
+        return {each["name"]: _dtype_of(each) for each in columns if isinstance(each["name"], str)}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _dtype_of(column: Mapping[str, Any]) -> str:
+    return "category" if column["pandas_type"] == "categorical" else str(column["numpy_type"])
 
 
 def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:

@@ -26,6 +26,7 @@ from understudy.corpus.schema import Schema
 from understudy.corpus.sources import Reading, remove_spool
 from understudy.corpus.transcripts import transcript
 from understudy.schema.labels import Label, Places, as_type, canonical, is_missing, whole
+from understudy.schema.layout import Layout
 
 BATCH_CHARACTERS = 1 << 26
 """Characters of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
@@ -38,9 +39,9 @@ class OpenTable:
     """A table whose columns are known to be there.
 
     ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
-    ``sources`` and ``encoding`` are what it is made of, by which it is known again. ``pieces`` gives
-    the same rows in about so many parts, in order, each of which another process can read; fewer than two where only
-    the whole can be.
+    ``sources`` and ``encoding`` are what it is made of, by which it is known again. ``layout`` reads the names of all
+    its columns and how it is written, but no row. ``pieces`` gives the same rows in about so many parts, in order, each
+    of which another process can read; fewer than two where only the whole can be.
     """
 
     schema: Schema
@@ -50,6 +51,7 @@ class OpenTable:
     temporary: Path | None = None
     sources: Sequence[Source] = ()
     encoding: str = "utf-8"
+    layout: Callable[[], Layout] = Layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,6 +98,12 @@ class Corpus:
     def labels(self) -> tuple[Label, ...]:
         """The label set, in the labels' own type; empty without a label column."""
         return self.schema.labels
+
+    @property
+    def layout(self) -> Layout:
+        """The names of all columns in their order, and how the table is written; of JSON lines and dicts those of the
+        first row that are declared."""
+        return self._table.layout()
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
         """Read the table from the start, at least 1 and at most ``batch_size`` rows per batch; every call is a new

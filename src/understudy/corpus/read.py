@@ -45,6 +45,7 @@ from understudy.corpus.sources import (
 from understudy.corpus.storage import parse_address
 from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.schema.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
+from understudy.schema.layout import Layout, typed_layout
 from understudy.schema.transcript import ENDS, TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -127,7 +128,7 @@ def _open_frame(source: Frame, schema: Schema) -> OpenTable:
             "", readers.without_exceptions(arrow.whole(arrow.table_cells(table, schema.columns)), "The table")
         )
 
-    return OpenTable(schema, rows, "arrow", sources=[table])
+    return OpenTable(schema, rows, "arrow", sources=[table], layout=lambda: arrow.frame_layout(source, table))
 
 
 def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
@@ -137,7 +138,9 @@ def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTa
     def rows() -> Pass:
         return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(dicts, 1)))
 
-    return OpenTable(_typed(schema, None), rows, "dicts", sources=[dicts])
+    keys = next(iter(dicts), {})
+    layout = partial(Layout, tuple(key for key in keys if key in schema.columns) if isinstance(keys, Mapping) else ())
+    return OpenTable(_typed(schema, None), rows, "dicts", sources=[dicts], layout=layout)
 
 
 def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
@@ -156,7 +159,27 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
         if temporary is not None:
             remove_spool(temporary)
         raise
-    return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding)
+    layout = partial(_layout, found[0], schema, reading)
+    return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding, layout)
+
+
+def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
+    """Return how a file is laid out. JSON lines have no header: the keys of the first line stand for it, those that are
+    declared."""
+    folders = tuple(name for name, _ in file.partitions)
+    if file.format == "parquet":
+        types = arrow.parquet_schema(file)
+        found = typed_layout(types, arrow.pandas_dtypes(types), format="parquet")
+        return replace(found, columns=(*(name for name in found.columns if name not in folders), *folders))
+    delimiter = reading.delimiter or ("\t" if file.format == "tsv" else ",")
+    quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
+    if file.format == "jsonl":
+        _, keys = next(readers.without_exceptions(readers.json_lines(file, reading), file.shown), (0, None))
+        names = [key for key in keys if key in schema.columns] if isinstance(keys, Mapping) else []
+    else:
+        _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
+        names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)
+    return Layout((*dict.fromkeys(names), *folders), file.format, delimiter, reading.encoding, quotes)
 
 
 def _check_output(paths: Paths, private_dir: Path | None) -> None:

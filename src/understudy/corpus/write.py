@@ -1,14 +1,15 @@
-"""Writing a table: Parquet, CSV or JSON lines, by the file's name, whole or not at all."""
+"""Writing a table: Parquet, CSV, TSV or JSON lines, by the file's name, whole or not at all."""
 
 from __future__ import annotations
 
 import csv
 import datetime
+import decimal
 import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import writable
 from understudy.corpus.delimited import escaped
 from understudy.schema.labels import canonical
+from understudy.schema.layout import Layout, plain_layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +32,8 @@ def write_table(
     *,
     keep_formulas: bool = False,
     types: Mapping[str, Any] | None = None,
+    layout: Layout | None = None,
+    no_formulas: Collection[str] = (),
 ) -> None:
     """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
 
@@ -39,24 +43,31 @@ def write_table(
     again). Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
 
     Args:
-        path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is there.
+        path: ends in ``.parquet``, ``.csv``, ``.tsv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is
+            there.
         columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
             but in Parquet labels of several types, which no column has, become strings.
         types: Arrow's, of columns in Parquet that have one whatever their values are.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
+        layout: how a text file is written, where not as above. A character that its encoding does not have becomes
+            ``?``, and what would end a row or a cell without quotes a blank.
+        no_formulas: columns of numbers and dates, which no spreadsheet runs however they are written.
     """
     target = Path(path)
-    write_csv = partial(_write_csv, keep_formulas=keep_formulas)
+    written = layout or plain_layout(target.suffix.lower()[1:])
+    write_csv = partial(_write_csv, keep_formulas=keep_formulas, layout=written, no_formulas=no_formulas)
+    write_jsonl = partial(_write_jsonl, encoding=written.encoding)
     writers: dict[str, Callable[[IO[bytes], Mapping[str, Sequence[object]]], None]]
     writers = {
         ".parquet": lambda stream, columns: pq.write_table(arrow_table(columns, types or {}), stream),
-        ".csv": write_csv,
-        ".jsonl": _write_jsonl,
-        ".ndjson": _write_jsonl,
+        **dict.fromkeys((".csv", ".tsv"), write_csv),
+        **dict.fromkeys((".jsonl", ".ndjson"), write_jsonl),
     }
     writer = writers.get(target.suffix.lower())
     if writer is None:
-        raise ConfigError(f"A table cannot be written as {target.name!r}.", "End its name in .parquet, .csv or .jsonl.")
+        raise ConfigError(
+            f"A table cannot be written as {target.name!r}.", "End its name in .parquet, .csv, .tsv or .jsonl."
+        )
     if len({len(column) for column in columns.values()}) > 1:
         raise ValueError("columns differ in length")
     with atomic_file(target) as stream:
@@ -87,29 +98,48 @@ def _spelled(cell: object) -> str:
     return canonical(cell)
 
 
-def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool) -> None:
-    def cell(value: object) -> object:
+def _write_csv(
+    stream: IO[bytes],
+    columns: Mapping[str, Sequence[object]],
+    *,
+    keep_formulas: bool,
+    layout: Layout,
+    no_formulas: Collection[str],
+) -> None:
+    breaks = {"line": "[\r\n]+", "none": f"[\r\n{re.escape(layout.delimiter)}]+"}.get(layout.quotes)
+    kept = [keep_formulas or name in no_formulas for name in columns]
+
+    def cell(value: object, keep: bool) -> object:
         if isinstance(value, list):
             value = json.dumps(value, ensure_ascii=False)
         if not isinstance(value, str):
             return canonical(value) if isinstance(value, bool) else _in_words(value)
         value = _CONTROLS.sub("\ufffd", value)
-        return value if keep_formulas else escaped(value)
+        value = value if breaks is None else re.sub(breaks, " ", value)
+        return value if keep else escaped(value)
 
-    text = io.TextIOWrapper(stream, "utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow([cell(name) for name in columns])
-    writer.writerows([cell(value) for value in row] for row in _rows(columns))
+    text = io.TextIOWrapper(stream, layout.encoding, errors="replace", newline="")
+    quoted: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if layout.quotes == "none" else {}
+    writer = csv.writer(text, delimiter=layout.delimiter, **quoted)
+    writer.writerow([cell(name, keep_formulas) for name in columns])
+    writer.writerows([cell(*each) for each in zip(row, kept, strict=True)] for row in _rows(columns))
     text.detach()
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # many readers of CSV end a cell or the file at NUL
 
 
-def _write_jsonl(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -> None:
+def _write_jsonl(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, encoding: str) -> None:
+    ascii_only = not encoding.lower().startswith("utf")
     for row in _rows(columns):
         cells = dict(zip(columns, map(_in_words, row), strict=True))
-        stream.write(json.dumps(cells, ensure_ascii=False).encode("utf-8") + b"\n")
+        stream.write(json.dumps(cells, ensure_ascii=ascii_only).encode("utf-8") + b"\n")
+
+
+def write_arrow(path: str | os.PathLike[str], table: pa.Table) -> None:
+    """Write a table of Arrow as a Parquet file, as :func:`write_table` does."""
+    with atomic_file(Path(path)) as stream:
+        pq.write_table(table, stream)
 
 
 def _rows(columns: Mapping[str, Sequence[object]]) -> Iterator[list[object]]:
@@ -117,6 +147,8 @@ def _rows(columns: Mapping[str, Sequence[object]]) -> Iterator[list[object]]:
 
 
 def _in_words(cell: object) -> object:
+    if isinstance(cell, decimal.Decimal):
+        return float(cell)
     return cell.isoformat() if isinstance(cell, datetime.date) else cell
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import arrow_types as t
@@ -22,9 +22,12 @@ from understudy.base.parquet import count_values
 from understudy.base.untrusted import parse_json, writable
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
-from understudy.run.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, find_table
+from understudy.release import PublicSchema
+from understudy.run.outputs import find_table, provenance_beside, schema_of_table
+from understudy.run.table import LABEL, PROVENANCE, TEXT_SHA256, TRANSCRIPT, label_name, text_name, text_sha256
 from understudy.schema.columns import Column
 from understudy.schema.labels import canonical
+from understudy.schema.layout import Layout, plain_layout
 
 MOST_ROWS = 2_000_000
 """Rows of a synthetic table that a report is made of."""
@@ -33,12 +36,17 @@ MOST_BYTES = 1024**3
 _AT_ONCE = 4096
 _LONGEST = 64 * 1024**2
 T = TypeVar("T", Evaluation, ReleasedMetrics)
-_COLUMNS = (TRANSCRIPT, TEXT, LABEL, PROVENANCE)
+_NO_SCHEMA = PublicSchema(label=LABEL)
+"""Of a table without a file that says what its columns are."""
 
 
-def text_of(row: Mapping[str, Any]) -> str:
-    """The text of a row: the transcript, where it has parts that are columns of their own."""
-    return str(row[TRANSCRIPT if TRANSCRIPT in row else TEXT] or "")
+class Row(NamedTuple):
+    """A row: its text, its label, its provenance as JSON, and its other cells by column."""
+
+    text: str
+    label: Any
+    provenance: Any
+    cells: Mapping[str, Any]
 
 
 class TooLarge(ValueError):
@@ -59,8 +67,8 @@ def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MA
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", _MAKE) from None
 
 
-def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table in Parquet, CSV or JSON lines.
+def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a table in Parquet, CSV or JSON lines, with what the file beside it knows of them.
 
     Args:
         at_once: rows of Parquet that are decoded together.
@@ -70,15 +78,44 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
         TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
         Exception: the table is damaged.
     """
+    schema, beside = schema_of_table(path.parent) or _NO_SCHEMA, provenance_beside(path)
+    text, label = TRANSCRIPT if schema.form else text_name(schema), label_name(schema)
+    read = partial(_read_file, names=(text, label, PROVENANCE), at_once=at_once)
+    rows = read(path, typed=typed, layout=schema.layout)
+    told = [column.name for column in schema.told]
+    own = read(beside, typed=(*told, TEXT_SHA256), layout=schema.layout) if beside.exists() else iter(())
+    for row in rows:
+        known = next(own, {})
+        if not schema.form and text_sha256(str(row[text] or "")) != known.get(TEXT_SHA256):
+            known = {}  # of another table
+        found = known if text in known and schema.form else row
+        labels = row if schema.own_label is not None or label not in known else known
+        merged = {**row, **{name: known[name] for name in told if name in known}}
+        cells = {name: merged[name] for name in typed if name in merged}
+        yield Row(str(found[text] or ""), labels.get(label), known.get(PROVENANCE, row.get(PROVENANCE)), cells)
+
+
+def _read_file(
+    path: Path, *, names: Sequence[str], typed: Sequence[str], at_once: int, layout: Layout
+) -> Iterator[Mapping[str, Any]]:
     _require_end(path)
-    readers: dict[str, Callable[[Path], Iterator[Mapping[str, Any]]]] = {
-        ".parquet": partial(_parquet_rows, at_once=at_once, typed=typed),
-        ".csv": _csv_rows,
-    }
-    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path)):
+    if path.suffix == ".parquet":
+        rows = _parquet_rows(path, at_once=at_once, names=names, typed=typed)
+    elif path.suffix == ".jsonl":
+        rows = _json_rows(path)
+    else:
+        rows = _csv_rows(path, layout if layout.format == path.suffix[1:] else plain_layout(path.suffix[1:]))
+    for count, row in enumerate(rows):
         if count >= MOST_ROWS:
             raise TooLarge
         yield row
+
+
+def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[Column]:
+    """Typed columns as a file of a synthetic table has their values: written as in the private table where they are
+    text there."""
+    as_source = table.suffix != ".parquet" and table.suffix[1:] == schema.layout.format
+    return [each if as_source or schema.layout.is_text(each.name) else each.plain for each in columns]
 
 
 def _require_end(path: Path) -> None:
@@ -89,10 +126,12 @@ def _require_end(path: Path) -> None:
         raise TooLarge
 
 
-def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def _csv_rows(path: Path, layout: Layout) -> Iterator[Mapping[str, Any]]:
     lift_cell_limit()
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        cells = filter(None, csv.reader(lines))
+    encoding = "utf-8-sig" if layout.encoding == "utf-8" else layout.encoding
+    quoted: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if layout.quotes == "none" else {}
+    with path.open(encoding=encoding, newline="") as lines:
+        cells = filter(None, csv.reader(lines, delimiter=layout.delimiter, **quoted))
         names = [unescaped(name) for name in next(cells)]
         for row in cells:
             yield dict(zip(names, map(unescaped, row), strict=True))
@@ -105,10 +144,12 @@ def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 yield json.loads(line)
 
 
-def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def _parquet_rows(
+    path: Path, *, at_once: int, names: Sequence[str], typed: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
     with pq.ParquetFile(path) as plain:
         _check_size(path, plain.metadata)
-        names, strings = _flat_columns(plain, typed)
+        names, strings = _flat_columns(plain, names, typed)
     size = 0
     with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that occurs often is held once
         for batch in file.iter_batches(at_once, columns=names, use_threads=False):
@@ -120,27 +161,29 @@ def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator
                 yield {name: column[row].as_py() for name, column in columns.items()}
 
 
-def _flat_columns(file: Any, typed: Sequence[str]) -> tuple[list[str], list[str]]:
+def _flat_columns(file: Any, wanted: Sequence[str], typed: Sequence[str]) -> tuple[list[str], list[str]]:
     """The columns that are read, and which of them hold strings; before anything in them is decoded.
 
     Raises:
         ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
             gigabytes.
     """
-    names = [name for name in (*_COLUMNS, *typed) if name in file.schema_arrow.names]
+    names = [name for name in dict.fromkeys((*wanted, *typed)) if name in file.schema_arrow.names]
     types = {name: file.schema_arrow.field(name).type for name in names}
-    strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
-    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    dates = (pa.types.is_date32, pa.types.is_timestamp)
-    if set(names) - set(strings) - {LABEL, *typed} or not all(
-        name in strings or any(is_one(types[name]) for is_one in (*plain, *(dates if name in typed else ())))
-        for name in names
-    ):
+    types = {name: kind.value_type if t.is_dictionary(kind) else kind for name, kind in types.items()}
+    strings = [name for name, kind in types.items() if t.is_string(kind) or t.is_large_string(kind)]
+    others = {*strings, wanted[1], *typed}
+    if not all(_is_flat(kind) for kind in types.values()) or set(names) - others:
         raise ValueError("a column is of another type")
     paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
     if sum(path.split(".")[0] in names for path in paths) > len(names):  # read together with a column of that name
         raise ValueError("a column is there twice")
     return names, strings
+
+
+def _is_flat(kind: Any) -> bool:
+    plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal)
+    return any(test(kind) for test in (*plain, t.is_date, t.is_timestamp))
 
 
 def _check_size(path: Path, metadata: Any) -> None:
@@ -192,6 +235,7 @@ def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[Synth
         return ()
     most = f"it has more than {MOST_ROWS:,} rows or {MOST_BYTES // 1024**3} GiB of text"
     with readable(path, f"is too large for a report: {most}.", "Make the report of a run with fewer texts."):
+        columns = as_in(path, schema_of_table(release) or _NO_SCHEMA, columns)
         return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
 
 
@@ -214,25 +258,29 @@ def origins(table: Path) -> set[tuple[str, bool]]:
 
 def table_sha256(table: Path) -> str:
     """SHA-256, in hex, of a synthetic table's texts, labels and other cells in their order, whatever format they are
-    saved in. (A cell that is its row's label is not counted again.)"""
+    saved in."""
     digest = hashlib.sha256()
-    for row in read_rows(table, typed=_others(table)):
-        label = _in_words(row.get(LABEL))
-        others = {name: cell for name, cell in sorted(row.items()) if name not in _COLUMNS and not _are_turns(cell)}
-        cells: list[object] = [text_of(row), label]
-        if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) not in (None, label)}:
+    schema = schema_of_table(table.parent) or _NO_SCHEMA
+    for row in read_rows(table, typed=other_columns(table, schema)):
+        cells: list[object] = [row.text, _in_words(row.label)]
+        others = {name: cell for name, cell in sorted(row.cells.items()) if not _are_turns(cell)}
+        if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) is not None}:
             cells.append(own)
         digest.update(json.dumps(cells, default=str).encode() + b"\n")
     return digest.hexdigest()
 
 
-def _others(table: Path) -> list[str]:
-    if table.suffix != ".parquet":
-        return []
+def other_columns(table: Path, schema: PublicSchema) -> list[str]:
+    """The columns of a table besides its text, its label and what understudy adds; those without dialogues."""
     _require_end(table)
-    plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp)
-    schema = pq.read_schema(table)
-    return [field.name for field in schema if field.name not in _COLUMNS and any(test(field.type) for test in plain)]
+    if table.suffix == ".parquet":
+        types = {each.name: each.type for each in pq.read_schema(table)}
+        flat = {name: kind.value_type if t.is_dictionary(kind) else kind for name, kind in types.items()}
+        names = [name for name, kind in flat.items() if _is_flat(kind)]
+    else:
+        names = list(next(iter(_read_file(table, names=(), typed=(), at_once=1, layout=schema.layout)), ()))
+    own = {text_name(schema), label_name(schema), TRANSCRIPT, PROVENANCE}
+    return [name for name in names if name not in own]
 
 
 def _are_turns(cell: object) -> bool:
@@ -280,27 +328,26 @@ def _measured(release: Path, path: Path, load: Callable[[Path], T], again: str) 
     )
 
 
-def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
-    label, known = row.get(LABEL), provenance_of(row)
-    text = text_of(row)
+def _text(row: Row, columns: Sequence[Column]) -> SyntheticText:
+    text, label, known = row.text, row.label, provenance_of(row)
     return SyntheticText(
         writable(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
         None if label in (None, "") else writable(canonical(label)[:MOST_CHARACTERS]),
         tuple(writable(str(phrase)) for phrase in known.get("phrases", ())),
         writable(str(known.get("model") or "")),
-        _cells(row, columns),
+        _cells(row.cells, columns),
         writable(str(known.get("where") or "")),
     )
 
 
 def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...] | None:
-    cells = [column.plain.cell(row[column.name]) if column.name in row else None for column in columns]
+    cells = [column.cell(row[column.name]) if column.name in row else None for column in columns]
     return tuple(cell for cell in cells if cell is not None) if cells and None not in cells else None
 
 
-def provenance_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def provenance_of(row: Row) -> dict[str, Any]:
     """What a row says of where its text comes from; ValueError where that cannot be read."""
-    written = row.get(PROVENANCE)
+    written = row.provenance
     if not written:
         return {}
     if len(written) > _MOST_PROVENANCE:

@@ -18,14 +18,15 @@ from understudy.corpus.read import as_table
 from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.parameters import EvaluationConfig
-from understudy.evaluate.synthetic import origins, table_sha256
+from understudy.evaluate.synthetic import as_in, origins, table_sha256
 from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
-from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
+from understudy.run.outputs import OutputFolder, find_table, schema_of_table
+from understudy.run.table import LABEL, TEXT, text_name
 from understudy.schema.columns import Column
 from understudy.schema.labels import Label, canonical
 from understudy.schema.transcript import PLAIN, TextForm, text_columns
@@ -65,39 +66,50 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
 
 
 class Named(NamedTuple):
-    """How a table's columns may be called: those of the text, and its label's."""
+    """How a table's columns may be called: those of the text, and its label's, or those that the label is made of."""
 
     texts: tuple[str, ...]
     label: str | None = None
     form: TextForm = PLAIN
+    crossed: tuple[Column, ...] = ()
 
 
 def _named(schema: Schema | PublicSchema) -> Named:
-    return Named(schema.text_columns, schema.label, schema.form)
+    return Named(schema.text_columns, schema.label, schema.form, schema.crossed)
 
 
-def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = ()) -> Corpus:
+def _written(schema: PublicSchema | None, table: Path | None = None) -> Named:
+    """How the columns of a synthetic table are called."""
+    if schema is None:
+        return Named((TEXT,), LABEL)
+    texts = schema.form.columns(schema.text) if schema.form else (text_name(schema),)
+    crossed = as_in(Path("in memory.parquet") if table is None else table, schema, schema.crossed)
+    return Named(texts, None if schema.topics else schema.label, schema.form, tuple(crossed))
+
+
+def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = (), **reading: Any) -> Corpus:
     """Opens a table whose column names are unknown.
 
     Args:
         columns: to try, in turn.
+        reading: how a text file is written.
     """
-    found = _open_texts(source, columns)
+    found = _open_texts(source, columns, **reading)
     if not typed:
         return found
     try:
-        table = _open(source, _named(found.schema), labels=found.schema.labels, columns=typed)
+        table = _open(source, _named(found.schema), found.schema.labels, typed, **reading)
     except CorpusError as error:
         raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
     table.noted = []
     return table
 
 
-def _open_texts(source: TableSource, columns: Sequence[Named]) -> Corpus:
+def _open_texts(source: TableSource, columns: Sequence[Named], **reading: Any) -> Corpus:
     empty, problem = None, None
     for named in columns:
         try:
-            found = _open(source, named)
+            found = _open(source, named, **reading)
         except CorpusError as error:
             problem = problem or error
             continue
@@ -110,7 +122,9 @@ def _open_texts(source: TableSource, columns: Sequence[Named]) -> Corpus:
     return empty
 
 
-def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), columns: Sequence[Column] = ()) -> Corpus:
+def _open(
+    source: TableSource, named: Named, labels: Sequence[Label] = (), columns: Sequence[Column] = (), **reading: Any
+) -> Corpus:
     return read_corpus(
         source,
         text=named.texts,
@@ -118,9 +132,10 @@ def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), colum
         acts=named.form.acts,
         tools=named.form.tools,
         label=named.label,
-        labels=labels or None,
-        labels_from_data=named.label is not None and not labels,
-        columns=columns or None,
+        labels=None if named.crossed else labels or None,
+        labels_from_data=named.label is not None and not labels and not named.crossed,
+        columns=(*named.crossed, *columns) or None,
+        **reading,
         on_bad_row="skip",
         formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
     )
@@ -193,7 +208,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     if isinstance(source, Result) and source.folder is None:
         whole = completed(config, source.release.schema, source.statement)
         return Made(
-            _open_made(source.to_arrow(), whole, declared, ours=True),
+            _open_made(source.to_arrow(), whole, declared, written=_written(source.release.schema)),
             schema=source.release.schema,
             statement=source.statement,
             release=source.release,
@@ -219,7 +234,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     return Made(
         file=table,
         sha256=_sha256(table),
-        table=_open_made(table, whole, declared, ours=True),
+        table=_open_made(table, whole, declared, written=_written(schema, table), schema=schema),
         folder=folder,
         schema=schema,
         statement=statement,
@@ -227,19 +242,41 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     )
 
 
-def _open_made(source: TableSource, config: EvaluationConfig, declared: Schema | None, *, ours: bool = False) -> Corpus:
-    """A synthetic table, its columns those of the real one, or as we write them.
+def _open_made(
+    source: TableSource,
+    config: EvaluationConfig,
+    declared: Schema | None,
+    *,
+    written: Named | None = None,
+    schema: PublicSchema | None = None,
+) -> Corpus:
+    """A synthetic table.
 
     Args:
-        ours: that we wrote it.
+        written: what its columns are called, if we wrote it; else they are those of the real one.
+        schema: of the folder that it lies in.
     """
     if declared is None:
-        own, typed = Named(text_columns(config.text), config.label, config.form), list(config.typed_columns)
+        own = Named(text_columns(config.text), config.label, config.form, config.crossed)
+        typed = list(config.typed_columns)
     else:
         own, typed = _named(declared), list(declared.typed)
-    typed = [column.plain for column in typed]
-    written = Named(own.texts if own.form else (TEXT,), LABEL, own.form)
-    return open_table(source, [*([] if ours or not own.texts else [own]), written, written._replace(label=None)], typed)
+    reading: dict[str, Any] = {}
+    if isinstance(source, Path) and schema is not None:
+        typed = as_in(source, schema, typed)
+        reading = _reading(source, schema)
+    else:
+        typed = [column.plain for column in typed]
+    if written is None:
+        named = [*([own] if own.texts else []), Named(own.texts if own.form else (TEXT,), LABEL, own.form)]
+    else:
+        named = [written]
+    return open_table(source, [*named, named[-1]._replace(label=None, crossed=())], typed, **reading)
+
+
+def _reading(table: Path, schema: PublicSchema) -> dict[str, Any]:
+    """The options that read a synthetic table: it is written as the private one where it is a file of that kind."""
+    return schema.layout.reading if table.suffix[1:] == schema.layout.format != "parquet" else {}
 
 
 def _sha256(table: Path) -> str | None:
@@ -261,21 +298,23 @@ def open_beside(source: Table, made: Made) -> Corpus:
     """Another table; with the typed columns of the synthetic one where it has them."""
     if isinstance(source, Corpus):
         return source
-    source, table = _of_result(source), None
+    source, table, schema = _of_result(source), None, None
     if isinstance(source, (str, os.PathLike)):
         source = Path(require_path(source))
-        table = find_table(OutputFolder(source).shareable)
+        shareable = OutputFolder(source).shareable
+        table, schema = find_table(shareable), schema_of_table(shareable)
     named: list[Named] = []
     if made.table.schema.form or (table is None and made.schema is not None):
         own = _named(made.table.schema if made.schema is None else made.schema)
-        named = [own, own._replace(label=None)]
+        named = [own, own._replace(label=None, crossed=())]
         if own.form:
             named.insert(0, own._replace(label=LABEL))
-    file, columns = table or source, [Named((TEXT,), LABEL), *named, Named((TEXT,))]
+    columns = [*([_written(schema, table)] if schema else []), Named((TEXT,), LABEL), *named, Named((TEXT,))]
+    file, reading = table or source, _reading(table, schema) if table and schema else {}
     try:
-        return open_table(file, columns, made.table.schema.typed)
+        return open_table(file, columns, made.table.schema.typed, **reading)
     except CorpusError:
-        return open_table(file, columns)
+        return open_table(file, columns, **reading)
 
 
 _OF_READING = ("format", "delimiter", "quotes", "encoding")

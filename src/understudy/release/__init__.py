@@ -28,6 +28,7 @@ from understudy.privacy.facts import Facts
 from understudy.release.statement import Statement
 from understudy.schema.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.schema.labels import LabelSet
+from understudy.schema.layout import Layout
 from understudy.schema.transcript import PLAIN, TextForm
 
 FORMAT = "understudy-release"
@@ -58,6 +59,25 @@ class PublicSchema:
     """The parts that a text has, if any: several columns, or a dialogue's turns."""
     topics: bool = False
     """Whether the labels are topics that the run found: the private table has no such column."""
+    owner: Annotated[
+        Column | None, PlainValidator(lambda fields: None if fields is None else Column.from_json(fields))
+    ] = None
+    """The owner column, an identifier: the synthetic table has invented owners."""
+    records_per_owner: Annotated[int, Field(ge=1)] = 1
+    """Most records of an invented owner: the contribution bound."""
+    layout: Layout = field(default_factory=Layout)
+    """How the private table is laid out."""
+
+    @property
+    def own_label(self) -> str | None:
+        """The label column of the private table; None where it has none: the label is a topic, or is made of typed
+        columns."""
+        return None if self.topics or self.crossed else self.label
+
+    @property
+    def told(self) -> tuple[Column, ...]:
+        """The typed columns that are computed from a dialogue, and are in no table."""
+        return tuple(column for column in self.columns if column.name in self.form.told)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -91,6 +111,8 @@ class PublicSchema:
             **({"columns": [column.to_json() for column in self.columns]} if self.columns else {}),
             **({"form": self.form.to_json()} if self.form else {}),
             **({"topics": True} if self.topics else {}),
+            **({"owner": self.owner.to_json(), "records_per_owner": self.records_per_owner} if self.owner else {}),
+            **({"layout": found} if (found := self.layout.to_json()) else {}),
         }
 
     @classmethod

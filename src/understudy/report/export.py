@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,18 @@ from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import ReleasedMetrics
-from understudy.evaluate.synthetic import provenance_of, read_released, read_rows, readable, text_of
+from understudy.evaluate.synthetic import Row, other_columns, provenance_of, read_released, read_rows, readable
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.report.contents import read_statement
-from understudy.run.outputs import (
-    LABEL,
-    PROVENANCE,
-    TEXT,
-    TRANSCRIPT,
-    OutputFolder,
-    find_table,
-    schema_of_table,
-    types_of,
-)
+from understudy.run.outputs import OutputFolder, find_table, schema_of_table
+from understudy.run.table import PROVENANCE, TRANSCRIPT, Like, SyntheticTable, label_name, text_name
 from understudy.schema.labels import canonical
 from understudy.schema.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 
-_FORMATS = ("chat", "huggingface", "csv", "jsonl")
+_FORMATS = ("chat", "huggingface", "csv", "jsonl", "parquet")
 DATA_FILE = "data/train-00000-of-00001.parquet"
+_ENDS = {"csv": (".csv", ".tsv"), "jsonl": (".jsonl", ".ndjson"), "parquet": (".parquet",)}
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
 _MOST_LABELS = 100  # in the card's table
 
@@ -46,28 +39,17 @@ class _Run:
 
     statement: Statement
     schema: PublicSchema
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     folder: Path
     document_type: str
     """What the run's prompts called a text; empty where there were none."""
 
     @property
-    def label_name(self) -> str:
-        return self.schema.label if self.schema.label is not None and not self.schema.crossed else LABEL
-
-    def columns(self) -> dict[str, list[object]]:
-        form, texts = self.schema.form, [text_of(row) for row in self.rows]
-        columns: dict[str, list[object]] = {}
-        if form:
-            cells = [form.cells(self.schema.text, text) for text in texts]
-            columns = {name: [row[name] for row in cells] for name in form.columns(self.schema.text)}
-        columns[TRANSCRIPT if form else TEXT] = list(texts)
-        labels = [row.get(LABEL) for row in self.rows]
-        if any(label not in (None, "") for label in labels):
-            columns |= {self.label_name: labels, LABEL: labels}
-        for name in (*(each.name for each in self.schema.columns), PROVENANCE):
-            columns[name] = [row.get(name) for row in self.rows]
-        return columns
+    def table(self) -> SyntheticTable:
+        names = [name for name in (self.rows[0].cells if self.rows else ()) if name not in self.schema.form.fields]
+        cells = {name: [row.cells.get(name) for row in self.rows] for name in names}
+        texts, labels, origins = zip(*(row[:3] for row in self.rows), strict=True) if self.rows else ((), (), ())
+        return SyntheticTable.arranged(self.schema, texts, labels, origins, cells)
 
 
 def export_run(
@@ -77,12 +59,16 @@ def export_run(
     output: Path,
     document_type: str | None = None,
     system: str | None = None,
+    like: Like = None,
+    provenance: bool = False,
 ) -> None:
     """Write the synthetic table of a run to ``output``.
 
     Args:
-        to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv`` or
-            ``jsonl`` (a file).
+        to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv``, ``jsonl``
+            or ``parquet`` (a file).
+        like: how a ``csv`` or ``jsonl`` file is written, as :meth:`SyntheticTable.write` has it.
+        provenance: add what is known of each row as further columns.
         document_type: of chats: what their requests call a text; by default what the run's own prompts called it, or
             ``text`` where there were none.
         system: of chats: the system message that each begins with, in place of one that a dialogue begins with.
@@ -91,14 +77,21 @@ def export_run(
         raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(_FORMATS)}.")
     if to != "chat" and (document_type is not None or system is not None):
         raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
+    if to not in _ENDS and like is not None:
+        raise ConfigError("Only CSV and JSON lines are written like something else.", "Leave --like out.")
+    if to in _ENDS and output.suffix.lower() not in _ENDS[to]:
+        raise ConfigError(
+            f"A {to} file cannot be written as {output.name!r:.80}.",
+            f"End its name in {' or '.join(_ENDS[to])}, or ask for another form.",
+        )
     run = _read(folder)
     try:
         if to == "chat":
             _write_chats(run, output, document_type or run.document_type or "text", system)
-        elif to in ("csv", "jsonl"):
-            write_table(output, run.columns(), types=types_of(run.schema))
+        elif to in _ENDS:
+            run.table.write(output, like=like, provenance=provenance, stamped=not run.statement.private)
         else:
-            _write_dataset(run, output)
+            _write_dataset(run, run.table.with_own() if provenance else run.table, output)
     except OSError as error:
         raise StorageError(
             f"{output.name!r} cannot be written ({error.strerror}).",
@@ -115,7 +108,8 @@ def _read(folder: OutputFolder) -> _Run:
         )
     schema = schema_of_table(folder.shareable) or PublicSchema()
     with readable(table, "is too large to export.", "Copy the file itself."):
-        rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
+        told = (column.name for column in schema.told)
+        rows = list(read_rows(table, typed=list(dict.fromkeys((*other_columns(table, schema), *told)))))
         asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
     return _Run(statement, schema, rows, folder.shareable, asked_for)
 
@@ -132,7 +126,7 @@ def _write_chats(run: _Run, output: Path, document_type: str, system: str | None
         for row in run.rows:
             messages = _messages(run, row) or [
                 _message("user", _ask(run, row, document_type)),
-                _message("assistant", text_of(row)),
+                _message("assistant", row.text),
             ]
             if system is not None:
                 messages[: messages[0][ROLE] == "system"] = [_message("system", system)]
@@ -143,13 +137,13 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {ROLE: role, CONTENT: content}
 
 
-def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _messages(run: _Run, row: Row) -> list[dict[str, Any]]:
     """A dialogue as a chat; empty for any other text. The role ``assistant``, or else the one declared last,
     is the assistant, who also makes the tool calls; ``system`` stays as it is, and all others are the user.
     Consecutive turns of one role become one message. Acts are left out."""
     form, found = run.schema.form, list[dict[str, Any]]()
     assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
-    for turn in form.messages(text_of(row)) if form.roles else ():
+    for turn in form.messages(row.text) if form.roles else ():
         role = "assistant" if turn[ROLE] == assistant or TOOL_CALLS in turn else turn[ROLE]
         message = {key: value for key, value in turn.items() if key != ACT}
         message[ROLE] = role if role in ("assistant", "system") or TOOL_CALL_ID in turn else "user"
@@ -162,9 +156,9 @@ def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _ask(run: _Run, row: Mapping[str, Any], document_type: str) -> str:
-    known = {} if row.get(LABEL) in (None, "") else {run.label_name: row[LABEL]}
-    known |= {column.name: row.get(column.name) for column in run.schema.columns}
+def _ask(run: _Run, row: Row, document_type: str) -> str:
+    known = {} if row.label in (None, "") else {label_name(run.schema): row.label}
+    known |= {column.name: row.cells.get(column.name) for column in run.schema.columns}
     lines = [f"{name}: {_words(value)}" for name, value in known.items() if value is not None]
     return "\n".join([f"Write one {document_type}.", *lines])
 
@@ -173,14 +167,14 @@ def _words(value: Any) -> str:
     return canonical(value) if isinstance(value, (str, int, float)) else str(value)
 
 
-def _write_dataset(run: _Run, output: Path) -> None:
+def _write_dataset(run: _Run, table: SyntheticTable, output: Path) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"{output.name!r} exists already and is not empty.", "Name a new folder.")
     data = output / DATA_FILE
     shared_folder(data.parent)
-    columns = run.columns()
-    write_table(data, columns, types=types_of(run.schema))
-    texts = {"statement.json": json.dumps(run.statement.to_json(), indent=1), "README.md": _card(run, columns)}
+    table.write(data)
+    write_table(output / "provenance.parquet", table.own)
+    texts = {"statement.json": json.dumps(run.statement.to_json(), indent=1), "README.md": _card(run, table.columns)}
     for name, text in texts.items():
         with atomic_file(output / name) as stream:
             stream.write(text.encode())
@@ -190,7 +184,7 @@ def _card(run: _Run, columns: Iterable[str]) -> str:
     """The dataset's card: what it is, what is promised, and what was measured with a charge."""
     import yaml
 
-    labels = Counter(canonical(row[LABEL]) for row in run.rows if row.get(LABEL) not in (None, ""))
+    labels = Counter(canonical(row.label) for row in run.rows if row.label not in (None, ""))
     released = read_released(run.folder)
     promise = run.statement.private and (released is None or released.private)
     header = {
@@ -214,7 +208,7 @@ def _card(run: _Run, columns: Iterable[str]) -> str:
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
         *_metrics(released),
         "\n".join(f"#{line}" if line.startswith("#") else line for line in stated),
-        "`statement.json` holds the same for programs.",
+        "`statement.json` holds the same for programs, and `provenance.parquet` what each text was made from.",
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -229,11 +223,12 @@ def _size_category(records: int) -> str:
 
 
 def _columns(run: _Run, columns: Iterable[str]) -> list[str]:
-    known = {TEXT: "the synthetic text", run.label_name: "its label", LABEL: "its label"}
-    form = run.schema.form
+    known = {text_name(run.schema): "the synthetic text", label_name(run.schema): "its label"}
+    form, owner = run.schema.form, run.schema.owner
     known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
     known |= {TRANSCRIPT: "all of it as one text"} if form else {}
     known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
+    known |= {} if owner is None else {owner.name: "an invented owner"}
     known[PROVENANCE] = "JSON: the Release that the text was made from, and what of it"
     return [f"- `{_line(name)}`: {known.get(name, '')}" for name in columns]
 

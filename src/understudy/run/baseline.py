@@ -79,7 +79,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         ]
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
-            path = session.visible_folder.write_records(records, schema)
+            (path,) = session.visible_folder.write_records(records, schema, provenance=config.provenance)
             listener.say(f"Wrote {in_texts(len(records))} to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"The language model did not write {missing} of the texts.")

@@ -14,8 +14,7 @@ from typing import Any
 
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
-from understudy.base.lazy import library, pa
-from understudy.corpus.write import arrow_table, write_table
+from understudy.base.lazy import library
 from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.additions import base as additions
 from understudy.methods.additions.base import Use
@@ -33,10 +32,11 @@ from understudy.models.types import ChatModel
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
-from understudy.run.outputs import OutputFolder, synthetic_columns, types_of
+from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters
+from understudy.run.table import SyntheticTable
 from understudy.schema.labels import Label, canonical, in_proportion, like_counts
 from understudy.schema.transcript import TURNS
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
@@ -77,9 +77,19 @@ class Result:
         return _with_condition(self.release.statement, self.condition)
 
     @cached_property
+    def table(self) -> SyntheticTable:
+        """The synthetic table, and what is known of its rows."""
+        return SyntheticTable.of(self.records, self.release.schema)
+
+    @property
     def columns(self) -> dict[str, list[object]]:
-        """The synthetic table by column: ``text``, the label columns, ``provenance``."""
-        return synthetic_columns(self.records, self.release.schema)
+        """The synthetic table by column: those of the private table, in their order."""
+        return self.table.columns
+
+    @property
+    def provenance(self) -> dict[str, list[object]]:
+        """What is known of the rows, by column: ``provenance``, as JSON, and whatever is no column of the table."""
+        return self.table.own
 
     def to_json(self) -> dict[str, Any]:
         """What it is, without the texts."""
@@ -95,14 +105,16 @@ class Result:
 
     def to_arrow(self) -> Any:
         """The synthetic table as a ``pyarrow.Table``."""
-        return arrow_table(self.columns, types_of(self.release.schema))
+        return self.table.to_arrow()
 
     def to_pandas(self) -> Any:
-        """The synthetic table as a ``pandas.DataFrame``; integers and booleans stay so beside missing values, and dates
-        are ``datetime64``."""
-        pandas = library("pandas")
-        kept = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
-        return self.to_arrow().to_pandas(types_mapper=kept.get, date_as_object=False)
+        """The synthetic table as a ``pandas.DataFrame`` with the dtypes of the private one; where that is none,
+        integers and booleans stay so beside missing values, and dates are ``datetime64``."""
+        library("pandas")
+        frame = self.to_arrow().to_pandas(date_as_object=False)
+        layout = self.release.schema.layout
+        objects = [] if layout.format else [name for name, dtype in layout.dtypes.items() if dtype == "object"]
+        return frame.astype(dict.fromkeys((name for name in objects if name in frame), object))
 
     def to_polars(self) -> Any:
         """The synthetic table as a ``polars.DataFrame``."""
@@ -112,18 +124,31 @@ class Result:
         """The synthetic table as a ``datasets.Dataset`` of Hugging Face."""
         return library("datasets").Dataset(self.to_arrow())
 
-    def save(self, path: str | PathLike[str], *, keep_formulas: bool = False) -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        keep_formulas: bool = False,
+        like: str | Mapping[str, Any] | None = None,
+        provenance: bool = False,
+    ) -> None:
         """Write the synthetic table to a file on this machine.
 
         Args:
-            path: ends in ``.parquet``, ``.csv`` or ``.jsonl``; a file that was there is replaced.
+            path: ends in ``.parquet``, ``.csv``, ``.tsv`` or ``.jsonl``; a file that was there is replaced.
             keep_formulas: in CSV, write cells as they are, also those that a spreadsheet would run.
+            like: how a text file is written: ``source`` (as the private table), ``plain`` (UTF-8, commas, ISO dates),
+                or options that read such a file, ``{"delimiter": ";", "encoding": "cp1252", "formats": "de"}``.
+                None: like the private table where that is such a file too, else plain.
+            provenance: add what is known of each row as further columns; so has a table that is NOT PRIVATE, unless
+                the file's name says not-private.
 
         Raises ConfigError if the name ends otherwise, or is an address, StorageError if it cannot be written.
         """
         require_local(path)
         try:
-            write_table(path, self.columns, keep_formulas=keep_formulas, types=types_of(self.release.schema))
+            stamped = not self.statement.private
+            self.table.write(path, keep_formulas=keep_formulas, like=like, provenance=provenance, stamped=stamped)
         except OSError as error:
             raise StorageError(
                 f"{Path(path).name!r} cannot be written ({error.strerror}).",
@@ -334,8 +359,8 @@ def write_texts(
 
     # 5. Keep them.
     if session.visible_folder is not None:
-        path = session.visible_folder.write_records(written, made.schema)
-        listener.say(f"Wrote {len(written)} synthetic records to {path}.")
+        paths = session.visible_folder.write_records(written, made.schema, provenance=wanted.provenance)
+        listener.say(f"Wrote {len(written)} synthetic records to {' and '.join(map(str, paths))}.")
     if writing.chat is not None and (fault := alike(written)):
         listener.say(f"{fault} Read a few, and try the model with {_check(job.chat)}.")
     if missing := len(records) - len(written):

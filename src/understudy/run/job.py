@@ -170,7 +170,7 @@ def _facts(config: RunConfig, table: Table) -> PublicFacts:
         config.expected_records,
         COLUMN if config.topics else table.label,
         () if table.record_columns else table.typed_columns,
-        table.all_columns,
+        tuple(column for column in table.all_columns if column.name != table.owner),
         table.crossed,
         (*text_columns(table.text), *table.record_columns),
     )

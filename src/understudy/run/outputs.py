@@ -1,8 +1,9 @@
 """The output folder: one shape for every verb, split by who may see it.
 
 out/
-  release/    the synthetic table, schema.json (what its columns are), METHOD.release, statement.json,
-              statement.md, metrics.json (those that were charged), report.html    (shareable)
+  release/    the synthetic table, provenance.parquet (what is known of each of its rows), schema.json (what its
+              columns are), METHOD.release, statement.json, statement.md, metrics.json (those that were charged),
+              report.html    (shareable)
   private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
               report.html (mode 0700)
 """
@@ -30,24 +31,20 @@ from understudy.base.files import (
     shared_folder,
     storage_error,
 )
-from understudy.base.lazy import pa
-from understudy.base.untrusted import writable
 from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
 from understudy.release.statement import Statement
-from understudy.schema.labels import canonical
+from understudy.run.table import SyntheticTable
+from understudy.schema.layout import TEXT_FORMATS
 from understudy.text.writing import SyntheticRecord
 
-FORMATS = ("parquet", "csv", "jsonl")
-"""Formats in which a synthetic table may lie in its folder; runs write Parquet."""
+FORMATS = ("parquet", *TEXT_FORMATS)
+"""Formats in which a synthetic table may lie in its folder; runs write Parquet, and the private table's own."""
 REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
 _SHAREABLE = "release"
-TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
-TRANSCRIPT = "transcript"
-"""What the column of the texts is called where these have parts, which are columns of their own."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,11 @@ class OutputFolder:
 
     def synthetic_file(self, table_format: str = "parquet") -> Path:
         return self.shareable / f"synthetic.{table_format}"
+
+    @property
+    def provenance_file(self) -> Path:
+        """What is known of the rows of the synthetic table, in their order."""
+        return provenance_beside(self.synthetic_file())
 
     @property
     def schema_file(self) -> Path:
@@ -175,6 +177,7 @@ class OutputFolder:
         """All that runs, evaluations and audits write for others to read, the statement last."""
         return [
             *map(self.synthetic_file, FORMATS),
+            self.provenance_file,
             self.schema_file,
             self.metrics_file,
             self.report_file,
@@ -208,22 +211,31 @@ class OutputFolder:
         with self.diary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
 
-    def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema) -> Path:
-        """The synthetic table, and beside it what its columns are, for those who have it without its Release."""
+    def write_records(
+        self, records: Sequence[SyntheticRecord], schema: PublicSchema, *, provenance: bool = False
+    ) -> list[Path]:
+        """Write the synthetic table, and besides what is known of its rows and what its columns are.
+
+        Args:
+            provenance: whether what is known of the rows makes further columns of the table too.
+
+        Returns:
+            The table in Parquet and, where the private one is a text file, as that is written.
+        """
         with atomic_file(self.schema_file) as stream:
             stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
-        path = self.synthetic_file()
-        write_table(path, synthetic_columns(records, schema), types=types_of(schema))
-        return path
+        table = SyntheticTable.of(records, schema)
+        write_table(self.provenance_file, table.own)
+        kinds = ("parquet", *(each for each in TEXT_FORMATS if each == schema.layout.format))
+        paths = [self.synthetic_file(kind) for kind in kinds]
+        for path in paths:
+            table.write(path, provenance=provenance)
+        return paths
 
 
-def types_of(schema: PublicSchema) -> dict[str, Any]:
-    """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
-    return {
-        **dict.fromkeys(schema.form.fields, pa.string()),
-        **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),
-        **{column.name: column.arrow_type() for column in schema.columns},
-    }
+def provenance_beside(table: Path) -> Path:
+    """The file of what is known of the rows of a synthetic table."""
+    return table.parent / "provenance.parquet"
 
 
 def find_table(shareable: Path) -> Path | None:
@@ -243,30 +255,3 @@ def _read(path: Path) -> Release | None:
         return load_release(path, max_bytes=sys.maxsize)
     except UnderstudyError:
         return None
-
-
-def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
-    """``text``, the label under its own name and as ``label``, the typed columns under theirs, and ``provenance`` as
-    JSON. Where texts have parts, these under their own names and the whole as ``transcript``, in place of ``text``.
-
-    Labels are null where the label set was read from data that had none, and strings where a column cannot hold them as
-    they are: of several types, or larger than 64 bits.
-    """
-    texts: list[object] = [record.text for record in records]
-    columns: dict[str, list[object]] = {} if schema.form else {TEXT: texts}
-    if schema.form:
-        cells = [schema.form.cells(schema.text, writable(record.text)) for record in records]
-        columns = {name: [row[name] for row in cells] for name in schema.form.columns(schema.text)}
-        columns[TRANSCRIPT] = texts
-    if schema.label is not None:
-        names: Sequence[object] = schema.labels
-        if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
-            names = [canonical(name) for name in schema.labels]
-        labels = [names[record.label] if names else None for record in records]
-        if schema.label not in (TRANSCRIPT if schema.form else TEXT, PROVENANCE) and not schema.crossed:
-            columns[schema.label] = labels
-        columns[LABEL] = labels
-    for place, column in enumerate(schema.columns):
-        columns[column.name] = [None if record.columns is None else record.columns[place] for record in records]
-    columns[PROVENANCE] = [json.dumps(dict(record.provenance), ensure_ascii=False) for record in records]
-    return columns

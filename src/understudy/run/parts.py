@@ -25,7 +25,6 @@ from understudy.models.vectors import ContentsEmbedder, remembering
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
-from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.schema.columns import Column, cross_labels, require_own_names
 from understudy.schema.labels import LabelSet, undeclared
@@ -291,7 +290,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
         if table.form:
-            table._require_writable()
+            table._require_parts()
         columns, crossed = table.all_columns, table.crossed
         if table.label is not None and not (table.labels or crossed or table.labels_from_data):
             raise undeclared(table.label, [column.name for column in columns])
@@ -307,7 +306,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             )
         label = None if crossed else table.label
         others = (*text_columns(table.text), *table.record_columns, label, table.owner, *table.secrets)
-        require_own_names(columns, others)
+        require_own_names([each for each in columns if not (each.made_up and each.name == table.owner)], others)
         return table
 
     def open(self, private: Path | None, source: TableSource | None = None) -> Corpus:
@@ -342,24 +341,14 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         """What tells the secrets in its texts."""
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
 
-    def _require_writable(self) -> None:
-        """See that the columns of texts with parts can be written beside those that every table has."""
+    def _require_parts(self) -> None:
+        """See that texts with parts are declared as such."""
         if self.record_columns:
             raise ConfigError(
                 "The parts of a text are columns of their own, and record columns are one text of JSON.",
                 "Give --text A,B,C or --record-columns A,B,C.",
             )
-        columns = self.all_columns
-        require_told(self.form, columns, crossed=self.crossed)
-        if taken := sorted({*text_columns(self.text)}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
-            raise ConfigError(
-                f"A text column is called {taken[0]!r}, as a column that is written besides.", "Rename it in the table."
-            )
-        if TRANSCRIPT in {column.name for column in columns}:
-            raise ConfigError(
-                f"A typed column is called {TRANSCRIPT!r}, as a column that is written besides.",
-                "Rename it in the table.",
-            )
+        require_told(self.form, self.all_columns, crossed=self.crossed)
 
 
 def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from understudy.base.display import printable
 from understudy.base.errors import (
     ConfigError,
     ModelError,
@@ -53,6 +54,7 @@ from understudy.run.parts import Table
 from understudy.run.rehearsal import filled, is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
+from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet, canonical
 from understudy.text.writing import Writer
 
@@ -201,6 +203,9 @@ def _prepare(
         finder = table.finder(corpus)
         check_records_per_secret(corpus, finder, plan.unit.max_records)
         preparation = replace(preparation, secrets=finder)
+    if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
+        names = ", ".join(printable(name) for name in left)
+        listener.say(f"The synthetic table is without the columns that are not declared (--columns): {names}.")
     session.folder.require_writable()
     planned = _planned_release(job, corpus, plan, preparation)
     require_readable(planned)
@@ -376,6 +381,9 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
             tuple(schema.labels),
             tuple(schema.record_columns),
             form=schema.form,
+            owner=_owner(corpus) if plan.unit.kind == "owner" else None,
+            records_per_owner=plan.unit.max_records or 1,
+            layout=corpus.layout.of(_synthesised(corpus)),
         ),
         statement=Statement.of(
             plan,
@@ -389,6 +397,20 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
     for addition in job.additions:
         planned = addition.planned(planned)
     return planned
+
+
+def _owner(corpus: Corpus) -> Column | None:
+    """Return the owner column: an identifier, in the pattern that is declared."""
+    name = corpus.schema.owner
+    declared = (column for column in corpus.schema.declared if column.name == name)
+    return None if name is None else next(declared, Column(name, "identifier"))
+
+
+def _synthesised(corpus: Corpus) -> set[str]:
+    """Return the names of the columns that a synthetic table has."""
+    schema = corpus.schema
+    read = set(schema.columns) - set(schema.secrets) - set(schema.record_columns)
+    return read | {column.name for column in schema.declared}
 
 
 def _check_columns(table: Table, corpus: Corpus, *, finds_labels: bool) -> None:

@@ -401,6 +401,9 @@ class OutputParameters(Parameters):
     them."""
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
+    provenance: Operational[bool] = False
+    """Add what is known of each text (what it was made from, its topic) as columns to the synthetic table; it is in
+    release/provenance.parquet in any case."""
     fresh: Operational[bool] = False
     """Start over in a used output folder; charges the budget a second time."""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
@@ -25,7 +26,17 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 from understudy.base.lazy import pa
-from understudy.schema.formats import HINT, as_written, digits, formats_of, marks_of, require_format
+from understudy.schema.formats import (
+    HINT,
+    as_written,
+    digits,
+    formats_of,
+    how_many,
+    invented,
+    marks_of,
+    require_format,
+    written,
+)
 from understudy.schema.labels import Label, Places, as_type, canonical, is_missing
 
 T = TypeVar("T", int, float)
@@ -318,7 +329,7 @@ class Column:
         """A value of a cell, at random where it holds several, of those in the spans ``within`` where there are such;
         None of the missing one."""
         if self.made_up:
-            return f"{int(generator.integers(2**63)):016x}"
+            return self.identifiers(1, generator)[0]
         if cell == self.missing:
             return None
         if self.values:
@@ -327,6 +338,23 @@ class Column:
         sizes = np.array([high - low + 1 for low, high in pieces], dtype=float)
         low, high = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
         return self._value(int(generator.integers(low, high + 1)))
+
+    def identifiers(self, count: int, generator: np.random.Generator) -> list[str]:
+        """Return so many made-up ones of an identifier, all different where its pattern has as many."""
+        if not self.format:
+            return [f"{int(generator.integers(2**63)):016x}" for _ in range(count)]
+        most = min(how_many(self.format), 2**62)
+        random = Random(int(generator.integers(2**63)))
+        places = random.sample(range(most), count) if count <= most else random.choices(range(most), k=count)
+        return [invented(place, self.format) for place in places]
+
+    def written(self, value: Any) -> Any:
+        """Return a value as the table writes it in text: in the declared format, a missing one as the first mark."""
+        if value is None:
+            return self.marks[0] if self.marks else None
+        if not self.format or self.made_up or isinstance(value, str):
+            return value
+        return written(value, self.kind, self.format, decimals=self.decimals or 0)
 
     def _value(self, place: int) -> Value:
         return place / 10**self.decimals if self.kind == "number" else from_number(self.kind, place)
@@ -609,6 +637,8 @@ def _of_short(text: str) -> Column:
         raise ConfigError(f"The columns {name!r:.80} are the name of a file.", f"Write @{name} to read it.")
     if not equals or domain in ("boolean", "identifier"):
         return Column(name, cast(Kind, domain or "boolean"))
+    if domain.startswith("identifier "):
+        return Column(name, "identifier", format=domain.partition(" ")[2].strip())
     if ".." not in domain:
         values = [value.strip() for value in domain.split("|")]
         numbers = [parse(value, "integer") for value in values]
@@ -691,16 +721,11 @@ def row_characters(columns: Sequence[Column]) -> float:
     return sum(sum(each) / len(each) for each in lengths)
 
 
-WRITTEN = ("text", "label", "provenance")
-"""Columns that every synthetic table has."""
-
-
 def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
-    """See that no typed column is one of the ``others``, or of those that every synthetic table has; else
-    ConfigError."""
-    taken = {*others, *WRITTEN}
+    """See that no typed column is one of the ``others``; else ConfigError."""
+    taken = set(others)
     if twice := [column.name for column in columns if column.name in taken]:
         raise ConfigError(
-            f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
-            f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
+            f"The typed column {twice[0]!r} is also the text, the label, or the owner.",
+            "Declare it once; the label's domain is --labels, and the owners' pattern `identifier P-####`.",
         )

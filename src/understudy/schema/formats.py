@@ -1,4 +1,5 @@
-"""How a table writes its dates, numbers, truth and missing values, where that is declared: it is never guessed."""
+"""How a table writes its dates, numbers, truth and missing values, where that is declared: it is never guessed. The
+synthetic table is written in the same way."""
 
 from __future__ import annotations
 
@@ -14,19 +15,22 @@ from understudy.schema.labels import canonical
 
 _TIMES = "%d{0}%m{0}%Y|%d{0}%m{0}%Y %H:%M|%d{0}%m{0}%Y %H:%M:%S"
 LOCALES: dict[str, dict[str, str]] = {
-    "de": {"date": _TIMES.format("."), "number": "1.234,56", "boolean": "ja,j,wahr,1|nein,n,falsch,0"},
-    "fr": {"date": _TIMES.format("/"), "number": "1 234,56", "boolean": "oui,o,vrai,1|non,n,faux,0"},
-    "en-GB": {"date": _TIMES.format("/"), "number": "1,234.56", "boolean": "yes,y,true,1|no,n,false,0"},
+    "de": {"date": _TIMES.format("."), "number": "1(.)234,56", "boolean": "ja,j,wahr,1|nein,n,falsch,0"},
+    "fr": {"date": _TIMES.format("/"), "number": "1( )234,56", "boolean": "oui,o,vrai,1|non,n,faux,0"},
+    "en-GB": {"date": _TIMES.format("/"), "number": "1(,)234.56", "boolean": "yes,y,true,1|no,n,false,0"},
     "en-US": {
         "date": "%m/%d/%Y|%m/%d/%Y %H:%M|%m/%d/%Y %H:%M:%S|%m/%d/%Y %I:%M %p|%m/%d/%Y %I:%M:%S %p",
-        "number": "1,234.56",
+        "number": "1(,)234.56",
         "boolean": "yes,y,true,1|no,n,false,0",
     },
 }
-"""What spreadsheets set to a language write. Both English ones read ``TRUE`` and ``yes``."""
+"""What spreadsheets set to a language write. Both English ones read ``TRUE`` and ``yes``. Parentheses: the separator of
+thousands may be there, and is not written."""
 HINT = "`formats: de` in YAML or Python declares 31.12.2024, 1.234,56 and ja/nein, and others likewise (docs/tables.md)"
 _KINDS = {"date": "date", "datetime": "date", "number": "number", "integer": "number", "boolean": "boolean"}
-_NUMBER = re.compile(r"(?P<before>\D*?)\s*1(?P<thousands>\D?)234(?:(?P<point>\D)56)?\s*(?P<after>\D*)")
+_NUMBER = re.compile(r"(?P<before>\D*?)\s*1(?P<thousands>\([^\d()]\)|\D?)234(?:(?P<point>\D)56)?\s*(?P<after>\D*)")
+_PLACES = re.compile("[#?]")
+_LETTERS, _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 _SPACES = "[ \u00a0\u202f]"
 _DIRECTIVE = re.compile(r"%(.)")
 _MONTHS = (
@@ -86,8 +90,11 @@ def marks_of(missing: object) -> tuple[str, ...]:
 
 def require_format(kind: str, format_: object) -> None:
     """See that a column of this kind may be written so; ValueError otherwise."""
+    if kind == "identifier" and isinstance(format_, str) and _PLACES.search(format_):
+        return
     if not isinstance(format_, str) or kind not in _KINDS:
-        raise ValueError(f"a {kind} has no such format")
+        hint = "; an identifier's is such as P-####, where # is a digit and ? a letter" * (kind == "identifier")
+        raise ValueError(f"a {kind} has no such format{hint}")
     {"date": _times, "number": _number, "boolean": _booleans}[_KINDS[kind]](format_)
 
 
@@ -113,6 +120,56 @@ def as_written(text: str, kind: str, format_: str, ends: Ends | None = None) -> 
             if time is not None:
                 return time
     return None
+
+
+def written(value: object, kind: str, format_: str, *, decimals: int = 2) -> str:
+    """Write a value of this kind as :func:`as_written` reads it, in the first form that shows all of its kind.
+
+    >>> written(-1234.5, "number", "1.234,56 \u20ac"), written(datetime.date(2024, 1, 31), "date", "%d.%m.%y")
+    ('-1.234,50 \u20ac', '31.01.24')
+    """
+    if isinstance(value, datetime.date):
+        forms = [form.strip() for form in format_.split("|")]
+        timed = [form for form in forms if ("%H" in form or "%I" in form) == (kind == "datetime")]
+        return _DIRECTIVE.sub(lambda found: _field(value, found[1]), (timed or forms)[0])
+    if isinstance(value, bool):
+        return format_.split("|")[not value].split(",")[0].strip()
+    found = _NUMBER.fullmatch(format_.strip())
+    assert found is not None, "it was checked"
+    point, thousands = found["point"], found["thousands"]
+    number, places = decimal.Decimal(str(value)), decimals if point and kind == "number" else 0
+    text = f"{abs(number):{'' if '(' in thousands else ','}.{places}f}"
+    text = text.replace(",", "\0").replace(".", point or "").replace("\0", thousands)
+    head, _, tail = format_.strip().partition("1")
+    return f"{'-' if number < 0 else ''}{head}{text}{tail[tail.rindex('6' if point else '4') + 1 :]}"
+
+
+def _field(time: datetime.date, name: str) -> str:
+    """A part of a time, months in English whatever the machine's language is."""
+    if name in "bB":
+        return _MONTHS[time.month - 1].capitalize()[: 3 if name == "b" else None]
+    if name == "p":
+        return "PM" if isinstance(time, datetime.datetime) and time.hour >= 12 else "AM"
+    return f"{time.year:04d}" if name == "Y" else time.strftime(f"%{name}")
+
+
+def invented(place: int, pattern: str) -> str:
+    """Return one of the identifiers of a pattern, such as ``P-####``: ``#`` is a digit and ``?`` a letter.
+
+    >>> invented(42, "P-###"), invented(27, "??")
+    ('P-042', 'BB')
+    """
+    found = list(pattern)
+    for index in reversed([index for index, sign in enumerate(pattern) if sign in "#?"]):
+        signs = _DIGITS if pattern[index] == "#" else _LETTERS
+        place, digit = divmod(place, len(signs))
+        found[index] = signs[digit]
+    return "".join(found)
+
+
+def how_many(pattern: str) -> int:
+    """Return how many identifiers a pattern has."""
+    return int(10 ** pattern.count("#") * 26 ** pattern.count("?"))
 
 
 def digits(value: object) -> object:
@@ -190,7 +247,7 @@ def _literal(text: str) -> str:
 def _number(format_: str) -> tuple[re.Pattern[str], bool]:
     """What numbers match, and whether spaces separate their thousands."""
     found = _NUMBER.fullmatch(format_.strip())
-    thousands, point = (found["thousands"], found["point"] or "") if found else ("", "")
+    thousands, point = (found["thousands"].strip("()"), found["point"] or "") if found else ("", "")
     if found is None or (thousands and thousands == point):
         raise ValueError("a number's format is the number 1234.56 as the table writes it: such as 1.234,56 or 1234,56")
     spaced = thousands in (" ", "\u00a0", "\u202f")

@@ -12,17 +12,26 @@ from understudy.cli.output import answer
 
 @click.command()
 @click.argument("folder")
-@click.option("--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl"]), required=True, help="The form.")
+@click.option(
+    "--to", type=click.Choice(["chat", "huggingface", "csv", "jsonl", "parquet"]), required=True, help="The form."
+)
 @click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
 @click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
 @click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
+@click.option(
+    "--like",
+    metavar="OPTIONS",
+    help="How csv and jsonl are written: source (as the private table), plain (UTF-8, commas, ISO dates), or what "
+    'reads such a file: "delimiter=; encoding=cp1252 formats=de".  [default: source, if it is such a file]',
+)
+@click.option("--provenance", is_flag=True, help="Add what is known of each text as further columns.")
 @json_option
 def export(folder: str, as_json: bool, **values: Any) -> None:
     """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
 
     chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
-    and of metrics that were released with a charge. csv, jsonl: one table. Nothing private is read, and
-    nothing is charged.
+    and of metrics that were released with a charge. csv, jsonl, parquet: the table, as the private one is. Nothing
+    private is read, and nothing is charged.
     """
     from understudy import api
 

@@ -15,7 +15,6 @@ from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.cli.environment import TypedOption
 from understudy.corpus.read import Kind, read_header, require_names
-from understudy.schema.columns import WRITTEN
 from understudy.schema.transcript import text_columns
 
 
@@ -116,7 +115,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
     made.filters["because"] = lambda why: f" (proposed because {why})" if why else ""
     label = _likely([name for name in other if name != text], _LABELS)
     owner = min((name for name in people if name != text), key=lambda name: people[name][0], default=None)
-    written = (text, label[0], owner, *WRITTEN)
+    written = (text, label[0], owner)
     rest = [name for name in names if name not in written]
     numbers = [name for name in rest if _numbers_rows(name) and name not in people]
     others = [(name, kinds[name]) for name in rest if name not in people and name not in numbers]
