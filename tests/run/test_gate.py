@@ -142,3 +142,16 @@ def test_a_model_that_does_as_it_is_told_passes(tmp_path: Path, understudy: Call
     with endpoint:
         said = understudy("run", *flags({**values, "base_url": endpoint.base_url}), code=0)
     assert "All 12 texts passed the checks." in said.err
+
+
+@pytest.mark.parametrize(("kind", "code"), [("ignoring", 6), ("echo", 6), ("refusal", 6), ("a loop", 6), (None, 0)])
+def test_check_tries_three_texts(kind: str | None, code: int, understudy: Callable[..., Said]) -> None:
+    def reply(number: int, seen: Seen) -> Any:
+        if seen.method == "GET" or "words: " not in seen.prompt:
+            return answer("6 7 8 Hello.")
+        return answer((HOSTILE[kind] if kind else obedient)(number, seen.prompt))
+
+    with FakeEndpoint(reply) as endpoint:
+        said = understudy("models", "check", "openai:m", "--base-url", endpoint.base_url, code=code)
+    if kind is None:
+        assert "three texts: All 3 texts passed the checks." in said.out

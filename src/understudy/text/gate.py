@@ -191,8 +191,8 @@ def language_of(text: str) -> tuple[str, float]:
     return str(language), float(probability)
 
 
-OPEN = Gate()
-"""Lets texts in any language pass."""
+OPEN, ENGLISH = Gate(), Gate(frozenset({"en"}))
+"""For texts in any language, and in English."""
 
 
 def _runs(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:

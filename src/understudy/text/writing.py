@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
-from understudy.text.gate import OPEN, Earlier, Fault, Gate, Reading
-from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
+from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
 from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
@@ -285,6 +285,19 @@ class Writer:
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and self._fault(answer, phrases, prompt) is None, there and fits, score, whole
+
+
+_TRIAL = (("refund", "invoice", "twice"), ("train", "late", "morning"), ("doctor", "knee", "appointment"))
+
+
+def try_writing(chat: ChatModel, *, trained: bool) -> Reading:
+    """Ask a chat model for three texts around public words, and return what the gate finds of them.
+
+    Raises NoText if it writes none.
+    """
+    writer = Writer(chat, load_template("message"), WritingParameters(), gate=ENGLISH, tries=0, trained=trained)
+    records = list(writer.write([Seed(phrases, 0) for phrases in _TRIAL]))
+    return writer.gate.sift(records, writer.words_of)[1]
 
 
 @dataclass(frozen=True)
