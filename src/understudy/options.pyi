@@ -21,6 +21,7 @@ class WritingOptions(TypedDict, total=False):
     llm_extra_body: str | Mapping[str, Any] | None
     llm_batch: bool
     spending_cap: float | None
+    accept_all: bool
     price_input: float | None
     price_output: float | None
     output: str | PathLike[str] | None

@@ -13,8 +13,6 @@ from understudy.models.bare import without_thoughts, without_wrapping
 from understudy.models.collect import collect
 from understudy.models.connection import read_answer
 from understudy.models.local import Prompt, _Row
-from understudy.run.generating import alike
-from understudy.text.writing import SyntheticRecord
 
 TEXT = "Our router lost its connection, and it's the third time."
 PROMPT = "Write one short document in natural sentences. Use all of these words: router, time."
@@ -181,18 +179,3 @@ def test_a_local_model_that_chats_is_not_stopped_while_it_thinks(chats: bool, te
 
 
 # -- the warning ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("texts", "kept", "fault"),
-    [
-        (["Sorry."] * 4 + ["A", "B"], ["a"], "4 of 6 texts are equal."),
-        ([f"Dear all,\n{number}" for number in range(4)], ["a"], "4 of 4 texts begin with the same line."),
-        (["A", "B", "C", "D"], [], "4 of 4 texts contain none of their phrases."),
-        (["A", "B", "C", "C"], ["a"], ""),
-        (["Sorry."] * 3, [], ""),  # too few to say
-    ],
-)
-def test_texts_that_are_alike_are_said(texts: list[str], kept: list[str], fault: str) -> None:
-    records = [SyntheticRecord(text, 0, {"phrases": ["a"], "kept": kept}) for text in texts]
-    assert alike(records) == fault

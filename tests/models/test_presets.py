@@ -355,7 +355,7 @@ def test_the_list_shows_licence_language_and_what_is_here(empty_cache: Path) -> 
 
 
 def test_check_says_what_a_local_model_can_do(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["models", "check", f"hf:{make_llama(tmp_path)}"])
+    done = CliRunner().invoke(cli, ["models", "check", f"hf:{make_llama(tmp_path, window=4096)}"])
     assert done.exception is None
     assert "answers: yes" in done.output
     assert "honours max tokens: yes" in done.output

@@ -68,7 +68,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
             waiting.set()
 
     plan.before = look
-    command = [sys.executable, "-c", QUICK, "run", *flags(batched(tmp_path, server, guide=False))]
+    command = [sys.executable, "-c", QUICK, "run", *flags(batched(tmp_path, server, guide=False, accept_all=True))]
     around = {**os.environ, "UNDERSTUDY_LEDGER": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=around) as process:
         assert waiting.wait(300)

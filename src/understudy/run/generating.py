@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,13 +38,15 @@ from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
 from understudy.schema.labels import Label, canonical, in_proportion, like_counts
 from understudy.schema.transcript import TURNS
+from understudy.text.gate import OPEN, UNREAD, Gate, Reading, language_of
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
+from understudy.text.vocabulary.terms import stop_word_languages
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 
 AT_ONCE = 64
 """Most requests to an endpoint at once."""
-_SEEDS_IN_BATCHES = 200_000
-"""Seeds at once for a language model that is asked through batches: whatever is asked later waits for another day."""
+_IN_BATCHES: Mapping[str, int] = {"seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
+"""For a language model that is asked through batches: whatever is asked later waits for another day."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +58,7 @@ class Result:
         missing: records asked for that the language model did not write.
         folder: where it is, or None for a run without an output folder.
         condition: that all rows meet (``where``); empty without one.
+        reading: what the checks found of the texts.
     """
 
     release: Release
@@ -64,6 +66,7 @@ class Result:
     missing: int = 0
     folder: OutputFolder | None = None
     condition: str = ""
+    reading: Reading = UNREAD
 
     def __repr__(self) -> str:
         where = "" if self.folder is None else f", in {self.folder.root}"
@@ -74,7 +77,7 @@ class Result:
     @property
     def statement(self) -> Statement:
         """The Release's statement, with a note if the table holds only rows that meet a condition."""
-        return _with_condition(self.release.statement, self.condition)
+        return _with_notes(self.release.statement, self.condition, self.reading)
 
     @cached_property
     def table(self) -> SyntheticTable:
@@ -101,6 +104,7 @@ class Result:
             "private": self.statement.private,
             "records": len(self.records),
             "missing": self.missing,
+            **({"checks": self.reading.to_json()} if self.reading.texts else {}),
         }
 
     def to_arrow(self) -> Any:
@@ -156,11 +160,9 @@ class Result:
             ) from None
 
 
-def _with_condition(statement: Statement, condition: str) -> Statement:
-    if not condition:
-        return statement
-    note = f"The synthetic table holds only rows that meet a condition: {condition}."
-    return replace(statement, notes=(*statement.notes, note))
+def _with_notes(statement: Statement, condition: str, reading: Reading) -> Statement:
+    meets = f"The synthetic table holds only rows that meet a condition: {condition}." if condition else ""
+    return replace(statement, notes=(*statement.notes, *filter(None, (meets, reading.sentence))))
 
 
 _CORE_SECONDS = 0.6
@@ -190,6 +192,7 @@ class Writing:
         *,
         known: Sequence[str] = (),
         rows: Rows | None = None,
+        gate: Gate = OPEN,
     ) -> Writer:
         """The prompting loop of one run.
 
@@ -211,7 +214,8 @@ class Writing:
             rows=rows,
             form=self.form,
             trained=self.named.trained,
-            **({"seeds_at_once": _SEEDS_IN_BATCHES} if self.named.llm_batch else {}),
+            gate=gate,
+            **(_IN_BATCHES if self.named.llm_batch else {}),
         )
 
 
@@ -326,7 +330,8 @@ def write_texts(
         counts = use.candidates(counts, held)
     rows = next((use.rows for use in uses if use.rows is not None), None)
     chooser = next((use.chooser for use in uses if use.chooser is not None), None)
-    writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
+    gate = Gate(_languages(made, writing), job.chat.accept_all, _check(job.chat))
+    writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows, gate=gate)
 
     # 2. Load the models, and tell what will be asked of them.
     _tell_asked(method, writing, writer, sum(counts), made, listener)
@@ -350,6 +355,7 @@ def write_texts(
         ]
     except NoText as error:
         raise NoText(error.problem, _without_text(session, job.chat, made)) from None
+    records, reading = _read(records, writing, writer, method)
     for use in reversed(uses):
         records = use.chosen(records, asked)
     written = [record for record in records if record.text]
@@ -360,13 +366,15 @@ def write_texts(
     # 5. Keep them.
     if session.visible_folder is not None:
         paths = session.visible_folder.write_records(written, made.schema, provenance=wanted.provenance)
+        stated = _with_notes(made.statement, condition, reading)
+        session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
         listener.say(f"Wrote {len(written)} synthetic records to {' and '.join(map(str, paths))}.")
-    if writing.chat is not None and (fault := alike(written)):
-        listener.say(f"{fault} Read a few, and try the model with {_check(job.chat)}.")
-    if missing := len(records) - len(written):
+    listener.say(reading.sentence)
+    left_out = 0 if reading.kept else reading.failed
+    if (missing := len(records) - len(written)) > left_out:
         listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
-    return Result(made, written, missing, session.visible_folder, condition)
+    return Result(made, written, missing, session.visible_folder, condition, reading)
 
 
 def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener: Listener) -> list[Use]:
@@ -408,7 +416,7 @@ def _begin(session: Session, made: Release, condition: str, listener: Listener, 
     if session.visible_folder is not None and (clear or condition):
         if clear and GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
-        stated = _with_condition(made.statement, condition)
+        stated = _with_notes(made.statement, condition, UNREAD)
         session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
 
 
@@ -457,15 +465,28 @@ def _cure_of_missing(method: Method, writing: Writing) -> str:
     return f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
 
 
-def alike(records: Sequence[SyntheticRecord]) -> str:
-    """Say in a sentence that most texts keep none of their phrases, are equal or begin alike; else return ""."""
-    count = len(records)
-    equal, begun = (
-        max(Counter(record.text.split(end)[0] for record in records).values(), default=0) for end in ("\0", "\n")
-    )
-    lost = sum(bool(record.provenance.get("phrases")) and not record.provenance.get("kept") for record in records)
-    faults = ((equal, "are equal"), (begun, "begin with the same line"), (lost, "contain none of their phrases"))
-    return next((f"{number} of {count} texts {fault}." for number, fault in faults if number > max(count / 2, 3)), "")
+def _read(
+    records: Sequence[SyntheticRecord], writing: Writing, writer: Writer, method: Method
+) -> tuple[list[SyntheticRecord], Reading]:
+    """Let the gate read the texts. Those that are part of a Release, or of a tuned model, are kept in any case; phrases
+    without a language model are no texts."""
+    if writing.chat is None and method.needs.generation_llm == "optional":
+        return list(records), UNREAD
+    gate = writer.gate if writing.chat is not None else replace(writer.gate, accept_all=True)
+    sifted, reading = gate.sift(records, writer.words_of)
+    gate.require(reading)
+    return sifted, reading
+
+
+def _languages(made: Release, writing: Writing) -> frozenset[str]:
+    """Return the languages in which texts may be: that of the Release's terms, and that of a prompt of the user's."""
+    stated = made.parameters.get("stop_words")
+    known = {"en"}
+    if isinstance(stated, str) and stop_word_languages(stated):
+        known = {stated} if len(stated) == 2 else {language_of(" ".join(made.terms))[0]} if made.terms else set()
+    if known and writing.prompts.parameters.prompt is not None:
+        known.add(language_of(writing.prompts.template.user)[0])
+    return frozenset(known)
 
 
 def _check(named: Chat) -> str:

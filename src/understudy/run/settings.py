@@ -353,6 +353,8 @@ class ModelParameters(Parameters):
     """Ask through batches (OpenAI's): half the price, answers within a day."""
     spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
+    accept_all: Operational[bool] = False
+    """Keep texts that fail the checks, and a table of which more than a third fails them."""
 
     @field_validator("llm_extra_body")
     @classmethod

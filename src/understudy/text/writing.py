@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
-from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
+from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
 from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
@@ -72,6 +73,7 @@ class SyntheticRecord:
 _SEPARATOR = ", "
 _MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that lacks its required form
+_HOPELESS, _FEW = 2 / 3, 4  # share of texts that fail, of so many or more, from which on nothing is asked again
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,11 @@ class Writer:
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # what every text must be; None: anything
+    seeds_first: int = 128  # of which many texts that fail end the writing
     seeds_at_once: int = 1024
     trained: bool = False  # the chat model is the built-in writer, which is asked in the form that it was trained on
+    gate: Gate = OPEN  # reads the texts
+    tries: int = 2  # times to ask again for a text that fails
 
     @property
     def calls_per_seed(self) -> int:
@@ -105,8 +110,13 @@ class Writer:
                 yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
         asker = Asker(self.chat, self._count_texts, expected=len(seeds) * self.calls_per_seed)
-        for start in range(0, len(seeds), self.seeds_at_once):
-            yield from self._write(asker, seeds[start : start + self.seeds_at_once], start)
+        earlier = Earlier()
+        starts = [0, *range(self.seeds_first, len(seeds), self.seeds_at_once)]
+        for start, end in pairwise([*starts, len(seeds)]):
+            records = self._write(asker, seeds[start:end], start, earlier)
+            yield from records
+            if end < len(seeds):  # a model that is to blame is not asked for the rest
+                self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
         asker.require_text()
 
     def _count_texts(self, done: int, asked: int) -> None:
@@ -115,7 +125,7 @@ class Writer:
         if done % each == 0:
             self.progress(done // each, asked // each)
 
-    def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
+    def _write(self, asker: Asker, seeds: Sequence[Seed], first: int, earlier: Earlier) -> list[SyntheticRecord]:
         asked = [seed.phrases[: self.template.settings.prompt_terms] for seed in seeds]
         rows = [self._row(seed) for seed in seeds]
         prompts = [
@@ -145,17 +155,64 @@ class Writer:
                 if lacking and not best[index].blank
             }
             self._replace(asker, best, asked, rows, repairs)
-        for seed, phrases, answer, row, times in zip(seeds, asked, best, rows, tries, strict=True):
+        faults = self._ask_again(asker, best, asked, rows, requests, tries, earlier)
+        records = []
+        for index, (seed, phrases, answer, row) in enumerate(zip(seeds, asked, best, rows, strict=True)):
             provenance = {
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
                 "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
-                **({} if self.form is None else {"asked": times}),
+                **({} if self.form is None and tries[index] == samples else {"asked": tries[index]}),
+                **({"fault": faults[index]} if index in faults else {}),
             }
             columns = None if row is None else row.values
-            yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
+            records.append(SyntheticRecord(answer.text.strip(), seed.label, provenance, columns))
+        return records
+
+    def _ask_again(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
+        requests: Sequence[ChatRequest],
+        tries: list[int],
+        earlier: Earlier,
+    ) -> Mapping[int, Fault]:
+        """Ask again for texts that fail; return what is wrong with those that fail each time. If most fail, the model
+        is to blame, and is not asked again."""
+        pending: Sequence[int] = [index for index, answer in enumerate(best) if not answer.blank]
+        for left in range(self.tries, -1, -1):
+            found = {index: self._fault(best[index], asked[index], requests[index].messages) for index in pending}
+            faults = {index: fault for index, fault in found.items() if fault is not None}
+            faults |= {
+                index: "duplicate"
+                for index in pending
+                if index not in faults and not earlier.takes(self.words_of(best[index].text))
+            }
+            if not faults or not left or len(faults) > _HOPELESS * max(len(best), _FEW):
+                break
+            for index, answer in zip(faults, asker.ask([requests[each] for each in faults], again=True), strict=True):
+                tries[index] += 1
+                answer = self._in_form(answer, rows[index])
+                if not answer.blank and self._fault(answer, asked[index], requests[index].messages) is None:
+                    best[index] = answer
+            pending = list(faults)
+        return faults
+
+    def _fault(self, answer: Completion, phrases: Sequence[str], prompt: Sequence[Message]) -> Fault | None:
+        finish = answer.finish_reason if self.form is None else ""
+        return self.gate.fault(self.words_of(answer.text), phrases=phrases, prompt=prompt, finish=finish)
+
+    def words_of(self, text: str) -> str:
+        """A text without what its form adds."""
+        if self.form is None or not text:
+            return text
+        words = list[str]()
+        self.form.change(text, lambda said: words.append(said) or said)  # type: ignore[func-returns-value]
+        return "\n".join(words)
 
     def longest_prompts(self, terms: Sequence[str], *, count: int) -> Iterator[tuple[Message, ...]]:
         """For each label what asks for the ``count`` longest terms, with the longest examples."""
@@ -223,11 +280,24 @@ class Writer:
 
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
-    ) -> tuple[bool, bool, float, bool]:
-        """As :func:`rank`, with answers that match their row before others."""
+    ) -> tuple[bool, bool, bool, float, bool]:
+        """As :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
-        return there, there and fits, score, whole
+        return there, there and self._fault(answer, phrases, prompt) is None, there and fits, score, whole
+
+
+_TRIAL = (("refund", "invoice", "twice"), ("train", "late", "morning"), ("doctor", "knee", "appointment"))
+
+
+def try_writing(chat: ChatModel, *, trained: bool) -> Reading:
+    """Ask a chat model for three texts around public words, and return what the gate finds of them.
+
+    Raises NoText if it writes none.
+    """
+    writer = Writer(chat, load_template("message"), WritingParameters(), gate=ENGLISH, tries=0, trained=trained)
+    records = list(writer.write([Seed(phrases, 0) for phrases in _TRIAL]))
+    return writer.gate.sift(records, writer.words_of)[1]
 
 
 @dataclass(frozen=True)

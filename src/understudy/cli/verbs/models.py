@@ -103,32 +103,52 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 )
 @json_option
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
-    """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
+    """Ask the chat model SPEC a few small questions and for three texts, and say what it can do.
+
+    The texts are checked as those of a run are; the command ends with exit code 6 if two of them fail. For 'builtin',
+    the embedder is tried too.
+    """
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.embedder_checks import require_text_invariance
     from understudy.models.endpoint import probe
     from understudy.run.settings import ModelParameters
+    from understudy.text.writing import try_writing
 
     extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body
     options: dict[str, Any] = {"extra_body": extra} if extra else {}
     report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env, **options))
     if not report.answers:
         raise ModelError(report.problem or f"The model {spec} does not answer.", report.cure or "")
-    found = asdict(report)
     if not as_json:
         click.echo("\n".join(_lines(report)))
+    trained = spec == "builtin"
+    options |= {"writer": True} if trained else {}
+    writer = load_chat(spec, base_url=base_url, api_key_env=api_key_env, **options)
+    reading = try_writing(writer, trained=trained)
+    found = {**asdict(report), "texts": reading.to_json()}
+    if not as_json:
+        click.echo(f"three texts: {reading.sentence or 'It wrote none.'}")
     if spec == "builtin":
         embedder = load_embedder(spec)
         found["embedder"] = {"name": embedder.model_id, "dimensions": int(embedder.embed(["a test"]).shape[1])}
         require_text_invariance(embedder)
     if as_json:
         show_json(found)
-        return
-    if spec == "builtin":
+    elif spec == "builtin":
         click.echo("embedder: {name}, {dimensions} dimensions".format(**found["embedder"]))
         click.echo("texts change one another's embeddings: no")
-    if note := language_note(spec):
+    if not as_json and (note := language_note(spec)):
         click.echo(note)
+    if reading.texts - reading.failed < _FEWEST:
+        why = f": {reading.reasons}" if reading.failed else ""
+        raise ModelError(
+            f"Of three texts of {spec}, {reading.texts - reading.failed} passed the checks{why}.",
+            "Name another model, such as one that is tuned to follow instructions.",
+        )
+
+
+_FEWEST = 2
+"""Texts of three that must pass."""
 
 
 def _lines(report: ProbeReport) -> list[str]:
