@@ -2,7 +2,8 @@
 
 out/
   release/    the synthetic table, schema.json (what its columns are), METHOD.release, statement.json,
-              statement.md, metrics.json (those that were charged), report.html    (shareable)
+              statement.md, metrics.json (those that were charged), report.html; manifest.json and
+              manifest.sig where these are signed    (shareable)
   private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
               report.html (mode 0700)
 """
@@ -36,6 +37,7 @@ from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
+from understudy.release.signature import MANIFEST, SIGNATURE
 from understudy.release.statement import Statement
 from understudy.schema.labels import canonical
 from understudy.text.writing import SyntheticRecord
@@ -172,8 +174,9 @@ class OutputFolder:
 
     @property
     def _written(self) -> list[Path]:
-        """All that runs, evaluations and audits write for others to read, the statement last."""
+        """All that runs, evaluations and audits write for others to read: the signature first, the statement last."""
         return [
+            *(self.shareable / name for name in (SIGNATURE, MANIFEST)),
             *map(self.synthetic_file, FORMATS),
             self.schema_file,
             self.metrics_file,
