@@ -27,6 +27,7 @@ from understudy.run.settings import (
     EmbedderParameters,
     OutputParameters,
     RunConfig,
+    SigningParameters,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +44,15 @@ VERBS: dict[str, tuple[str, list[type[Parameters]], set[str]]] = {
     "AuditOptions": ("RunOptions", [AuditParameters, RunConfig], {"data", *_BUDGET}),
     "GenerateOptions": (
         "WritingOptions",
-        [*WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters, *_FREE],
+        [
+            *WRITING_GROUPS,
+            EmbedderParameters,
+            ChoosingParameters,
+            RowsParameters,
+            OutputParameters,
+            SigningParameters,
+            *_FREE,
+        ],
         set(),
     ),
     "BaselineOptions": ("WritingOptions", [*WRITING_GROUPS, OutputParameters, BaselineParameters], set()),

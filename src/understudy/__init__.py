@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_VERBS = "check plan run release generate topics baseline evaluate audit audit_mechanism report export"
+_VERBS = "check plan run release generate topics baseline evaluate audit audit_mechanism report verify export"
 _PUBLIC = {
     name: module
     for module, names in {
@@ -63,6 +63,7 @@ _PUBLIC = {
         "understudy.run.forecast": "Forecast",
         "understudy.run.check": "Checked",
         "understudy.run.session": "Listener",
+        "understudy.run.signing": "Verification",
         "understudy.run.topics": "FoundTopics",
         "understudy.run.generating": "Result",
         "understudy.release.statement": "Statement",

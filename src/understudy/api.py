@@ -56,6 +56,7 @@ from understudy.run.settings import (
     OutputParameters,
     ProtectionParameters,
     RunConfig,
+    SigningParameters,
     SizeParameters,
     budget_fields,
     run_config,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         RunOptions,
     )
     from understudy.report.page import ReportPaths
+    from understudy.run.signing import Verification
     from understudy.run.topics import FoundTopics
 
 Folder = str | PathLike[str]
@@ -335,6 +337,7 @@ def report(
     seed: int = 0,
     responsible: str = "",
     ledger: str | None = None,
+    sign: Folder | None = None,
 ) -> list[ReportPaths]:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
 
@@ -343,15 +346,19 @@ def report(
         embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
         seed: steers the map and which texts are shown.
         responsible: the name of who answers for the release, for the file.
-        ledger: where the runs were booked: the internal report names date, cap and remainder. None: as elsewhere.
+        ledger: where the runs were booked: the reports say when, and what the dataset had spent. None: as elsewhere.
+        sign: a private key that signs each run's shareable files, the report among them. A signature that is there
+            does not cover a new report.
 
     >>> print(us.report(made)[0].shareable)
     notes/release/report.html
     """
     from understudy.models.catalog import load_embedder
+    from understudy.release.signature import Signer
     from understudy.report.contents import read_statement
     from understudy.report.page import write_reports
 
+    signer = None if sign is None else Signer.load(sign)
     folders = [_folder(run) for run in runs]
     for folder in folders:
         read_statement(folder.shareable)  # a wrong path is an error before seconds go into loading a model
@@ -363,7 +370,33 @@ def report(
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
     given: dict[str, Any] = {"embedder": loaded, "seed": seed, "responsible": responsible, "ledger": ledger}
+    given["signer"] = signer
     return [write_reports(folder, **given) for folder in folders]
+
+
+def verify(
+    path: Result | Folder,
+    key: Folder | None = None,
+    *,
+    ledger: str | None = None,
+    max_release_bytes: int | None = None,
+) -> Verification:
+    """Check all that the results of a run show about themselves, and who signed them.
+
+    Args:
+        path: an output folder, the shareable folder of one, a file in it, or what :func:`run` returned.
+        key: the public key of whoever should have signed them, from themselves. None: whether the files changed since
+            somebody signed them is checked, and not who.
+        ledger: where the run may be booked; None: as elsewhere.
+        max_release_bytes: bytes that a Release may unpack to; None: as :func:`load_release` has it.
+
+    >>> us.verify(made).ok, us.verify(made).signature
+    (True, 'none')
+    """
+    from understudy.run.signing import verify
+
+    path = _folder(path).root if isinstance(path, Result) else path
+    return verify(path, key, ledger=ledger, max_release_bytes=max_release_bytes)
 
 
 @contextmanager
@@ -523,6 +556,11 @@ _name_options(
     OutputParameters,
     without=("label", "labels", "labels_from_data", *_NO_OPTIONS),
 )
-_name_options(generate, *WRITING_GROUPS, EmbedderParameters, ChoosingParameters, RowsParameters, OutputParameters)
+_name_options(
+    generate,
+    *WRITING_GROUPS,
+    *(EmbedderParameters, ChoosingParameters, RowsParameters),
+    *(OutputParameters, SigningParameters),
+)
 _name_options(baseline, *WRITING_GROUPS, OutputParameters, BaselineParameters)
 _name_options(evaluate, EvaluationConfig)

@@ -31,6 +31,8 @@ class WritingOptions(TypedDict, total=False):
     fresh: bool
 
 class PlanOptions(WritingOptions, total=False):
+    sign: str | PathLike[str] | None
+    responsible: str
     engine: Literal["in-process", "processes", "ray"]
     workers: int | None
     scratch: str | PathLike[str] | None
@@ -87,6 +89,8 @@ class GenerateOptions(WritingOptions, total=False):
     guide_candidates: int | None
     where: str | Mapping[str, Any] | None
     like_private: bool
+    sign: str | PathLike[str] | None
+    responsible: str
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
     length: int

@@ -227,6 +227,8 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
         "ledger_id": None,
         "output": str(private / RUN),
         "fresh": False,
+        "sign": None,
+        "responsible": "",
     }
     if config.unit.kind == "secret":
         changes["secrets_file"] = str(private / SECRETS)

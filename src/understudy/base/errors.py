@@ -23,7 +23,7 @@ _KEYWORDS = {"continue": "resume"}
 _BARE = re.compile(r"[0-9.]+(e-?[0-9]+)?|[A-Z]|EPSILON")
 """What is written without quotes: a number, or what stands for one."""
 
-_CALLS = re.compile("baseline|check|compare|evaluate|export|generate|plan|release|report|run|topics")
+_CALLS = re.compile("baseline|check|compare|evaluate|export|generate|plan|release|report|run|topics|verify")
 _LEDGER_CALLS = re.compile("create|history|open|show")
 
 

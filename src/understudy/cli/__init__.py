@@ -35,10 +35,12 @@ _SECTIONS = {
         "audit": "Attack mechanisms and whole runs, to test the stated guarantee.",
         "report": "Write the report of a run as one HTML file.",
         "show": "Show the privacy statement of a Release.",
+        "verify": "Check the files of a run, and who signed them.",
         "studio": "Open pages in a browser: budgets, plans and runs.",
     },
     "Manage": {
         "ledger": "Show what each dataset has spent; create a ledger, open a dataset.",
+        "keys": "Make a key that signs the files of runs.",
         "models": "List, pull and check language models and embedders.",
         "config": "Print the JSON Schema of the YAML configuration.",
         "secrets": "Count the secrets of a private table; write the incidence file.",

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shlex
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,18 +21,20 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy.base.display import DIRECTIONS
-from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
+from understudy.base.errors import ConfigError, LedgerError, UnderstudyError, UnderstudyWarning
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.ledger import Ledger, default_location
 from understudy.ledger.admission import remaining
 from understudy.ledger.values import both, what_remains
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
+from understudy.release.signature import Manifest, Signer
 from understudy.release.statement import Statement
-from understudy.report.contents import Contents, internal, shareable
+from understudy.report.contents import Contents, internal, read_statement, shareable
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
 from understudy.run.outputs import OutputFolder
+from understudy.run.signing import manifest_of, signed_earlier, signed_rows
 
 
 def render(template: str, **values: Any) -> str:
@@ -147,7 +150,13 @@ class ReportPaths:
 
 
 def write_reports(
-    folder: OutputFolder, *, embedder: Embedder | None, seed: int = 0, responsible: str = "", ledger: str | None = None
+    folder: OutputFolder,
+    *,
+    embedder: Embedder | None,
+    seed: int = 0,
+    responsible: str = "",
+    ledger: str | None = None,
+    signer: Signer | None = None,
 ) -> ReportPaths:
     """Write ``release/report.html`` and, where something was measured on private texts, ``private/report.html``.
 
@@ -155,11 +164,18 @@ def write_reports(
         embedder: of the topics and the map of the shareable report; None: they go by the words of the texts.
         seed: of the map and of the samples shown; not of any noise.
         responsible: whose name both reports bear.
-        ledger: where the run was booked, for the internal report; None: as elsewhere.
+        ledger: where the run was booked; None: as elsewhere.
+        signer: who signs the shareable files once the report is written.
     """
+    statement = read_statement(folder.shareable)
+    earlier = signed_earlier(folder.shareable)
+    responsible = responsible or (earlier.responsible if earlier and signer else "")
+    signing = None
+    if signer is not None:
+        signing = manifest_of(statement, responsible=responsible, ledger=ledger, public_key=signer.public)
 
     def page(contents: Contents) -> str:
-        filed = for_the_file(contents, responsible, ledger)
+        filed = [*for_the_file(contents, responsible, ledger), *_signature_rows(signing, earlier)]
         return render("report.html", **view(contents, seed=seed), filed=filed, responsible=responsible)
 
     with page_of(folder.root):
@@ -167,6 +183,11 @@ def write_reports(
             embedder = remembering(embedder, folder.private)
         public = shareable(folder.shareable, embedder=embedder, seed=seed)
         write_page(folder.report_file, page(public), private=False)
+        if signer and signing:
+            signer.sign(folder.shareable, signing)
+        elif earlier:
+            words = "The signature does not cover the new report: `understudy report --sign KEY` signs again."
+            warnings.warn(words, UnderstudyWarning, stacklevel=3)
         inside = internal(public, folder.shareable, folder.private)
         if inside is None:
             return ReportPaths(folder.report_file, None)
@@ -175,8 +196,18 @@ def write_reports(
         return ReportPaths(folder.report_file, folder.internal_report_file)
 
 
+def _signature_rows(signing: Manifest | None, earlier: Manifest | None) -> list[tuple[str, str]]:
+    """Return titles and values about the signature. A page cannot vouch for itself, and says how to check it."""
+    if signing is None and earlier is None:
+        return [("signature", "none: nothing shows who made these files, or that they are unchanged")]
+    if signing is not None:
+        return [*signed_rows(signing), ("signature", "check it: understudy verify FOLDER --key PUBLIC")]
+    assert earlier is not None
+    return [*signed_rows(earlier), ("signature", "does not cover this page, which was made later")]
+
+
 def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
-    """Titles and values; of what the ledger says the day alone, but on a page for inside."""
+    """Titles and values; on a page that may be handed out only the day and what was spent of what the ledger says."""
     statement = contents.statement
     rows = [
         ("dataset", statement.dataset),
@@ -186,7 +217,7 @@ def for_the_file(contents: Contents, responsible: str, location: str | None) -> 
     if contents.release is not None:
         rows.append(("Release (SHA-256)", contents.release.digest))
     if statement.private:
-        rows += _booked(statement, location)[: None if contents.internal else 1]
+        rows += _booked(statement, location)[: None if contents.internal else 2]
     return [*rows, *([("responsible", responsible)] if responsible else [])]
 
 
@@ -204,7 +235,10 @@ def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]
     raised = any(each.entry.cap is not None for each in balances)
     for each in balances:
         if each.entry.run_id == statement.sealed.run_id:
-            rows = [("released on", f"{each.entry.at:%Y-%m-%d} (UTC)")]
+            rows = [
+                ("released on", f"{each.entry.at:%Y-%m-%d} (UTC)"),
+                ("spent in all, with this run", both(each.spent)),
+            ]
             if each.cap is not None or not raised:  # the first cap of a dataset whose cap was raised is not on record
                 then = replace(dataset, cap=each.cap or dataset.cap)
                 rows.append(("cap of the dataset then", both(then.cap, left=True)))

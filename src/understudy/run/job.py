@@ -71,7 +71,9 @@ class FreeJob:
         self.embedder = config.part(PublicEmbedder)
         self.private_model = config.part(PrivateModel)
         self.place = config.part(settings.OutputParameters)
+        self.signing = config.part(settings.SigningParameters)
         self.dataset = config.dataset
+        self.ledger = config.ledger
         self.lasting = Lasting(config.lasting, config.changeable)
         _require_utf8({**self.lasting.settings, "dataset": self.dataset})
 

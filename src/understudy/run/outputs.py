@@ -3,7 +3,7 @@
 out/
   release/    the synthetic table, provenance.parquet (what is known of each of its rows), schema.json (what its
               columns are), METHOD.release, statement.json, statement.md, metrics.json (those that were charged),
-              report.html    (shareable)
+              report.html; manifest.json and manifest.sig where these are signed    (shareable)
   private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
               report.html (mode 0700)
 """
@@ -35,6 +35,7 @@ from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
+from understudy.release.signature import MANIFEST, SIGNATURE
 from understudy.release.statement import Statement
 from understudy.run.table import SyntheticTable
 from understudy.schema.layout import TEXT_FORMATS
@@ -174,8 +175,9 @@ class OutputFolder:
 
     @property
     def _written(self) -> list[Path]:
-        """All that runs, evaluations and audits write for others to read, the statement last."""
+        """All that runs, evaluations and audits write for others to read: the signature first, the statement last."""
         return [
+            *(self.shareable / name for name in (SIGNATURE, MANIFEST)),
             *map(self.synthetic_file, FORMATS),
             self.provenance_file,
             self.schema_file,

@@ -22,6 +22,7 @@ from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
 from understudy.run.session import GENERATED, SILENT, Listener, Session, open_session
 from understudy.run.settings import RunConfig, run_config
+from understudy.run.signing import Signing
 
 
 def release(
@@ -34,6 +35,7 @@ def release(
     """
     job = Job(config, charges=True, generates=False)
     job.require_language()
+    signing = Signing.of(job)
     if resume:
         require_continuable(job.method, fresh=job.place.fresh)
     with (
@@ -45,13 +47,14 @@ def release(
             check_cap(session, job)
             writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         made = make_release(session, job, corpus, writing, listener, resume=resume)
-        return Result(made, folder=session.visible_folder)
+        return signing.of_result(Result(made, folder=session.visible_folder), listener)
 
 
 def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
     """Release and generate in one go. The same configuration and output folder resume where a killed run was."""
     job = Job(config, charges=True, generates=True)
     job.require_language()
+    signing = Signing.of(job)
     with (
         open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "run") as listener,
@@ -62,7 +65,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         check_cap(session, job)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
         made = make_release(session, job, corpus, writing, listener)
-        return write_texts(session, made, job, writing, listener, capped=True)
+        return signing.of_result(write_texts(session, made, job, writing, listener, capped=True), listener)
 
 
 def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT, **options: Any) -> Result:
@@ -90,6 +93,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         labels=made.schema.label_set.size,
         foreign=isinstance(method, TermListParameters) and method.not_english,
     )
+    signing = Signing.of(job)
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
@@ -100,7 +104,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         for line in job.decided:
             listener.say(line)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
-        return write_texts(session, made, job, writing, listener, clear=True)
+        return signing.of_result(write_texts(session, made, job, writing, listener, clear=True), listener)
 
 
 def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:

@@ -410,6 +410,21 @@ class OutputParameters(Parameters):
     """Start over in a used output folder; charges the budget a second time."""
 
 
+class SigningParameters(Parameters):
+    """The signature."""
+
+    sign: Operational[str | None] = None
+    """Private key that signs the files in ``release/`` (docs/signing.md): a file of ``understudy keys create``."""
+    responsible: Operational[str] = Field("", max_length=1000)
+    """Who answers for the results: a name in the signature."""
+
+    @model_validator(mode="after")
+    def _signed(self) -> SigningParameters:
+        if self.responsible and self.sign is None:
+            raise ValueError("responsible is the name in a signature; give --sign KEY too")
+        return self
+
+
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     """The flags that say this budget."""
     if isinstance(budget, SecretBudget):
@@ -444,6 +459,7 @@ class RunConfig(
     *_OF_OTHER_ADDITIONS,  # type: ignore[misc]
     EngineParameters,
     OutputParameters,
+    SigningParameters,
 ):
     """Every setting of a run, apart from the method's own parameters."""
 
@@ -501,7 +517,7 @@ def release_groups(method: type[Any]) -> Groups:
         *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters),
         EmbedderParameters,
         *(each.parameters for each in ADDITIONS),
-        *(EngineParameters, OutputParameters),
+        *(EngineParameters, OutputParameters, SigningParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)

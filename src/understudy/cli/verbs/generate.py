@@ -36,6 +36,7 @@ from understudy.run.settings import (
     Groups,
     OutputParameters,
     PrivateModelParameters,
+    SigningParameters,
     configured_method,
 )
 
@@ -59,7 +60,7 @@ def _generate_groups(args: Sequence[str]) -> Groups:
     model = (PrivateModelParameters,) if method.needs.generation_model else ()
     return (
         *(*WRITING_GROUPS, OutputParameters, ChoosingParameters, RowsParameters, EmbedderParameters),
-        *(*model, method.generation_parameters),
+        *(SigningParameters, *model, method.generation_parameters),
     )
 
 

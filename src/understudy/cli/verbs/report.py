@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
 @click.option("--responsible", metavar="NAME", default="", help="Who answers for the release, for the file.")
 @click.option("--ledger", metavar="LOCATION", help="Where runs were booked; the internal report says what was left.")
+@click.option("--sign", metavar="KEY", help="A private key that signs the shareable files, the report among them.")
 @json_option
 def report(
     runs: tuple[str, ...],

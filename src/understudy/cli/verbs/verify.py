@@ -1,0 +1,33 @@
+"""``understudy verify``: check the files of a run, and who signed them."""
+
+from __future__ import annotations
+
+import click
+
+from understudy.base.errors import ReleaseError
+from understudy.cli.options import json_option, release_size_option
+from understudy.cli.output import show_json, show_table
+
+
+@click.command()
+@click.argument("path")
+@click.option("--key", metavar="PUBLIC", help="The public key of whoever should have signed, from themselves.")
+@click.option("--ledger", metavar="LOCATION", help="Where the run may be booked.  [default: as elsewhere]")
+@json_option
+@release_size_option
+def verify(path: str, *, key: str | None, ledger: str | None, as_json: bool, max_release_bytes: int | None) -> None:
+    """Check all that the output folder PATH, or a file of its release/, shows about itself, and who signed it.
+
+    Without --key it checks hashes, charges, parameters, and whether files changed since somebody signed them. Only the
+    signer's public key shows who that was.
+    """
+    from understudy import api
+
+    found = api.verify(path, key, ledger=ledger, max_release_bytes=max_release_bytes)
+    if as_json:
+        show_json(found.to_json())
+    else:
+        show_table(("", "what", "found"), found.rows)
+    if not found.ok:
+        failed = [each.what for each in found.findings if each.state == "failed"]
+        raise ReleaseError(f"These do not verify: {', '.join(failed[:5])}.", "Ask the sender for a new copy.")

@@ -1,0 +1,268 @@
+"""Who released a folder, and when: an Ed25519 signature over the hashes of all its files.
+
+``manifest.json`` lists every file of the folder with its size and SHA-256, and says who signed, when, and what the
+dataset had spent. ``manifest.sig`` is the signature of its bytes, so that ``openssl`` and ``sha256sum`` can check both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from understudy.base.errors import ConfigError
+from understudy.base.files import (
+    PRIVATE_MODE,
+    atomic_file,
+    cannot_read,
+    file_sha256,
+    read_whole,
+    require_inside,
+    require_local,
+    require_path,
+)
+from understudy.base.untrusted import MOST_BYTES, parse_json, read_form
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+PASSPHRASE = "UNDERSTUDY_KEY_PASSPHRASE"  # the variable's name
+"""The environment variable that holds the passphrase of a private key, if it has one."""
+_FORMAT, _VERSION = "understudy-manifest", 1
+_MOST_KEY_BYTES = 1 << 16
+
+_Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Numbers = Annotated[dict[str, Annotated[str, Field(max_length=700)]], Field(max_length=2)]
+
+
+@dataclass(frozen=True)
+class SignedFile:
+    """A file as it was signed."""
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: _Hex
+
+    @classmethod
+    def of(cls, path: Path) -> SignedFile:
+        return cls(path.stat().st_size, file_sha256(path))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is signed.
+
+    Args:
+        signed_at: ISO 8601, in UTC, by the signer's clock.
+        version: of understudy.
+        responsible: who answers for the files, in the signer's words; may be empty.
+        run: the id of the run that was charged, and ``ledger`` that of the ledger; empty where nothing was charged.
+        spent: by all runs of the dataset when this was signed, as :meth:`Budget.to_json` writes it; None where the
+            ledger could not be read.
+        cap: of the dataset at that moment, likewise.
+        public_key: the 32 bytes of the signer's key, in hexadecimal.
+        files: by their paths in the folder.
+    """
+
+    signed_at: Annotated[str, Field(max_length=40)]
+    version: Annotated[str, Field(max_length=40)]
+    responsible: Annotated[str, Field(max_length=1000)]
+    dataset: str
+    method: str
+    run: str
+    ledger: str
+    spent: _Numbers | None
+    cap: _Numbers | None
+    public_key: _Hex
+    files: Mapping[str, SignedFile] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the file. The same values give the same bytes."""
+        fields = {"format": _FORMAT, "format_version": _VERSION, **asdict(self)}
+        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Read what :meth:`to_bytes` made; ValueError for anything else, which may come from anybody."""
+        found = read_form(cls, parse_json(data))
+        if found.to_bytes() != data:
+            raise ValueError("it is not in the form that understudy writes")
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(bytes.fromhex(self.public_key))
+
+
+def fingerprint(public: bytes) -> str:
+    """Return the first half of a public key's SHA-256, in groups for people to compare."""
+    digits = hashlib.sha256(public).hexdigest()[:32]
+    return " ".join(digits[start : start + 4] for start in range(0, 32, 4))
+
+
+@dataclass(frozen=True, repr=False)
+class Signer:
+    """A private key."""
+
+    _key: Ed25519PrivateKey
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Signer:
+        """Read a private key in PEM; ConfigError if it is not one, or is not the kind, or its passphrase is wrong."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        file = Path(require_path(path))
+        passphrase = os.environ.get(PASSPHRASE, "").encode() or None
+        data = _read(file)
+        try:
+            locked = b"ENCRYPTED" in data
+            key = load_pem_private_key(data, passphrase if locked else None)
+        except TypeError:
+            problem, cure = f"The key {file.name} needs its passphrase.", f"Put it into the variable {PASSPHRASE}."
+            raise ConfigError(problem, cure) from None
+        except Exception as error:  # other formats fail in many ways
+            cure = f"Give a key of `understudy keys create`; see that {PASSPHRASE} is its passphrase, if it has one."
+            raise cannot_read(f"The private key {file.name}", error, cure) from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigError(f"{file.name} is no Ed25519 key.", "Make one with `understudy keys create`.")
+        return cls(key)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def sign(self, folder: Path, manifest: Manifest) -> Manifest:
+        """Write the manifest of all files in ``folder``, and its signature. Returns it with the files."""
+        for name in (SIGNATURE, MANIFEST):  # no old signature beside a new manifest
+            (folder / name).unlink(missing_ok=True)
+        files = {name: SignedFile.of(path) for name, path in files_in(folder)}
+        signed = replace(manifest, files=files)
+        data = signed.to_bytes()
+        try:
+            Manifest.from_bytes(data)
+        except ValueError:
+            raise ConfigError(
+                "These files cannot be signed: there are too many, or a name is too long or no text.",
+                "Rename or remove what understudy did not write there.",
+            ) from None
+        for name, content in ((MANIFEST, data), (SIGNATURE, self._key.sign(data))):
+            with atomic_file(folder / name) as file:
+                file.write(content)
+        return signed
+
+
+def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
+    """Write a new private key, which its owner alone may read, and ``PATH.pub`` beside it.
+
+    The private key is PKCS8 in PEM, encrypted if the environment variable PASSPHRASE is set.
+
+    Returns the path of the public key, and its 32 bytes. ConfigError if either file is there already.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    require_local(path)
+    private = Path(path)
+    public = private.with_name(f"{private.name}.pub")
+    for file in (private, public):
+        if os.path.lexists(file):
+            raise ConfigError(f"There is a file {file.name} already.", "Name another: a key that is lost stays lost.")
+    key, passphrase = Ed25519PrivateKey.generate(), os.environ.get(PASSPHRASE, "").encode()
+    locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    made = key.public_key()
+    try:
+        with atomic_file(private, mode=PRIVATE_MODE) as stream:
+            stream.write(key.private_bytes(pem, pkcs8, locked))
+        with atomic_file(public) as stream:
+            stream.write(made.public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    except OSError as error:
+        raise ConfigError(f"{private.name} cannot be written ({error.strerror}).", "Name another place.") from None
+    return public, made.public_bytes_raw()
+
+
+def read_public_key(path: str | PathLike[str]) -> bytes:
+    """Return the 32 bytes of a public key in PEM; ConfigError if it is none, or a private one."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    file = Path(require_path(path))
+    try:
+        key = load_pem_public_key(_read(file))
+    except ValueError as error:
+        cure = "Give the signer's public key, which `understudy keys create` wrote as FILE.pub."
+        raise cannot_read(f"The public key {file.name}", error, cure) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigError(f"{file.name} is no Ed25519 key.", "Give the signer's public key.")
+    return key.public_bytes_raw()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_whole(path, most=_MOST_KEY_BYTES)
+    except Exception as error:
+        raise cannot_read(f"The key {path.name}", error, "Check the path.") from None
+
+
+def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield every file of a folder but the manifest and its signature, with its path in it. What is no ordinary file
+    is one, too.
+
+    Raises ConfigError if a link leads out of the folder.
+    """
+    require_inside(folder, folder)
+    for here, folders, names in os.walk(folder):
+        folders.sort()
+        for path in (Path(here, name) for name in sorted(names)):
+            if (name := path.relative_to(folder).as_posix()) not in (MANIFEST, SIGNATURE):
+                yield name, path
+
+
+def is_signed(folder: Path) -> bool:
+    """Whether there is anything of a signature."""
+    return any(os.path.lexists(folder / name) for name in (MANIFEST, SIGNATURE))
+
+
+def read_signed(folder: Path) -> Manifest:
+    """Return the manifest of a signed folder if the signature is that of the key which it names.
+
+    Whose key that is, and whether the files are those that were signed, is not checked. Raises ValueError or OSError
+    if the signature is another's, or either file is missing or damaged.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    paths = [folder / name for name in (MANIFEST, SIGNATURE)]
+    if not all(path.is_file() for path in paths):
+        raise ValueError("one of its two files is missing")
+    with paths[0].open("rb") as file, paths[1].open("rb") as other:
+        data, signature = file.read(MOST_BYTES + 1), other.read(_MOST_KEY_BYTES)
+    manifest = Manifest.from_bytes(data)
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(manifest.public_key)).verify(signature, data)
+    except InvalidSignature:
+        raise ValueError("the signature does not match") from None
+    return manifest
+
+
+def changes_since(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Return what is wrong with the files of a folder, in words by their names: changed, missing, or not signed."""
+    found = {}
+    for name, path in files_in(folder):
+        signed = manifest.files.get(name)
+        if signed is None:
+            found[name] = "is not covered by the signature"
+        elif not path.is_file() or path.stat().st_size != signed.size or file_sha256(path) != signed.sha256:
+            found[name] = "is not the file that was signed"
+    there = {name for name, _ in files_in(folder)}
+    return found | dict.fromkeys(sorted(manifest.files.keys() - there), "was signed and is missing")

@@ -1,0 +1,290 @@
+"""Signing the results of a run, and verifying a folder or file that a stranger may have handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from understudy.base.display import printable
+from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
+from understudy.base.files import require_inside, require_path
+from understudy.methods.registry import load_release
+from understudy.release.signature import (
+    Manifest,
+    Signer,
+    changes_since,
+    fingerprint,
+    is_signed,
+    read_public_key,
+    read_signed,
+)
+from understudy.release.statement import Statement, load_statement, read_budget
+from understudy.run.generating import Result
+from understudy.run.job import FreeJob
+from understudy.run.session import Listener
+
+if TYPE_CHECKING:
+    from understudy.ledger.verbs import Account
+
+
+@dataclass(frozen=True)
+class Signing:
+    """How a run's results are signed: loaded before anything is charged.
+
+    Args:
+        signer: None if they are not signed.
+        ledger: where the run is booked; None: as elsewhere.
+    """
+
+    signer: Signer | None
+    responsible: str
+    ledger: str | None
+
+    @classmethod
+    def of(cls, job: FreeJob) -> Signing:
+        """Load the key; ConfigError if it cannot be used, or there is no folder to sign."""
+        wanted = job.signing
+        if wanted.sign is None:
+            return cls(None, "", job.ledger)
+        if job.place.output is None:
+            raise ConfigError("There are no files to sign.", "Name their folder with --output.")
+        return cls(Signer.load(wanted.sign), wanted.responsible, job.ledger)
+
+    def of_result(self, result: Result, listener: Listener) -> Result:
+        """Sign the result's shareable folder; without a key, say if what was signed there has changed."""
+        if result.folder is None:
+            return result
+        folder = result.folder.shareable
+        if self.signer is None:
+            if is_signed(folder) and not _intact(folder):
+                listener.say("The signature here is of other files than these: --sign KEY signs again.")
+            return result
+        made = manifest_of(
+            result.statement, responsible=self.responsible, ledger=self.ledger, public_key=self.signer.public
+        )
+        if result.statement.private and made.spent is None:
+            listener.say("The signature does not say what the dataset has spent: its ledger is not here.")
+        signed = self.signer.sign(folder, made)
+        listener.say(f"Signed {len(signed.files)} files with the key {signed.fingerprint}.")
+        return result
+
+
+def signed_earlier(folder: Path) -> Manifest | None:
+    """Return what the signature in a folder says, whichever files it covers; None without one that matches."""
+    try:
+        return read_signed(folder)
+    except (ValueError, OSError):
+        return None
+
+
+def _intact(folder: Path) -> bool:
+    try:
+        return not changes_since(folder, read_signed(folder))
+    except (ValueError, OSError):
+        return False
+
+
+def manifest_of(statement: Statement, *, responsible: str, ledger: str | None, public_key: bytes) -> Manifest:
+    """Return all that a manifest says besides the files, now."""
+    sealed = statement.sealed
+    account = booked_account(statement, ledger)
+    return Manifest(
+        signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        version=version("understudy"),
+        responsible=responsible,
+        dataset=statement.dataset,
+        method=statement.method,
+        run=sealed.run_id if sealed else "",
+        ledger=sealed.ledger_id if sealed else "",
+        spent=None if account is None or account.spent is None else account.spent.to_json(),
+        cap=None if account is None else account.dataset.cap.to_json(),
+        public_key=public_key.hex(),
+    )
+
+
+def booked_account(statement: Statement, ledger: str | None) -> Account | None:
+    """Return the account of the statement's dataset now; None where its ledger is not here or does not know the run."""
+    from understudy.ledger import Ledger, default_location
+    from understudy.ledger.verbs import Account
+
+    if statement.sealed is None or not statement.private:
+        return None
+    try:
+        with Ledger(ledger or default_location()) as book:  # a location that is named is not begun
+            if book.id != statement.sealed.ledger_id:
+                return None
+            runs = {entry.run_id for entry in book.history(statement.dataset)}
+            return Account.of(book, statement.dataset) if statement.sealed.run_id in runs else None
+    except LedgerError:
+        return None
+
+
+State = Literal["ok", "failed", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked; ``unknown``: what the files alone cannot show."""
+
+    what: str
+    state: State
+    words: str
+
+
+@dataclass(frozen=True, repr=False)
+class Verification:
+    """What was found out about a folder or file.
+
+    Args:
+        signature: ``valid``: by the given key; ``unknown``: by a key that was not given, which anyone may have made;
+            ``none``: nothing is signed; ``invalid``.
+        manifest: what the signer says; None without a signature that matches.
+    """
+
+    signature: Literal["valid", "unknown", "none", "invalid"]
+    findings: tuple[Finding, ...]
+    manifest: Manifest | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed. What is unknown is no failure."""
+        return all(each.state != "failed" for each in self.findings)
+
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        return [(each.state, each.what, each.words) for each in self.findings]
+
+    def __repr__(self) -> str:
+        return printable("\n".join(f"{state}: {what}: {words}" for state, what, words in self.rows))
+
+    def to_json(self) -> dict[str, Any]:
+        said = None if self.manifest is None else {**asdict(self.manifest), "fingerprint": self.manifest.fingerprint}
+        findings = [asdict(each) for each in self.findings]
+        return {"ok": self.ok, "signature": self.signature, "findings": findings, "signed": said}
+
+
+_UNSIGNED = (
+    "not signed: nothing shows who made this, when, what the dataset has spent in all, or that the texts and the "
+    "report are still those that were made"
+)
+
+
+def verify(
+    path: str | PathLike[str],
+    key: str | PathLike[str] | None = None,
+    *,
+    ledger: str | None = None,
+    max_release_bytes: int | None = None,
+) -> Verification:
+    """Check all that a run's folder, or one file of it, shows; see :func:`understudy.verify`."""
+    named = Path(require_path(path))
+    if not named.exists():
+        raise ConfigError(f"There is no folder or file {named.name}.", "Check the path.")
+    only = None if named.is_dir() else named.name
+    folder = named if named.is_dir() else named.absolute().parent
+    if only is None and (folder / "release").is_dir():
+        folder = folder / "release"
+    require_inside(folder, folder)
+    given = None if key is None else read_public_key(key)
+    signature, signed, findings = _signature(folder, given, only)
+    made, read = _releases(folder, only, max_release_bytes)
+    findings += made
+    statement = read[0] if read else None
+    if only is None or only.startswith("statement."):
+        findings += _statements(folder, statement, signature in ("valid", "unknown"))
+    if not findings[1:] and signature == "none":
+        if only is None:
+            raise ConfigError(f"{named.name} is not the folder of a run.", "Name its folder, or a file in release/.")
+        findings.append(Finding(only, "unknown", "nothing in this file alone can be checked"))
+    if statement is not None and booked_account(statement, ledger) is not None:
+        findings.append(Finding("ledger", "ok", "the ledger here has charged this run"))
+    return Verification(signature, tuple(findings), signed)
+
+
+def _signature(folder: Path, given: bytes | None, only: str | None) -> tuple[Any, Manifest | None, list[Finding]]:
+    """Return the signature's state, what the signer says, and findings on the signature and the signed files."""
+    if not is_signed(folder):
+        return "none", None, [Finding("signature", "unknown" if given is None else "failed", _UNSIGNED)]
+    try:
+        signed = read_signed(folder)
+    except (ValueError, OSError) as error:
+        why = str(error) if type(error) is ValueError else "it cannot be read"
+        return "invalid", None, [Finding("signature", "failed", f"the manifest or its signature was changed ({why})")]
+    if given is not None and given.hex() != signed.public_key:
+        words = f"made with the key {signed.fingerprint}, and not with the given one, {fingerprint(given)}"
+        return "invalid", signed, [Finding("signature", "failed", words)]
+    by = f"by {signed.responsible or 'somebody without a name'} on {signed.signed_at}, understudy {signed.version}"
+    found = [Finding("signature", "ok", f"{by}, with the given key")]
+    if given is None:
+        words = f"{by}, with the key {signed.fingerprint}; only --key PUBLIC shows whose that is"
+        found = [Finding("signature", "unknown", words)]
+    found.append(Finding("spent by then", "ok" if signed.spent else "unknown", _spending(signed)))
+    changed = changes_since(folder, signed)
+    wrong = {name: words for name, words in changed.items() if only in (None, name)}
+    found += [Finding(name, "failed", words) for name, words in wrong.items()]
+    if not wrong:
+        found.append(Finding(only or f"{len(signed.files)} files", "ok", "unchanged since then, byte for byte"))
+    return "unknown" if given is None else "valid", signed, found
+
+
+def _spending(signed: Manifest) -> str:
+    from understudy.ledger.values import both
+
+    if signed.spent is None or signed.cap is None:
+        return "the signer's ledger was not there"
+    try:
+        spent, cap = both(read_budget(signed.spent)), both(read_budget(signed.cap), left=True)
+    except (ValueError, UnderstudyError):
+        return "no numbers"
+    return f"dataset {signed.dataset}: {spent} in all, of a cap of {cap}"
+
+
+def _releases(folder: Path, only: str | None, most: int | None) -> tuple[list[Finding], list[Statement]]:
+    found, statements = [], []
+    for path in sorted(folder.glob("*.release")):
+        if only not in (None, path.name):
+            continue
+        try:
+            statements.append(load_release(path, max_bytes=most).statement)
+        except UnderstudyError as error:
+            found.append(Finding(path.name, "failed", error.problem))
+        else:
+            words = "its hashes, seal, charges, parameters and content agree with each other"
+            found.append(Finding(path.name, "ok", words))
+    return found, statements
+
+
+def _statements(folder: Path, made: Statement | None, signed: bool) -> Iterator[Finding]:
+    """Findings on the two files of the statement, which say what the Release says."""
+    path = folder / "statement.json"
+    if not path.is_file():
+        return
+    try:
+        statement = load_statement(path)
+    except UnderstudyError as error:
+        yield Finding(path.name, "failed", error.problem)
+        return
+    extra = statement.notes[len(made.notes) :] if made is not None else ()  # the condition of the rows, if any
+    same = made is None or replace(made, notes=(*made.notes, *extra)).to_json() == statement.to_json()
+    words = "as the Release has it" if made is not None else "its charges keep what it promises"
+    yield Finding(path.name, "ok" if same else "failed", words if same else "says something else than the Release")
+    text = folder / "statement.md"
+    if signed or not text.is_file():  # another version of understudy may have other words
+        return
+    with text.open("rb") as file:
+        data = file.read(1 << 24).decode("utf-8", "replace")
+    same = data in (statement.to_markdown(labelled=True), statement.to_markdown(labelled=False))
+    words = "says what statement.json says" if same else "does not say what statement.json says (or another version)"
+    yield Finding(text.name, "ok" if same else "failed", words)
+
+
+def signed_rows(manifest: Manifest) -> Sequence[tuple[str, str]]:
+    """Return titles and values for a page that will be, or was, signed so."""
+    rows = [("signed by", manifest.responsible), ("signed at", manifest.signed_at)]
+    rows += [("key of the signature", manifest.fingerprint), ("spent when signed", _spending(manifest))]
+    return [row for row in rows if row[1]]
