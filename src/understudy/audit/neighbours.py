@@ -21,7 +21,7 @@ Row = dict[str, Any]
 Rows = list[Row]
 
 _HELD_OUT = {"record": 3, "owner": 3, "secret": 10}
-_LONG = 20
+_LONG = 20_000  # characters
 _NEW = "someone new"
 _STRANGE = "Zzyzx \u2603 \U0001f600 qwxv-7734 \u202e \u00df\u1e9e \u05d0\u05d1 0x1F\nname: 'quoted', <b> {brace} %s \\"
 
@@ -85,7 +85,7 @@ def neighbours_of(
 
     end = len(corpus.labels) - 1 if corpus.labels else 0
     text = " ".join(batch.texts[0] for batch in corpus.batches() if batch.texts)
-    long = (f"{text} " * _LONG)[: _LONG * max(len(text), 100)]
+    long = (f"{text} " * _LONG)[:_LONG]
     several = [row for _ in range(unit.max_records + 2) for label in (0, end) for row in new(text, label)]
     told = [
         more("very long", new(long)),

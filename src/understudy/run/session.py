@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class Session:
     lasting: Lasting
     visible_folder: OutputFolder | None
     noise: NoiseSource
-    witness: Witness = Witness()
+    witness: Witness = field(default_factory=Witness)
 
     @property
     def begun(self) -> bool:
