@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from run_fixtures import little_work_of_seq_pate, simple_fit
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
-from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
+from secret_fixtures import PUBLIC_COLUMNS, public_rows
 from test_methods import Counting, WordCount
 from test_nothing_fails_after_the_charge import COMMON, EPSILON, ITERATIVE, METHODS, OWNER, SECRETS
 from test_two_worlds import COLUMNS, FIELDS, TALKS, answer, corpus
@@ -84,11 +84,9 @@ QUICK = {*METHODS, "dp-kps, columns", "dp-kps, discovered terms", "dp-kps, topic
 
 def table(folder: Path, count: int = 24) -> None:
     """Notes with typed columns, dialogues, owners and e-mail addresses; none has a bad row."""
-    rows = [
-        row | {"note": f"{row['note']} {other['note']}"}
-        for row, other in zip(corpus(0, count), secret_rows(count), strict=True)
-    ]
+    rows = corpus(0, count)
     for place, row in enumerate(rows):
+        row["note"] += f" Write to pat{place % 15}@clinic.example."
         row |= {"beds": place % 4 + 1, "fee": place * 3.5, "clinician": f"dr-{place % 9}"}
     write_csv(folder / "notes.csv", rows, [*rows[0]])
 
@@ -122,7 +120,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
         files = {"sec-pe": {"public_corpus": str(tmp_path / "public.csv")}}
         if method in ("dp-kps", "dp-kde", "aug-pe") and "vocabulary" not in changes:
             files[method] = {"vocabulary": str(tmp_path / "terms.txt")}
-        own = {"data": str(tmp_path / "notes.csv"), "labels": list(LABELS), **COMMON}
+        own = {"data": str(tmp_path / "notes.csv"), "output": str(tmp_path / "out"), "labels": list(LABELS), **COMMON}
         values = {**own, **METHODS.get(method, EPSILON), **files.get(method, {}), **changes}
         return {name: value for name, value in values.items() if value is not None}
 

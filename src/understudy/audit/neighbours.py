@@ -20,6 +20,7 @@ from understudy.privacy.unit import Unit
 Row = dict[str, Any]
 Rows = list[Row]
 
+_FEWEST = 5
 _HELD_OUT = {"record": 3, "owner": 3, "secret": 10}
 _LONG = 20_000  # characters
 _NEW = "someone new"
@@ -52,13 +53,12 @@ def neighbours_of(
     """
     values = Values(corpus.schema)
     units = _units(list(rows_of(corpus, values)), corpus, unit, finder)
-    held, chance = _HELD_OUT[unit.kind], random.Random(0)
     others = units.pop(None, [])  # of no secret
     names = sorted(units, key=lambda name: (len(json.dumps(units[name], default=str)), str(name)))
-    if len(names) < held + 3:
-        raise ConfigError("The table has too few units to replay a run on.", f"Give one with {held + 3} or more.")
+    if len(names) < _FEWEST:
+        raise ConfigError("The table has too few units to replay a run on.", f"Give one with {_FEWEST} or more.")
     longest = names[-1]
-    random_ones = chance.sample(names[1:-1], held)
+    random_ones = random.Random(0).sample(names[1:-1], min(_HELD_OUT[unit.kind], len(names) - 3))
     rest = [row for name in units if name != longest and name not in random_ones for row in units[name]]
     without = [*others, *rest]
     last, first, shortest = units[longest], units[next(iter(units))], units[names[0]]

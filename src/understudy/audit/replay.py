@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,8 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
     job.require_language()
     require_local_model(job.chat)
     unit = job.promise.unit
-    with TemporaryDirectory(prefix="understudy-replay-") as place:
+    private = None if config.output is None else OutputFolder(Path(config.output)).make_private()
+    with TemporaryDirectory(prefix="replay-", dir=private) as place:
         folder = Path(place)
         with job.table.open(folder) as corpus:
             finder = job.table.finder(corpus) if unit.kind == "secret" else None
@@ -153,8 +155,8 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         unchecked=tuple(sorted(first.unchecked)),
         seconds=time.monotonic() - started,
     )
-    if config.output is not None:
-        with atomic_file(OutputFolder(Path(config.output)).make_private() / REPLAY, mode=PRIVATE_MODE) as file:
+    if private is not None:
+        with atomic_file(private / REPLAY, mode=PRIVATE_MODE) as file:
             file.write(json.dumps(audit.to_json(), indent=1).encode("ascii"))
     return audit
 
@@ -474,6 +476,7 @@ def _watch(config: RunConfig, output: OutputFolder, tape: Tape) -> None:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(error),
             warnings.catch_warnings(record=True) as warned,
+            patch("time.perf_counter", lambda: 0.0),  # how long something took is not compared
         ):
             warnings.simplefilter("always")
             try:
