@@ -248,8 +248,8 @@ def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(
 
 
 def test_a_server_of_this_machine_is_inside_by_its_product_s_own_address(tmp_path: Path) -> None:
-    running._require_inside(config(tmp_path, llm="ollama:any"))
-    running._require_inside(config(tmp_path, llm="vllm:any", base_url="http://127.0.0.1:9000/v1"))
+    running.require_local_model(config(tmp_path, llm="ollama:any"))
+    running.require_local_model(config(tmp_path, llm="vllm:any", base_url="http://127.0.0.1:9000/v1"))
 
 
 COMMAND = ("--canaries", "400", "--prefix-words", "0", "--suffix-terms", "4", "--attacks", "release")

@@ -203,9 +203,9 @@ def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private:
         theirs = [] if table.secrets_file is None else read_secrets(Path(table.secrets_file))
         with atomic_file(private / SECRETS, mode=PRIVATE_MODE) as file:
             file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))
-    values = _Values(corpus.schema)
+    values = Values(corpus.schema)
     planted = [canary for canary in canaries if canary.planted for _ in range(copies)]
-    rows = [*_rows(corpus, values), *(_row(corpus, canary, values) for canary in planted)]
+    rows = [*rows_of(corpus, values), *(row_of(corpus, canary, values) for canary in planted)]
     write_table(private / CORPUS, {name: [row[name] for row in rows] for name in corpus.schema.columns})
     (private / CORPUS).chmod(PRIVATE_MODE)
 
@@ -235,7 +235,9 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
     return config.model_copy(update=changes)
 
 
-class _Values:
+class Values:
+    """Values of a row's typed columns."""
+
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._generator = np.random.default_rng(0)
@@ -249,7 +251,8 @@ class _Values:
         return {name: value.isoformat() if isinstance(value, date) else value for name, value in values}
 
 
-def _rows(corpus: Corpus, values: _Values) -> Iterator[dict[str, object]]:
+def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
+    """The records as rows of a table that is declared in the same way."""
     schema = corpus.schema
     for batch in corpus.batches():
         owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
@@ -264,7 +267,7 @@ def _rows(corpus: Corpus, values: _Values) -> Iterator[dict[str, object]]:
             yield row | values.of(label, own)
 
 
-def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
+def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:
     """A canary as a row: of several columns the last one holds its text; a dialogue has one turn. Typed columns hold
     their first value."""
     schema = corpus.schema

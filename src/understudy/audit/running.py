@@ -122,7 +122,7 @@ def audit_run(
     config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
     job.require_language()
-    _require_inside(job.chat)
+    require_local_model(job.chat)
     plan = job.plan()
     epsilon, delta = promise(plan)
     attacks = attacks_of(job.method.name, parameters.attacks)
@@ -239,7 +239,7 @@ def _prepare(
     return kept
 
 
-def _require_inside(model: ModelParameters) -> None:
+def require_local_model(model: ModelParameters) -> None:
     """Refuse endpoints on other machines: nothing is charged for what the run releases."""
     provider, preset = model.llm.partition(":")[0], preset_of(model.llm)
     if provider in ("builtin", "none", "hf"):

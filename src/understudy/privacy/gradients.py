@@ -172,6 +172,5 @@ class Steps:
         exact = exact_sum(query, data)
         self._sampled = False
         self.left -= 1
-        noise = self._source.normal(exact.size).reshape(exact.shape)
-        noise *= self._mechanism.noise_multiplier * self._mechanism.grid
-        return np.asarray((exact + np.rint(noise).astype(np.int64)) / paid.grid, dtype=np.float64)
+        noisy = self._source.added_normal(exact, scale=self._mechanism.noise_multiplier * self._mechanism.grid)
+        return np.asarray(noisy / paid.grid, dtype=np.float64)

@@ -213,7 +213,7 @@ def select(
     for found, sums in query.sums(data):
         if not all(map(lt, [last, *found], found)):
             raise bug("A query gave a name twice, or in another order.", "it gives each once, in the order of names")
-        noisy = _checked(sums, (len(found),)) + source.draw("gaussian", scale=mechanism.scale, size=len(found))
+        noisy = source.added(_checked(sums, (len(found),)), "gaussian", scale=mechanism.scale)
         above = np.flatnonzero(noisy > mechanism.threshold)
         names += [found[place] for place in above.tolist()]
         values.append(noisy[above] / mechanism.sensitivity.grid)

@@ -172,8 +172,7 @@ class _Sum:
 
     def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
         """An exact sum with noise, in units of 1.0. Only what has paid may call it."""
-        sampled = source.draw(self.noise, scale=self.scale, size=exact.size).reshape(exact.shape)
-        return np.asarray((exact + sampled) / self.sensitivity.grid, dtype=np.float64)
+        return np.asarray(source.added(exact, self.noise, scale=self.scale) / self.sensitivity.grid, dtype=np.float64)
 
 
 @dataclass(frozen=True)

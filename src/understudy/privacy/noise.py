@@ -30,7 +30,7 @@ _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same a
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from."""
+    """Where noise comes from. What is released asks for sums with their noise, never for noise alone."""
 
     @property
     def origin(self) -> NoiseOrigin: ...
@@ -57,6 +57,16 @@ class NoiseSource(Protocol):
     def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
         """``size`` independent integers, each of 0 .. ``below`` - 1 equally likely."""
         ...
+
+    def added(self, exact: NDArray[np.int64], kind: NoiseKind, *, scale: float) -> NDArray[np.int64]:
+        """Return ``exact`` with noise as of :meth:`draw`, independent for every entry."""
+        return exact + self.draw(kind, scale=scale, size=exact.size).reshape(exact.shape)
+
+    def added_normal(self, exact: NDArray[np.int64], *, scale: float) -> NDArray[np.int64]:
+        """Return ``exact`` with noise as of :meth:`normal`, times ``scale`` and rounded."""
+        noise = self.normal(exact.size).reshape(exact.shape)
+        noise *= scale
+        return exact + np.rint(noise).astype(np.int64)
 
 
 class PaidInParts(Generic[M]):
@@ -102,7 +112,7 @@ class _SystemCoins:
         return (drawn % np.uint64(below)).astype(np.int64)
 
 
-class SystemNoise(_SystemCoins):
+class SystemNoise(_SystemCoins, NoiseSource):
     """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
 
     origin: NoiseOrigin = SYSTEM
@@ -130,7 +140,7 @@ class SystemNoise(_SystemCoins):
         return numbers
 
 
-class InsecureSeededNoise:
+class InsecureSeededNoise(NoiseSource):
     """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: who knows the seed can subtract it.
 
     >>> InsecureSeededNoise(0).draw("gaussian", scale=1e6, size=3).dtype
@@ -160,7 +170,7 @@ class InsecureSeededNoise:
         return self._generator.integers(0, below, size=size, dtype=np.int64)
 
 
-class InsecureNoNoise(_SystemCoins):
+class InsecureNoNoise(_SystemCoins, NoiseSource):
     """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE.
 
     Choices stay random: the most likely token again and again makes no text.

@@ -192,8 +192,7 @@ class LabelTokens:
         self.spent += 1
         if not gaussian:
             return self._source.choose(sums, scale=self._mechanism.scale)
-        noise = self._source.draw("gaussian", scale=self._mechanism.scale, size=len(sums))
-        return int(np.argmax(sums + noise))
+        return int(np.argmax(self._source.added(sums, "gaussian", scale=self._mechanism.scale)))
 
 
 @lru_cache(maxsize=16)

@@ -79,8 +79,8 @@ class TokenTest:
     def begin(self, batch_size: int, source: NoiseSource) -> Run:
         """Return a new run with a fresh noisy threshold; the caller has paid for it."""
         scale = self.scale(batch_size)
-        noise = int(source.draw("laplace", scale=scale, size=1)[0])
-        return Run(round(self.threshold * batch_size * self.grid) + noise, scale, source)
+        exact = round(self.threshold * batch_size * self.grid)
+        return Run(_noisy(exact, scale, source), scale, source)
 
 
 @dataclass
@@ -96,12 +96,15 @@ class Run:
         """Return whether ``distance`` with its noise reaches the threshold; then the run is over."""
         if not self.open:
             raise bug("This run of the test is over.", "each run answers up to its first distance above the threshold")
-        noise = int(self._source.draw("laplace", scale=2 * self._scale, size=1)[0])
-        self.open = distance + noise < self._threshold
+        self.open = _noisy(distance, 2 * self._scale, self._source) < self._threshold
         return not self.open
 
     def __repr__(self) -> str:
         return f"Run(open={self.open})"  # a noisy threshold stays in memory
+
+
+def _noisy(exact: int, scale: float, source: NoiseSource) -> int:
+    return int(source.added(np.array([exact], dtype=np.int64), "laplace", scale=scale)[0])
 
 
 @dataclass(frozen=True)

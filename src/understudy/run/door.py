@@ -213,7 +213,7 @@ def pay(
         session.begin(plan)
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
-        return Paid(_door(plan, receipt, session, None, ""), b"insecure")
+        return Paid(session.witness.door(_door(plan, receipt, session, None, "")), b"insecure")
     assert found is not None
     known = corpus.identity(ledger.fingerprint_key, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)

@@ -250,7 +250,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
                 f"{waiting} requests were handed in as batches. "
                 "Without --llm-batch they are asked, and paid for, again."
             )
-        chat = CachedChat(chat, session.store.answers)
+        chat = CachedChat(session.witness.chat(chat), session.store.answers)
     return Writing(prompts, chat, named, form)
 
 

@@ -20,7 +20,7 @@ from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.progress import recorded
 from understudy.run.releasing import check_cap, make_release, require_continuable
-from understudy.run.session import GENERATED, SILENT, Listener, Session, open_session
+from understudy.run.session import GENERATED, SILENT, Listener, Session, Witness, open_session
 from understudy.run.settings import RunConfig, run_config
 from understudy.run.signing import Signing
 
@@ -50,13 +50,23 @@ def release(
         return signing.of_result(Result(made, folder=session.visible_folder), listener)
 
 
-def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
-    """Release and generate in one go. The same configuration and output folder resume where a killed run was."""
+def run(
+    config: RunConfig,
+    *,
+    corpus: Corpus | None = None,
+    listener: Listener = SILENT,
+    witness: Witness | None = None,
+) -> Result:
+    """Release and generate in one go. The same configuration and output folder resume where a killed run was.
+
+    Args:
+        witness: of an audit; raises PrivacyError unless the run is NOT PRIVATE.
+    """
     job = Job(config, charges=True, generates=True)
     job.require_language()
     signing = Signing.of(job)
     with (
-        open_session(job.place, job.lasting, job.promise.noise_source) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source, witness=witness) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
         for line in job.decided:

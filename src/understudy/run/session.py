@@ -8,18 +8,20 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from understudy.base.errors import ResumeError, UnderstudyError
+from understudy.base.errors import ResumeError, UnderstudyError, bug
 from understudy.base.files import disk_faults, private_folder
 from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
 from understudy.ledger.store import RunStore
+from understudy.models.types import ChatModel
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sample import SubsampledSums
+from understudy.privacy.sealed import SYSTEM
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.settings import OutputParameters
 
@@ -58,6 +60,19 @@ class Lasting:
         return replace(self, settings={**self.settings, **more}, changeable=())
 
 
+class Witness:
+    """What watches a run of which nothing is charged, for an audit: it may replace what it is given. This one does
+    not."""
+
+    def door(self, door: Any) -> Any:
+        """Return the door between the private records and the released values."""
+        return door
+
+    def chat(self, chat: ChatModel) -> ChatModel:
+        """Return the language model that is asked for texts."""
+        return chat
+
+
 @dataclass(frozen=True)
 class Session:
     """An output folder in use, its store, and where the noise of what is kept there comes from.
@@ -70,6 +85,7 @@ class Session:
     lasting: Lasting
     visible_folder: OutputFolder | None
     noise: NoiseSource
+    witness: Witness = field(default_factory=Witness)
 
     @property
     def begun(self) -> bool:
@@ -143,7 +159,12 @@ def in_texts(count: int) -> str:
 
 @contextmanager
 def open_session(
-    place: OutputParameters, lasting: Lasting, noise: NoiseSource, *, free: bool = False
+    place: OutputParameters,
+    lasting: Lasting,
+    noise: NoiseSource,
+    *,
+    free: bool = False,
+    witness: Witness | None = None,
 ) -> Iterator[Session]:
     """The run's folder, locked; a run that began there with other settings is an error.
 
@@ -152,7 +173,12 @@ def open_session(
     Args:
         noise: of all that is kept in the folder.
         free: nothing will be charged, so that no run that was charged can be resumed.
+        witness: of an audit.
+
+    Raises PrivacyError if a run with a promise would have a witness.
     """
+    if witness is not None and noise.origin == SYSTEM:
+        raise bug("A run with a promise has a witness.", "only an audit's own run, which is NOT PRIVATE, has one")
     with ExitStack() as stack:
         if place.output is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-")))
@@ -166,7 +192,7 @@ def open_session(
         remove_leftovers(folder.private)
         folder.make()
         visible = None if place.output is None else folder
-        session = Session(folder, store, lasting, visible, noise)
+        session = Session(folder, store, lasting, visible, noise, witness or Witness())
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:

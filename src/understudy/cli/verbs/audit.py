@@ -10,7 +10,16 @@ import click
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.cli.environment import TypedOption
-from understudy.cli.options import ParametersCommand, given, json_option, read_file
+from understudy.cli.options import (
+    METHOD,
+    TABLE,
+    WRITING,
+    ParametersCommand,
+    config_option,
+    given,
+    json_option,
+    read_file,
+)
 from understudy.cli.output import listener, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -143,6 +152,52 @@ def audit_run(
             "Release nothing with it, and report it."
             if done.private
             else "Noise was off or seeded, and no promise holds: leave that out of the configuration.",
+        )
+
+
+def _run_groups(args: Sequence[str]) -> Groups:
+    from understudy.cli.making import run_groups
+
+    return run_groups(args)
+
+
+@audit.command("replay", cls=ParametersCommand, groups=_run_groups, main=("data", *TABLE, "epsilon", "delta", *WRITING))
+@click.option("--method", default=None, envvar=METHOD, metavar="NAME", help="As for a run.")
+@click.option("--neighbours", type=click.IntRange(1), default=None, help="Neighbours to try at most.  [default: all]")
+@config_option
+@json_option
+def audit_replay(config: str | None, *, neighbours: int | None, as_json: bool, **values: Any) -> None:
+    """Replay a run on neighbours of its table: with the released values given, nothing else may differ.
+
+    Takes the options of `run`. Nothing is charged, and nothing that the runs make is kept.
+    """
+    from understudy.audit.replay import audit_replay as replay
+    from understudy.run.settings import run_config
+
+    settings = run_config(given(values, config))
+    with listener() as told:
+        done = replay(settings, most=neighbours, listener=told)
+    if as_json:
+        show_json(done.to_json())
+    else:
+        click.echo(f"Method {done.method}, protecting {done.unit}: {done.measurements} noisy values.")
+        for each in done.neighbours:
+            click.echo(f"{each.name}: {'same' if not each.findings else ''}")
+            for finding in each.findings:
+                click.echo(f"  {finding.kind}: {finding.detail}")
+        if done.unchecked:
+            click.echo(f"Sensitivities not compared, as their mechanisms are not known: {', '.join(done.unchecked)}.")
+        click.echo(f"Verdict: {done.verdict}. It is about these neighbours and this configuration.")
+    if done.unsteady:
+        raise PrivacyError(
+            "Two runs on the same table differ, so that this audit can tell nothing: "
+            + "; ".join(f"{each.kind}, {each.detail:.200}" for each in done.unsteady),
+            "Make the method and its models repeatable for a given seed.",
+        )
+    if done.verdict == "VIOLATION":
+        raise PrivacyError(
+            "The run depends on the table by other ways than its released values, or a sum moves too far.",
+            "Release nothing with it until that is fixed.",
         )
 
 
