@@ -29,7 +29,7 @@ help:
 	@echo "make dist        sdist and wheel in dist/, checked, and tests run from the unpacked sdist"
 	@echo "make sbom        what is installed in $(VENV), as CycloneDX, in dist/sbom.json"
 	@echo "make models      download the built-in models into the cache"
-	@echo "make bench       what each method costs here, and docs/performance.md made of it (an hour or two)"
+	@echo "make bench       what each method costs here, and benchmarks/performance.md made of it (an hour or two)"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
 install: $(INSTALLED)
@@ -114,7 +114,7 @@ clean:
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 bench: models
-	@echo "Measuring what it costs, with the machine as busy as it is (an hour or two), and making docs/performance.md of it."
+	@echo "Measuring what it costs, with the machine as busy as it is (an hour or two), and making benchmarks/performance.md of it."
 	@for name in $$($(BIN)/python -m benchmarks --list | cut -d' ' -f1); do \
 		$(BIN)/python -m benchmarks $$name >/dev/null || exit 1; done
 	@$(BIN)/python -m benchmarks --page

@@ -2,7 +2,7 @@
 
 python -m benchmarks --list
 python -m benchmarks NAME [options]     (NAME --help lists them; --dry-run keeps nothing)
-python -m benchmarks --page             docs/performance.md and its plots, from benchmarks/results/*.json
+python -m benchmarks --page             benchmarks/performance.md and its plots, from benchmarks/results/*.json
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("name", nargs="?", choices=BENCHMARKS)
     parser.add_argument("--list", action="store_true", help="name the benchmarks")
-    parser.add_argument("--page", action="store_true", help="make docs/performance.md from the kept results")
+    parser.add_argument("--page", action="store_true", help="make benchmarks/performance.md from the kept results")
     own = [word for word in words if word in BENCHMARKS][:1]
     arguments = parser.parse_args(words[: words.index(own[0]) + 1] if own else words)
     if arguments.list:

@@ -226,7 +226,7 @@ bounds.
 {rows}
 
 A release of a million records on one core, of `results/scaling.json`: embeddings are at hand where a method reads
-them, and memory is what the process itself holds. [Performance](../docs/performance.md) has other sizes.
+them, and memory is what the process itself holds. [Performance](performance.md) has other sizes.
 
 | release | processor seconds | MB |
 |---|---|---|

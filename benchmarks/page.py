@@ -1,4 +1,4 @@
-"""docs/performance.md and its plots, from the kept results alone.
+"""benchmarks/performance.md and its plots, from the kept results alone.
 
 The words are in ``performance.md.jinja``; every figure is from a file of ``results/``, or computed here from some.
 """
@@ -24,7 +24,7 @@ from understudy.methods.seq_pate.plan import _TEACHERS
 from understudy.methods.shared.evolution.embeddings import _row_type
 from understudy.report.numbers import percent
 
-PAGE = Path("docs") / "performance.md"
+PAGE = Path("benchmarks") / "performance.md"
 PLOTS = Path("docs") / "images"
 SIZES = (10**6, 10**8)
 """For which the costs are computed."""

@@ -1,0 +1,114 @@
+"""The words are ordinary technical English: phrases of the older pages' dialect do not come back.
+
+``ROOTS`` are the files that are looked at. What is quoted from a program (code, inline code, links' addresses) and
+what is made of docstrings is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOTS = ["README.md", "docs/*.md"]
+"""Globs below the repository's root."""
+_BE = "(?:is|are|was|were)"
+_MADE = "Protected|Taken|Released|Told|Kept|Refused|Left|Asked|Made|Given|Drawn|Shown|Counted|Read|Stored|Meant|Needed"
+_BOX = "file|folder|table|page|record|text|ledger|database|prompt|release|Release|column|row|list|owner|zip|report"
+DIALECT = {
+    "a sentence begins with its participle": rf"(?:^|[.:;!?|]\s+)(?:{_MADE}) {_BE}\b",
+    "'none' for 'not a'": rf"\b[Nn]one (?:where|of what|of which)\b|(?<![Tt]here )\b{_BE} none\b"
+    rf"|(?<![Tt]here )\b{_BE} no (?!longer|more|less|better|worse|fewer|larger|smaller|different|matter|such|one\b)",
+    "'take' for 'suppose'": r"\bTake (?:any (?:one|two)|everything|all that)\b",
+    "'stand' for 'be'": r"\b[Ss]t(?:ands?|ood|anding)\b(?!-ins?\b| (?:in\b|for\b|still))",
+    "'lie' for 'be'": r"\b(?:lies?|lay|lying) (?:in|on|at|there|where|outside|within|beside|below|among)\b",
+    "'of its own'": r"\bof (?:its|their|his|her|our) own\b",
+    "'beside'": r"\b[Bb]eside\b",
+    "'so' for 'such' or 'this'": r"\bso (?:many|much|few) of\b|\bso (?:made|said|told)\b",
+    "'that which' and 'whoever'": r"\b(?:that which|[Ww]hoever|whomever|whosever)\b|\b(?:all|those) that their\b",
+    "'what' as a noun": r"\b[Ww]hat (?:stands|lies|holds|leaves|came|goes|was not used|sets|one (?:owner|text|unit))\b"
+    r"|\b(?:of|than) what (?:is|was|are|were) (?:no|not)\b",
+    "'told' for 'distinguished' or 'reported'": r"\b(?:is|are|be|was|were|being|been) told\b|\btold (?:apart|by)\b",
+    "'hold' for 'contain'": rf"\b(?:{_BOX})s? holds?\b",
+    "'pay' for 'be worth it'": r"\b(?:it|that|they|which|guide) pays?\b(?! (?:for|with|out))",
+    "'mend' for 'fix'": r"\bmend(?:s|ed|ing)?\b",
+    "'hang on' for 'depend on'": r"\b(?:hangs?|hung) on\b",
+    "'another' for 'different'": r"\b(?:is|are) another(?:'s| thing| matter)\b",
+    "'maker' for 'sender'": r"\b(?:its|their|whose) makers?\b",
+    "'writes its words apart'": r"\bwords apart\b",
+    "'the half of'": r"\b[Tt]he half of\b",
+    "the verb comes before who acts": r"\bsays shows?\b|\bnobody gets\b|\bShares are of\b|\bholds is\b",
+}
+"""Why a phrase is refused, and the pattern of its kind."""
+
+
+def prose(text: str) -> str:
+    text = re.sub(r"<!-- parameters -->.*?<!-- end of parameters -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]*`|\]\([^)\s]*\)|<[^>\n]*>", "_", text)
+
+
+def dialect(text: str) -> list[tuple[str, str]]:
+    """Every phrase of the dialect in a text, with the reason."""
+    return [
+        (reason, found[0].strip("|:;. \n"))
+        for reason, pattern in DIALECT.items()
+        for found in re.finditer(pattern, text, re.MULTILINE)
+    ]
+
+
+def test_every_kind_of_dialect_is_found() -> None:
+    for once in (
+        "Thin: the private texts hardly stand above the noise; about 3,600 owners would do.",
+        "Thin: only what one text in 17 says shows.",
+        "Guide on: it pays: the embedder reads each text.",
+        "weight above which a term stands out from chance: 16.97",
+        "share of what sets a label apart that is no noise",
+        "terms that stand clear of it, by 3 standard deviations",
+        "Protected is one owner, all of its records, of which at most 5 are used",
+        "Take any one unit. The probability of any outcome",
+        "whoever guesses from it whether one given unit was in the data",
+        "Above the line nobody gets, whatever they know.",
+        "Shares are of mu squared of Gaussian differential privacy, which adds up.",
+        "They are a reader's guess, and are no quotation",
+        "What one owner holds is.",
+        "Each method's signal is another thing, so the lines do not rank the methods.",
+        "Get the file again from its maker; its maker deletes it and repeats the release",
+        "Take everything that could ever be seen in what leaves",
+        "in any language that writes its words apart",
+        "A value of this kind, None where it is none.",
+        "None of what is no transcript.",
+        "stored values are told by their places in it",
+        "This with the arrays of what was released beside it.",
+        "so many of the prompt and of the target each",
+        "what was not used for longest goes for it",
+        "made by whoever comes first",
+        "Whatever it raises is told without its message",
+        "what lies beside it is another's",
+        "all that their bits hang on",
+        "The half of a method that its Release being a tuned model decides.",
+        "have it mended",
+    ):
+        assert dialect(once), once
+
+
+def test_plain_english_is_accepted() -> None:
+    for plain in (
+        "Good: common themes will come through. This says nothing about how the texts read.",
+        "Weak: noise nearly drowns the data. About 3,600 customers would be enough.",
+        "Each customer is protected as a whole; at most 5 of their messages were used.",
+        "Adding or removing any one customer changes the odds. There is no such file, and it is no longer needed.",
+        "The notes stand in for your table. The bound holds for every run. A customer pays for a call.",
+        "Return None if a field is missing. The budget is held back. What was released is listed below.",
+        "`stands beside` is quoted, and a [link](beside.md) has an address.",
+    ):
+        assert dialect(prose(plain)) == [], plain
+
+
+@pytest.mark.parametrize(
+    "page", sorted(page for root in ROOTS for page in ROOT.glob(root)), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_a_page_is_in_plain_english(page: Path) -> None:
+    assert dialect(prose(page.read_text("utf-8"))) == []
