@@ -19,7 +19,7 @@ Make:
 Judge:
     evaluate   compare a synthetic table with the real one: fidelity, utility, leakage
     audit      attack a whole run; audit_mechanism attacks one mechanism
-    report     write the report of a run as one HTML file
+    report     write the report of a run as one HTML file; verify checks its files and their signature
 Also: Budget, SecretBudget (what a run may spend), read_corpus, load_release, ledger (what each dataset has spent)
 Methods (pass one to run, release or plan; the default is DPKPS()):
     DPKPS, DPKDE, AugPE, SecPE, PrivatePrediction, FewShot, SeqPATE, DPFinetune, GuidedEvolution, Topics

@@ -43,7 +43,7 @@ def loaded_by(code: str, *words: str) -> set[str]:
 
 _NOT_LISTED = {"Checked", "Corpus", "Evaluation", "FoundTopics", "Forecast", "Listener", "MechanismAudit", "Release"}
 _NOT_LISTED |= {"ReportPaths", "Result", "RunAudit", "Statement", "UnderstudyError", "UnderstudyWarning"}
-_NOT_LISTED |= {"NonPrivateFinetune"}
+_NOT_LISTED |= {"NonPrivateFinetune", "Verification"}
 COMMAND = "from understudy.cli import cli; cli.main(standalone_mode=False)"
 
 
@@ -119,10 +119,13 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
     said = understudy("run", *flags(settings(tmp_path)))
     assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
     assert "Dataset 'notes' is new: opened with this run's budget" in said.err
-    assert "vocabulary terms that stand out from chance" in said.err
+    assert "Next: `understudy report" in said.err
+    assert "vocabulary terms that stand out from chance" not in said.err
     made = settings(tmp_path, output=str(tmp_path / "second"), ledger=str(tmp_path / "second.sqlite"))
     made = {name: value for name, value in made.items() if name not in ("llm", "records_per_label")}
-    assert understudy("release", *flags(made)).out == f"{tmp_path / 'second' / 'release' / 'dp-kps.release'}\n"
+    released = understudy("release", *flags(made), "--verbose")
+    assert released.out == f"{tmp_path / 'second' / 'release' / 'dp-kps.release'}\n"
+    assert "vocabulary terms that stand out from chance" in released.err
     assert not (tmp_path / "second" / "release" / "synthetic.parquet").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,13 @@ def is_plain(name: str) -> bool:
 
 
 def show_result(result: Result, as_json: bool, *, table: bool) -> None:
-    """What was made: a table, or the Release alone."""
+    """Print what was made, a table or the Release alone, and say what to do next."""
     assert result.folder is not None
+    folder = shlex.quote(str(result.folder.root))
+    if table:
+        say(f"Next: `understudy report {folder}` writes the report, `understudy show {folder}` prints the guarantee.")
+    else:
+        say(f"Next: `understudy generate {folder}` writes texts, `understudy show {folder}` prints the guarantee.")
     release, written = result.folder.release_file(result.release.method), result.folder.synthetic_file()
     files = {"release": str(release) if release.exists() else None, "table": str(written) if table else None}
     fields = {**result.to_json(), "output": str(result.folder.root), **files}

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -136,7 +137,7 @@ def listener() -> Iterator[Listener]:
     from understudy.run.session import Listener
 
     if _HANDLER.as_json or EVERYTHING.level != logging.INFO or not sys.stderr.isatty():
-        yield Listener(say, PlainLines(say))
+        yield Listener(say, PlainLines(say), detail=partial(SPEECH.debug, "%s"))
         return
     with on_terminal() as told:
         yield told

@@ -59,8 +59,10 @@ class Facts:
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
 
-    def lines(self, labels: Sequence[str] = ()) -> list[str]:
-        return [*(entry.line(labels) for entry in self.entries), *(f"Warning: {each}" for each in self.warnings)]
+    def lines(self, labels: Sequence[str] = (), *, warnings: bool = True) -> list[str]:
+        """Return a line per fact, then one per warning unless ``warnings`` is False."""
+        told = [f"Warning: {each}" for each in self.warnings] if warnings else []
+        return [*(entry.line(labels) for entry in self.entries), *told]
 
     def to_json(self) -> dict[str, Any]:
         return {

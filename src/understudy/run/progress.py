@@ -84,9 +84,13 @@ def recorded(
         record.count(what, done, total)
         listener.progress(what, done, total)
 
+    def detail(line: str) -> None:
+        record.say(line)
+        listener.detail(line)
+
     record.write()
     try:
-        yield replace(listener, say=say, progress=progress)
+        yield replace(listener, say=say, progress=progress, detail=detail)
     except BaseException as error:
         record.write(state="stopped", problem=_why(error))
         raise

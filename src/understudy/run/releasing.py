@@ -287,12 +287,14 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
 
 
 def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
-    """Tell how much of what was released stands above its noise."""
+    """Say how useful the release is; what the noise did to each value is detail."""
     verdict = made.statement.verdict
     for name, entry in made.statement.public_inputs.items():
-        listener.say(f"{name}: {entry['source']}")
-    for line in made.noise_lines:
-        listener.say(line)
+        listener.detail(f"{name}: {entry['source']}")
+    for line in made.noise_check.lines(made.schema.label_set.names, warnings=False):
+        listener.detail(line)
+    for warning in made.noise_check.warnings:
+        listener.say(f"Warning: {warning}")
     _tell(verdict, listener, made.statement.unit, spent=True)
     if made.noise_check.warnings or (verdict and verdict.level == "noise"):
         if skips:

@@ -28,12 +28,19 @@ from understudy.run.settings import OutputParameters
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told what happens: lines, and (what, done, of how many). Public facts only."""
+    """Receive what happens in a run: lines, and (what, done, of how many). Public facts only.
+
+    Args:
+        say: receives a line that a user can act on.
+        progress: receives the name of a stage, how many parts are done, and of how many.
+        detail: receives a line of figures, which the command line shows with ``--verbose``.
+    """
 
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     nobody: bool = False
     """Whether nobody may be looking: what must not be missed is then a Python warning, too."""
+    detail: Callable[[str], None] = lambda _line: None
 
 
 SILENT = Listener(nobody=True)
