@@ -48,7 +48,7 @@ from understudy.models import catalog
 from understudy.models.embedder_checks import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
-from understudy.privacy.exact import require_epsilon
+from understudy.privacy.exact import EPSILONS
 from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
@@ -353,7 +353,7 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
             "Leave --charge-metrics out, or make a run with a declared label set.",
         )
     assert config.charge_metrics is not None
-    require_epsilon(charge_metrics=config.charge_metrics)
+    EPSILONS.of(charge_metrics=config.charge_metrics)
     made.require_of_run()
     dataset = config.dataset or made.statement.dataset
     return ChargedMetrics(
