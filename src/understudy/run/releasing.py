@@ -277,7 +277,7 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
     """Tell what is protected, what was decided, and what is to be expected of the budget."""
     protected = plan.unit.describe() if job.method.private else "nobody: a yardstick without privacy"
     listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-    for line in job.decisions(plan):
+    for line in job.decisions(plan).values():
         listener.say(line)
     _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
     for warning in job.warnings:
