@@ -191,7 +191,12 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
         if folder is not None:
             stack.enter_context(disk_faults(folder.root))
-        _check_folder(folder, made)
+            others_own = made.folder is None or made.folder.root.resolve() != folder.root.resolve()
+            if others_own and (folder.shareable / "statement.json").exists():
+                raise ConfigError(
+                    f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
+                    "Evaluate that folder, or use another --output.",
+                )
         working = stack.enter_context(ExitStack())
         engine = working.enter_context(_open_engine(config, folder))
         if private_dir is not None and not is_in_use(private_dir):
@@ -309,17 +314,6 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
     )
-
-
-def _check_folder(folder: OutputFolder | None, made: Made) -> None:
-    """See that the metrics would not be put beside another table's statement."""
-    if folder is None or not (folder.shareable / "statement.json").exists():
-        return
-    if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
-        raise ConfigError(
-            f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
-            "Evaluate that folder, or use another --output.",
-        )
 
 
 def _check_columns(real: Corpus, synthetic: Corpus) -> None:
