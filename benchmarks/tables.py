@@ -96,16 +96,20 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
         rows = np.column_stack([rows[:, label], np.delete(rows, label, axis=1)])
     variables, parameters = Variables(None, labels, columns), TablesParameters(column_pairs=way)
     require_measurable(variables, parameters)
-    charges: dict[str, Any] = {
-        each.name: each.mechanism for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)
-    }
+    planned = {each.name: each for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)}
+    charges: dict[str, Any] = {name: each.mechanism for name, each in planned.items()}
     records = Records(rows, labelled=label is not None)
 
     def noisy(name: str, query: Any) -> NDArray[np.float64]:
         return measure(charges[name], query, records, source=SystemNoise())
 
     made = measure_marginals(
-        variables, parameters, noisy, lambda name: float(charges[name].noise_std), lambda _, make: make()
+        variables,
+        parameters,
+        lambda name: planned[name].query,
+        noisy,
+        lambda name: float(charges[name].noise_std),
+        lambda _, make: make(),
     )
     return made.fitted()
 

@@ -33,7 +33,7 @@ from understudy.evaluate.parameters import EvaluationConfig
 from understudy.methods.additions.columns.variables import RowsParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.base import Method
-from understudy.methods.registry import make_method, method_names, require_method
+from understudy.methods.registry import make_method, method_names
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.release import Release
 from understudy.run import pipeline
@@ -424,8 +424,12 @@ def _sorted_out(*given: object) -> tuple[Any, Method | None, AnyBudget | None]:
     rest = [each for each in given if each is not None and not any(each is one for one in (*budgets, *methods))]
     names = [each for each in rest[:1] if isinstance(each, str) and each in method_names() and not Path(each).exists()]
     for each in (*names, *(each for each in rest if isinstance(each, type)), *rest[1:], *budgets[1:], *methods[1:]):
-        require_method(each)
-        raise ConfigError("Two methods or two budgets are given.", "Give one.")
+        if isinstance(each, Method | Budget | SecretBudget):
+            raise ConfigError("Two methods or two budgets are given.", "Give one.")
+        what = f"the class {each.__name__}" if isinstance(each, type) else f"of the type {type(each).__name__}"
+        raise ConfigError(
+            f"The method is {what}, and no method with its parameters.", "Give one such as understudy.DPKPS()."
+        )
     return next(iter(rest), None), next(iter(methods), None), next(iter(budgets), None)
 
 

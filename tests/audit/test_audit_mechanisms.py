@@ -209,7 +209,7 @@ class WholeWeights(TermHistogram):
         histogram = np.zeros(self.shape, dtype=np.int64)
         for row, label in zip(self.rows.of(batch), batch.labels, strict=True):
             terms = row[row >= 0]
-            histogram[terms if self.labels is None else (label, terms)] += COUNT_GRID
+            histogram[(label, terms) if self.spec.blocks else terms] += COUNT_GRID
         return histogram
 
 
@@ -225,7 +225,9 @@ def test_weights_of_1_for_every_term_of_a_record_are_caught(
 def test_weights_with_the_divisor_of_the_other_noise_are_caught(sum_of: Literal["vocabulary", "histogram"]) -> None:
     """Weights of L2 norm 1 under noise for L1 norm 1."""
     wrong = stating(TermHistogram, Sensitivity(COUNT_GRID, COUNT_GRID, COUNT_GRID))
-    assert caught(twin(one_sum(sum_of, "laplace", BUDGET), wrong, noise="gaussian"), runs=7_200)
+    attack: Any = one_sum(sum_of, "laplace", BUDGET)
+    spec = replace(attack.sums[0].query.spec, noise="gaussian")
+    assert caught(twin(attack, wrong, spec=spec), runs=7_200)
 
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
@@ -421,7 +423,7 @@ class AsOneHistogram(Marginals):
         return Sensitivity.of_counts(1)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return Marginals(self.sizes, self.sets, self.labelled).of_batch(batch)
+        return Marginals(replace(self.spec, steps=())).of_batch(batch)
 
 
 @pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (not_shared(Marginals), OWNER)])
@@ -431,9 +433,7 @@ def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, un
     alone = replace(attack, sums=[pairs], claim=Claim((pairs.mechanism.event,), 1e-6))
     real: Any = pairs.query
     assert not caught(query_replaced(alone, real), runs=600)
-    assert caught(
-        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled", "steps")}))
-    )
+    assert caught(query_replaced(alone, broken(real.spec)))
 
 
 # -- the guide --------------------------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ class MeansOfLabels(GuideSums):
     declared: int = 20
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        records = np.bincount(batch.labels, minlength=self.labels)
+        records = np.bincount(batch.labels, minlength=self.spec.rows)
         return super().of_batch(batch) * self.declared // np.maximum(records, 1)[:, None]
 
 
@@ -537,7 +537,7 @@ class SharesOfEachLabel(GuideSums):
     """A guide per label, each of sensitivity 1 and all of them under one charge: an owner weighs 1 in each."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        lies_in = batch.units * self.labels + batch.labels
+        lies_in = batch.units * self.spec.rows + batch.labels
         return super().of_batch(replace(batch, shares=np.bincount(lies_in)[lies_in]))
 
 

@@ -151,7 +151,15 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
         found: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
     else:
         found = find_files(paths, format=reading.format)
-        _check_output(paths, reading.private_dir)
+        for path in (
+            Path(each).expanduser() for each in paths
+        ):  # else the next run would take results for private data
+            private = reading.private_dir
+            if private is not None and path.is_dir() and private.resolve().is_relative_to(path.resolve()):
+                raise ConfigError(
+                    f"The results would lie in the folder {str(path)!r}, which is read as private data.",
+                    "Name an --output elsewhere, or the data by a pattern.",
+                )
     files = _Files(found, schema, reading)
     try:
         schema = _typed(schema, files.label_type())
@@ -180,16 +188,6 @@ def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
         _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
         names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)
     return Layout((*dict.fromkeys(names), *folders), file.format, delimiter, reading.encoding, quotes)
-
-
-def _check_output(paths: Paths, private_dir: Path | None) -> None:
-    """Check that nothing will be written into a folder that is read: the next run would take it for private data."""
-    for path in (Path(each).expanduser() for each in paths):
-        if private_dir is not None and path.is_dir() and private_dir.resolve().is_relative_to(path.resolve()):
-            raise ConfigError(
-                f"The results would lie in the folder {str(path)!r}, which is read as private data.",
-                "Name an --output elsewhere, or the data by a pattern.",
-            )
 
 
 _FEWEST_ROWS, _MOST_ROWS = 1 << 7, 1 << 15  # of a piece of a Parquet file
@@ -238,7 +236,17 @@ class _Files:
 
     def label_type(self) -> LabelType | None:
         """Check that every file begins as it should; the label column's type, None where each cell has its own."""
-        self._check_partitions()
+        in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
+        if any(columns != in_folders[0] for columns in in_folders):
+            raise ConfigError(
+                "A column is in the names of some files' folders, and not of others'.",
+                "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
+            )
+        if in_folders[0].issuperset(self.schema.columns):
+            raise ConfigError(
+                "All requested columns are in the names of folders, and none in the files.",
+                "Name a column that the files hold.",
+            )
         looks: list[ColumnTypes] = []
         for file in self.files:
             try:
@@ -260,20 +268,6 @@ class _Files:
         if self.files[0].format == "jsonl":
             _require_columns(self._keys_of_lines(), self.schema, dict(self.files[0].partitions))
         return looks[0].label
-
-    def _check_partitions(self) -> None:
-        """Check, by paths alone, that the columns in the names of folders are the same for all files."""
-        in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
-        if any(columns != in_folders[0] for columns in in_folders):
-            raise ConfigError(
-                "A column is in the names of some files' folders, and not of others'.",
-                "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
-            )
-        if in_folders[0].issuperset(self.schema.columns):
-            raise ConfigError(
-                "All requested columns are in the names of folders, and none in the files.",
-                "Name a column that the files hold.",
-            )
 
     def _first_look(self, file: DataFile) -> ColumnTypes:
         schema, partitions = self.schema, dict(file.partitions)

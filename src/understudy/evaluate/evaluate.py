@@ -48,7 +48,7 @@ from understudy.models import catalog
 from understudy.models.embedder_checks import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
-from understudy.privacy.exact import require_epsilon
+from understudy.privacy.exact import EPSILONS
 from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
@@ -191,7 +191,12 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
         if folder is not None:
             stack.enter_context(disk_faults(folder.root))
-        _check_folder(folder, made)
+            others_own = made.folder is None or made.folder.root.resolve() != folder.root.resolve()
+            if others_own and (folder.shareable / "statement.json").exists():
+                raise ConfigError(
+                    f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
+                    "Evaluate that folder, or use another --output.",
+                )
         working = stack.enter_context(ExitStack())
         engine = working.enter_context(_open_engine(config, folder))
         if private_dir is not None and not is_in_use(private_dir):
@@ -311,17 +316,6 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
     )
 
 
-def _check_folder(folder: OutputFolder | None, made: Made) -> None:
-    """See that the metrics would not be put beside another table's statement."""
-    if folder is None or not (folder.shareable / "statement.json").exists():
-        return
-    if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
-        raise ConfigError(
-            f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
-            "Evaluate that folder, or use another --output.",
-        )
-
-
 def _check_columns(real: Corpus, synthetic: Corpus) -> None:
     if real.schema.form != synthetic.schema.form:
         raise ConfigError(
@@ -353,7 +347,7 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
             "Leave --charge-metrics out, or make a run with a declared label set.",
         )
     assert config.charge_metrics is not None
-    require_epsilon(charge_metrics=config.charge_metrics)
+    EPSILONS.of(charge_metrics=config.charge_metrics)
     made.require_of_run()
     dataset = config.dataset or made.statement.dataset
     return ChargedMetrics(

@@ -112,7 +112,14 @@ def read_meta(connection: sa.Connection) -> Meta | None:
             raise LedgerError("The file holds a database that is not a ledger.", "Name another file (--ledger PATH).")
         return None
     found = {row.key: row.value for row in connection.execute(sa.select(meta))}
-    _require_version(found.get("version"))
+    version = found.get("version")
+    if not isinstance(version, str) or not re.fullmatch(r"[1-9][0-9]{0,8}", version, re.ASCII):
+        raise damaged()
+    if int(version) != VERSION:
+        raise LedgerError(
+            f"The ledger has format version {version}; this version of understudy reads {VERSION}.",
+            "Use the version of understudy that wrote it.",
+        )
     if not tables >= metadata.tables.keys():
         raise damaged()
     if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
@@ -149,16 +156,6 @@ def set_strict(connection: sa.Connection, *, strict: bool) -> None:
 def is_strict(connection: sa.Connection) -> bool:
     found = read_meta(connection)
     return found is not None and bool(found.strict_changes) and found.strict_changes[-1][1]
-
-
-def _require_version(text: object) -> None:
-    if not isinstance(text, str) or not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
-        raise damaged()
-    if int(text) != VERSION:
-        raise LedgerError(
-            f"The ledger has format version {text}; this version of understudy reads {VERSION}.",
-            "Use the version of understudy that wrote it.",
-        )
 
 
 def _hexadecimal(text: str, size: int) -> bytes:

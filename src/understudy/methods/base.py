@@ -257,7 +257,8 @@ class Method(ABC):
     def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
         """Plan a noisy sum per entry: the name of its charge, and its query, share of the budget and purpose.
 
-        Sensitivity and shape are those that the query states. The shares may have any scale. The noise is Gaussian; it
+        Sensitivity and shape are those that the query states; ``release`` measures ``plan.query(name)``, or a query
+        that is built from it. The shares may have any scale. The noise is Gaussian; it
         is Laplace noise if the budget has no delta and every query states an L1 sensitivity.
         Raises ConfigError if the budget cannot be spent on these sums.
         """

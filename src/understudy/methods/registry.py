@@ -47,15 +47,6 @@ def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mappi
     return {point.name: point for point in find(group=GROUP)}
 
 
-def require_method(method: object) -> None:
-    """See that what a Python caller gives as a method is one, and no name or class; else ConfigError."""
-    if isinstance(method, type) or not isinstance(method, Method):
-        given = f"the class {method.__name__}" if isinstance(method, type) else f"of the type {type(method).__name__}"
-        raise ConfigError(
-            f"The method is {given}, and no method with its parameters.", "Give one such as understudy.DPKPS()."
-        )
-
-
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     """The method ``name``. Raises ConfigError if it or a parameter is unknown or out of range."""
     method: Method = method_class(name)(**parameters)

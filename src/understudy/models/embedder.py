@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -137,7 +137,13 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
         found = (path for pattern in _DEFINING for path in folder.glob(pattern))
         inside = (folder, *(folder / str(each["path"]) for each in modules))
         fingerprint = files_sha256(folder, [path for path in found if path.parent in inside])
-        _require_plain(modules, name=name)
+        for entry in modules:  # before any is imported
+            package, _, kind = str(entry["type"]).rpartition(".")
+            if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:
+                raise ModelError(
+                    f"{name} has a module {kind!r}, which is code of its own or may mix the texts of a batch.",
+                    f"Use a model that is made of {', '.join(_MODULES)} alone, as nearly all are.",
+                )
         model: Any = SentenceTransformer(
             str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
         ).eval()
@@ -158,14 +164,3 @@ def _columns(longest: int, *, most: int) -> list[int]:
     last = min(most, -(-(longest + 1) // _REGISTER) * _REGISTER)
     steps = (width for power in range(2, last.bit_length()) for width in (2**power, 3 * 2 ** (power - 1)))
     return [*(width for width in steps if width < last), last]
-
-
-def _require_plain(modules: Sequence[Mapping[str, object]], *, name: str) -> None:
-    """Refuse code of the folder's own, and modules in which texts may meet, before any is imported."""
-    for entry in modules:
-        package, _, kind = str(entry["type"]).rpartition(".")
-        if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:
-            raise ModelError(
-                f"{name} has a module {kind!r}, which is code of its own or may mix the texts of a batch.",
-                f"Use a model that is made of {', '.join(_MODULES)} alone, as nearly all are.",
-            )

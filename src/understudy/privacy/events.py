@@ -14,7 +14,7 @@ from typing import Any, ClassVar, get_args
 
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import common, pld, pmf, special
-from understudy.privacy.exact import require_nonnegative, require_positive
+from understudy.privacy.exact import NONNEGATIVE, POSITIVE, PROBABILITIES, RATES
 
 
 class _Event:
@@ -24,9 +24,12 @@ class _Event:
         known = vars(self)
         for name in ("noise_multiplier", "epsilon"):
             if name in known:
-                require_positive(**{name: known[name]})
+                POSITIVE.of(**{name: known[name]})
         if "rate" in known:
-            object.__setattr__(self, "count", _require_subsampling(known["rate"], known["count"]))
+            RATES.of(rate=known["rate"])
+            if POSITIVE.of(count=known["count"]).denominator != 1:
+                raise ConfigError(f"Expected a whole count, got {known['count']}.", "Count releases.")
+            object.__setattr__(self, "count", int(known["count"]))  # JSON may bring a float
 
     @property
     def pure_epsilon(self) -> float:
@@ -78,8 +81,7 @@ class SelectionEvent(GaussianEvent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if require_positive(delta=self.delta) >= 1:
-            raise ConfigError(f"Expected delta < 1, got {self.delta}.", "Give a probability.")
+        PROBABILITIES.of(delta=self.delta)
 
     @property
     def failure(self) -> float:
@@ -131,7 +133,7 @@ class ZCDPEvent(_Event):
     kind: ClassVar[str] = "zcdp"
 
     def __post_init__(self) -> None:
-        require_nonnegative(rho=self.rho)
+        NONNEGATIVE.of(rho=self.rho)
 
     def to_pld(self) -> None:
         """zCDP alone determines no privacy loss distribution."""
@@ -346,15 +348,6 @@ def _dense_epsilon(half: Any, delta: float) -> float:
     ends = (below[:-1] > 0) & (epsilons[:-1] >= losses[1:])  # it is no smaller than these
     place = np.argmax(ends) if ends.any() else len(losses) - 1
     return float(epsilons[place]) if above[place] > below[place] + delta else 0.0
-
-
-def _require_subsampling(rate: float, count: float) -> int:
-    """The count as an integer: JSON may bring a float."""
-    if require_positive(rate=rate) > 1:
-        raise ConfigError(f"Expected rate <= 1, got {rate}.", "Give the probability of sampling a record.")
-    if require_positive(count=count).denominator != 1:
-        raise ConfigError(f"Expected a whole count, got {count}.", "Count releases.")
-    return int(count)
 
 
 Event = (

@@ -7,10 +7,9 @@ for every use, and such that everything that is computed from a number in them s
 
 from __future__ import annotations
 
-import math
 import numbers
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
@@ -18,12 +17,63 @@ from understudy.base.errors import ConfigError
 
 Number = float | int | str | Decimal | Fraction
 
-EPSILONS = (Fraction("1e-9"), Fraction(100_000))
-"""Least and largest epsilon of a budget or cap."""
-DELTAS = (Fraction("1e-14"), Fraction("0.5"))
-"""Least and largest delta of a budget or cap, apart from 0."""
-CHANCES = (Fraction("1e-100"), Fraction("0.999999999"))
-"""Least and largest prior and posterior of a secret."""
+
+@dataclass(frozen=True)
+class Range:
+    """A range of numbers, which reads those that lie in it. Every number of a budget or mechanism is checked by one.
+
+    Args:
+        low, high: its ends; None where it has none.
+        words: which numbers these are, as after "Expected epsilon".
+        without: ends that are outside.
+        or_zero: whether 0 is inside though it is below ``low``.
+
+    >>> EPSILONS.of(epsilon=0.1), DELTAS.of(delta="1e-6"), POSITIVE.of(noise=0.5)
+    (Fraction(1, 10), Fraction(1, 1000000), Fraction(1, 2))
+    """
+
+    low: Fraction
+    high: Fraction | None
+    words: str
+    without: tuple[int, ...] = ()
+    or_zero: bool = False
+
+    def of(self, **named: Number | None) -> Fraction:
+        """Return the one named value as an exact fraction. Raises ConfigError if it is no number of this range."""
+        ((name, value),) = named.items()
+        if value is None:
+            raise ConfigError(f"{name} is missing.", f"Give {name}: it has no default.")
+        try:
+            text = typed(value)
+            if len(text) > _MOST_TYPED and not isinstance(value, Fraction):
+                raise ValueError
+            number = value if isinstance(value, Fraction) else exact(text)
+        except ValueError:
+            raise ConfigError(
+                f"Expected a number for {name}, got {_shortened(value)}.",
+                f"Give {name} ({self.words}) in digits, such as 3, 0.5 or 1e-6.",
+            ) from None
+        if number not in self:
+            problem = f"Expected {name} {self.words}, got {_shortened(value)}."
+            raise ConfigError(problem, f"Choose {name} in this range.")
+        return number
+
+    def __contains__(self, number: Fraction) -> bool:
+        within = self.low <= number and (self.high is None or number <= self.high) and number not in self.without
+        return within or (self.or_zero and number == 0)
+
+
+EPSILONS = Range(Fraction("1e-9"), Fraction(100_000), "of 1e-09 to 100000")
+"""Of a budget or cap."""
+DELTAS = Range(Fraction("1e-14"), Fraction("0.5"), "of 0, or 1e-14 to 0.5", or_zero=True)
+"""Of a budget or cap."""
+CHANCES = Range(Fraction("1e-100"), Fraction("0.999999999"), "of 1e-100 to 0.999999999")
+"""Of a prior and a posterior of a secret."""
+POSITIVE = Range(Fraction(0), None, "> 0", without=(0,))
+NONNEGATIVE = Range(Fraction(0), None, ">= 0")
+PROBABILITIES = Range(Fraction(0), Fraction(1), "> 0 and < 1", without=(0, 1))
+PROBABILITIES_OR_ZERO = Range(Fraction(0), Fraction(1), ">= 0 and < 1", without=(1,))
+RATES = Range(Fraction(0), Fraction(1), "> 0 and <= 1", without=(0,))
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _RATIO = re.compile(r"[0-9]+/[0-9]+")
@@ -60,33 +110,6 @@ def typed(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, numbers.Number):  # NumPy's numbers are, its booleans are not
         raise ValueError("expected a number")
     return str(value)
-
-
-def require_epsilon(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction within :data:`EPSILONS`.
-
-    >>> require_epsilon(epsilon=0.1)
-    Fraction(1, 10)
-    """
-    return _within(named, EPSILONS)
-
-
-def require_budget_delta(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction: 0, or within :data:`DELTAS`.
-
-    >>> require_budget_delta(delta="1e-6")
-    Fraction(1, 1000000)
-    """
-    return _within(named, DELTAS, or_zero=True)
-
-
-def require_chance(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction within :data:`CHANCES`.
-
-    >>> require_chance(secret_prior="1e-3")
-    Fraction(1, 1000)
-    """
-    return _within(named, CHANCES)
 
 
 def as_typed(number: Fraction) -> str:
@@ -126,89 +149,9 @@ def in_a_hundred(rate: float) -> str:
     return round_up(min(100 * rate, 100.0))
 
 
-def _within(
-    named: Mapping[str, Number | None], limits: tuple[Fraction, Fraction], *, or_zero: bool = False
-) -> Fraction:
-    ((name, value),) = named.items()
-    if value is None:
-        raise ConfigError(f"{name} is missing.", f"Give {name}: it has no default.")
-    low, high = limits
-    wanted = f"{'0, or ' * or_zero}{_range(low)} to {_range(high)}"
-    try:
-        text = typed(value)
-        if len(text) > _MOST_TYPED and not isinstance(value, Fraction):
-            raise ValueError
-        number = exact(text)
-    except ValueError:
-        raise ConfigError(
-            f"Expected a number for {name}, got {_shortened(value)}.",
-            f"Give {name} ({wanted}) in digits, such as 3, 0.5 or 1e-6.",
-        ) from None
-    if not (low <= number <= high or (or_zero and number == 0)):
-        raise ConfigError(f"Expected {name} of {wanted}, got {_shortened(value)}.", f"Choose {name} in this range.")
-    return number
-
-
-def _range(number: Fraction) -> str:
-    return f"{float(number):.9g}"
-
-
 def _shortened(value: object) -> str:
     try:
         text = str(value)
     except ValueError:  # an integer of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= _MOST_TYPED else f"{text[:_MOST_TYPED]}..."
-
-
-def _read(name: str, value: Number | None) -> Fraction:
-    if value is None:
-        raise ConfigError(f"{name} is missing.", f"Give {name}: it has no default.")
-    try:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError
-        return value if isinstance(value, Fraction) else exact(str(value))
-    except ValueError:
-        raise ConfigError(f"Expected a finite number for {name}, got {value!r}.", f"Give {name} as a number.") from None
-
-
-def require_positive(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction, greater than 0.
-
-    >>> require_positive(noise=0.5)
-    Fraction(1, 2)
-    """
-    ((name, value),) = named.items()
-    number = _read(name, value)
-    if number <= 0:
-        raise ConfigError(f"Expected {name} > 0, got {value}.", f"Choose a positive {name}.")
-    return number
-
-
-def require_nonnegative(**named: Number | None) -> Fraction:
-    """The one named value as an exact fraction, 0 or more (infinity is an error).
-
-    >>> require_nonnegative(rho=0)
-    Fraction(0, 1)
-    """
-    ((name, value),) = named.items()
-    number = _read(name, value)
-    if number < 0:
-        raise ConfigError(f"Expected {name} >= 0, got {value}.", f"Choose {name} of 0 or more.")
-    return number
-
-
-def require_delta(*, delta: Number | None, allow_zero: bool) -> Fraction:
-    """delta as an exact fraction in (0, 1), or [0, 1) with ``allow_zero``.
-
-    >>> require_delta(delta=0, allow_zero=True)
-    Fraction(0, 1)
-    """
-    number = _read("delta", delta)
-    if not 0 <= number < 1 or (number == 0 and not allow_zero):
-        wanted = "0 <= delta < 1" if allow_zero else "0 < delta < 1"
-        raise ConfigError(
-            f"Expected {wanted}, got {delta}.",
-            "Choose delta well below one over the number of people in the data, for example 1e-6.",
-        )
-    return number

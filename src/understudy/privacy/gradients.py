@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.events import SubsampledGaussianEvent
-from understudy.privacy.exact import require_positive
+from understudy.privacy.exact import POSITIVE
 from understudy.privacy.measurement import Batches, Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
@@ -70,7 +70,7 @@ class DPSGD:
     """Integer steps of the clipping norm."""
 
     def __post_init__(self) -> None:
-        if not _LEAST_CLIP <= require_positive(clipping_norm=self.clipping_norm) <= 1 / _LEAST_CLIP:
+        if not _LEAST_CLIP <= POSITIVE.of(clipping_norm=self.clipping_norm) <= 1 / _LEAST_CLIP:
             raise ConfigError(
                 f"Expected a clipping norm of {_LEAST_CLIP:g} to {1 / _LEAST_CLIP:g}, got {self.clipping_norm}.",
                 "Give one near 1: gradients of texts have such norms.",

@@ -26,15 +26,16 @@ from typing import Never
 from understudy.base.errors import ConfigError
 from understudy.base.lazy import special
 from understudy.privacy.exact import (
+    CHANCES,
+    DELTAS,
+    EPSILONS,
+    NONNEGATIVE,
+    POSITIVE,
+    PROBABILITIES,
+    PROBABILITIES_OR_ZERO,
     Number,
     as_typed,
     exact,
-    require_budget_delta,
-    require_chance,
-    require_delta,
-    require_epsilon,
-    require_nonnegative,
-    require_positive,
 )
 from understudy.privacy.search import to_the_last_bit
 
@@ -53,7 +54,7 @@ class ZCDP:
     rho: float
 
     def __post_init__(self) -> None:
-        require_nonnegative(rho=self.rho)
+        NONNEGATIVE.of(rho=self.rho)
 
     def delta(self, epsilon: float) -> float:
         return _zcdp_delta(self.rho, epsilon)
@@ -73,7 +74,7 @@ class GDP:
     mu: float
 
     def __post_init__(self) -> None:
-        require_nonnegative(mu=self.mu)
+        NONNEGATIVE.of(mu=self.mu)
 
     def delta(self, epsilon: float) -> float:
         return _gdp_delta(self.mu, epsilon)
@@ -101,9 +102,9 @@ class Budget:
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number | None = None) -> None:
-        object.__setattr__(self, "epsilon", require_epsilon(epsilon=epsilon))
+        object.__setattr__(self, "epsilon", EPSILONS.of(epsilon=epsilon))
         if delta is not None:
-            object.__setattr__(self, "delta", require_budget_delta(delta=delta))
+            object.__setattr__(self, "delta", DELTAS.of(delta=delta))
 
     def __getattr__(self, name: str) -> Never:
         """Of a budget without a delta: raise ConfigError for it."""
@@ -124,8 +125,8 @@ class Budget:
         Raises ConfigError if a value is neither.
         """
         made = object.__new__(cls)
-        object.__setattr__(made, "epsilon", require_positive(epsilon=epsilon))
-        object.__setattr__(made, "delta", require_delta(delta=delta, allow_zero=True))
+        object.__setattr__(made, "epsilon", POSITIVE.of(epsilon=epsilon))
+        object.__setattr__(made, "delta", PROBABILITIES_OR_ZERO.of(delta=delta))
         return made
 
     def to_json(self) -> dict[str, str]:
@@ -159,8 +160,8 @@ class SecretBudget:
     posterior: Fraction
 
     def __init__(self, prior: Number | None, posterior: Number | None) -> None:
-        object.__setattr__(self, "prior", require_chance(secret_prior=prior))
-        object.__setattr__(self, "posterior", require_chance(secret_posterior=posterior))
+        object.__setattr__(self, "prior", CHANCES.of(secret_prior=prior))
+        object.__setattr__(self, "posterior", CHANCES.of(secret_posterior=posterior))
         self._check()
 
     @classmethod
@@ -170,8 +171,8 @@ class SecretBudget:
         Raises ConfigError if the values are not in this order.
         """
         made = object.__new__(cls)
-        object.__setattr__(made, "prior", require_positive(secret_prior=prior))
-        object.__setattr__(made, "posterior", require_positive(secret_posterior=posterior))
+        object.__setattr__(made, "prior", POSITIVE.of(secret_prior=prior))
+        object.__setattr__(made, "posterior", POSITIVE.of(secret_posterior=posterior))
         made._check()
         return made
 
@@ -262,7 +263,7 @@ def _zcdp_delta(rho: float, epsilon: float) -> float:
 
 def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
     """Smallest epsilon with ``delta_of(epsilon) <= delta``, from above (never understated)."""
-    require_delta(delta=delta, allow_zero=True)
+    PROBABILITIES_OR_ZERO.of(delta=delta)
     if delta == 0:
         return math.inf
     if delta_of(0.0) <= delta:
@@ -281,7 +282,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
 
     The analytic Gaussian mechanism (Balle and Wang 2018). z(1, 1e-6) = 4.22468, z(6, 1e-6) = 0.83591.
     """
-    require_delta(delta=delta, allow_zero=False)
+    PROBABILITIES.of(delta=delta)
     high = 1.0
     while _gdp_delta(1 / high, epsilon) > delta:
         high *= 2

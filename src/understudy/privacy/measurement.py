@@ -61,7 +61,15 @@ class Query(Protocol[Batch_contra]):
 @dataclass(frozen=True)
 class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
     """A query that is built from the spec of its charge (:meth:`~understudy.privacy.plan.Plan.query`), so that the two
-    cannot disagree: it states neither sensitivity nor shape itself."""
+    cannot disagree: it states neither sensitivity nor shape itself.
+
+    >>> from types import SimpleNamespace
+    >>> spec = SimpleNamespace(sensitivity=Sensitivity.of_counts(1, grid=1), shape=(2, None))
+    >>> class Numbers(PlannedQuery):
+    ...     found = (3,)
+    >>> Numbers(spec).shape
+    (2, 3)
+    """
 
     spec: Spec
 

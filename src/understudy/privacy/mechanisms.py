@@ -23,7 +23,7 @@ from understudy.privacy.events import (
     PureEvent,
     SubsampledGaussianEvent,
 )
-from understudy.privacy.exact import require_positive
+from understudy.privacy.exact import POSITIVE
 from understudy.privacy.noise import NoiseKind, NoiseSource
 
 SMALLEST_SIGMA = 16384.0
@@ -89,7 +89,7 @@ class Sensitivity:
     def __post_init__(self) -> None:
         for name in ("l1", "l2", "grid"):  # one form in JSON, whatever they were computed from
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, float(require_positive(**{name: value})))
+                object.__setattr__(self, name, float(POSITIVE.of(**{name: value})))
 
     @classmethod
     def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
@@ -157,7 +157,7 @@ class _Sum:
     """What to do if the noise does not fit its grid."""
 
     def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
+        POSITIVE.of(noise_multiplier=self.noise_multiplier)
         require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0, cure=self.cure)
         require_releasable(self.shape)
 

@@ -155,9 +155,17 @@ class Plan:
     def mechanism(self, name: str) -> Any:
         return next(charge.mechanism for charge in self.charges if charge.name == name)
 
+    @cached_property
+    def queries(self) -> dict[str, Any]:
+        """The specs of all sums, by the name of the charge, or of the sum where one charge pays for several."""
+        found = dict[str, Any]()
+        for charge in self.charges:
+            found |= charge.query if isinstance(charge.query, dict) else {charge.name: charge.query}
+        return found
+
     def query(self, name: str) -> Any:
-        """Return what was planned to be summed under the charge ``name``: queries are built from it."""
-        return next(charge.query for charge in self.charges if charge.name == name)
+        """Return what was planned to be summed under this name: queries are built from it."""
+        return self.queries[name]
 
     @cached_property
     def composition(self) -> Composition:

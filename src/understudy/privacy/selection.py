@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from understudy.base.errors import ConfigError
 from understudy.privacy.events import SelectionEvent
-from understudy.privacy.exact import require_positive
+from understudy.privacy.exact import POSITIVE
 from understudy.privacy.guarantee import phi_bar
 from understudy.privacy.mechanisms import COUNT_GRID, SMALLEST_SIGMA, Sensitivity, require_scale
 from understudy.privacy.noise import NoiseKind
@@ -65,7 +65,7 @@ class NoisySelection:
     sensitivity: ClassVar[Sensitivity] = Sensitivity(None, COUNT_GRID, COUNT_GRID)
 
     def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
+        POSITIVE.of(noise_multiplier=self.noise_multiplier)
         require_scale(self.scale, least=SMALLEST_SIGMA)
         if not 1 <= self.most <= MOST_NAMES:
             raise ConfigError(f"Expected 1 to {MOST_NAMES} names per unit, got {self.most}.", "Choose another number.")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, pure_split
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent, epsilon_of
-from understudy.privacy.exact import require_positive
+from understudy.privacy.exact import POSITIVE
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import LARGEST_SCALE, LEAST_NOISE, SMALLEST_SIGMA, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts, require_utilities
@@ -78,7 +78,7 @@ class SubsampledTokens:
     """Integer steps of a probability of 1 in one subset's vector (gaussian)."""
 
     def __post_init__(self) -> None:
-        require_positive(subsets=self.subsets)
+        POSITIVE.of(subsets=self.subsets)
         _ = self.event  # checks rate, tokens and noise
         smallest = SMALLEST_SIGMA if self.noise == "gaussian" else 0.0
         if not smallest <= self.scale <= LARGEST_SCALE / self.subsets:

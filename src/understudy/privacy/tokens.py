@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError, bug
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.events import ZCDPEvent
-from understudy.privacy.exact import require_nonnegative, require_positive
+from understudy.privacy.exact import NONNEGATIVE, POSITIVE
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
@@ -61,8 +61,8 @@ class TokenTest:
     """Integer steps of a probability of 1."""
 
     def __post_init__(self) -> None:
-        require_positive(noise=self.noise)
-        require_nonnegative(threshold=self.threshold)
+        POSITIVE.of(noise=self.noise)
+        NONNEGATIVE.of(threshold=self.threshold)
         if self.threshold > 2:
             raise ConfigError(
                 f"Expected threshold <= 2, got {self.threshold}.", "Two distributions are at most 2 apart in L1."
@@ -157,15 +157,15 @@ class PrivateTokens:
     """Integer steps of one clip."""
 
     def __post_init__(self) -> None:
-        require_positive(clip=self.clip)
+        POSITIVE.of(clip=self.clip)
         if not 1 / _LARGEST_CLIP <= self.clip <= _LARGEST_CLIP or self.batch_size > LARGEST_BATCH:
             raise ConfigError(
                 f"A clip range of {self.clip:g} or a batch of {self.batch_size} is out of range.",
                 f"Clip to 1e-6 to {_LARGEST_CLIP:g} nats, and declare batches of {LARGEST_BATCH} texts at most.",
             )
-        require_positive(batch_size=self.batch_size)
-        require_positive(temperature=self.temperature)
-        require_positive(tokens=self.tokens)
+        POSITIVE.of(batch_size=self.batch_size)
+        POSITIVE.of(temperature=self.temperature)
+        POSITIVE.of(tokens=self.tokens)
         if not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
             raise out_of_range(
                 f"a token's choice does not fit into 64-bit integers (scale {self.scale:g})",

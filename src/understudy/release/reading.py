@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,7 +239,15 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
             if archive.size(MANIFEST) > MOST_JSON_BYTES:
                 raise ValueError("its manifest is too long")
             manifest = parse_json(archive.read(MANIFEST)[0])
-            _check_version(path, manifest)
+            if manifest["format"] != FORMAT:
+                raise corrupt(path, "another format")
+            version = manifest["format_version"]
+            if version != FORMAT_VERSION or isinstance(version, bool):
+                raise ReleaseError(
+                    f"The Release {path.name} has format version {version!r:.20}; this version of understudy reads "
+                    f"{FORMAT_VERSION}.",
+                    "Use the version of understudy that made it.",
+                )
             yield archive, manifest
     except FileNotFoundError:
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
@@ -253,18 +261,6 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
         raise
     except Exception:  # a damaged zip fails in many ways
         raise corrupt(path, "it cannot be read as one") from None
-
-
-def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
-    if manifest["format"] != FORMAT:
-        raise corrupt(path, "another format")
-    version = manifest["format_version"]
-    if version != FORMAT_VERSION or isinstance(version, bool):
-        raise ReleaseError(
-            f"The Release {path.name} has format version {version!r:.20}; this version of understudy reads "
-            f"{FORMAT_VERSION}.",
-            "Use the version of understudy that made it.",
-        )
 
 
 def corrupt(path: Path, what: str) -> ReleaseError:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.base.errors import in_keywords
-from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.base import Method
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
@@ -86,22 +85,12 @@ def forecast(config: RunConfig) -> Forecast:
     """The forecast of a configured run; it reads no private data, and loads no model."""
     job = Job(config)
     plan = job.plan()
-    labels = job.label_set
-    decided = job.guide_decision
-    entries: list[Fact] = []
-    if decided.why:
-        entries = [Fact("guide", "on" if decided.on else "off", "guide"), Fact("guide_why", decided.why, "why")]
-    if job.fitted_line:
-        entries.append(Fact("fitted", job.fitted_line, "decided"))
-    if job.topics_decision.why:
-        entries.append(Fact("topics_why", job.topics_decision.line, "decided"))
-    if line := line_on_sample(plan, job.promise.expected_records):
-        entries.append(Fact("topics_sample", line, "decided"))
+    entries = [Fact(name, line, "decided") for name, line in job.decisions(plan).items()]
     warned = (*plan.forecast.warnings, *job.warnings)
     bought = replace(plan.forecast, entries=(*plan.forecast.entries, *entries), warnings=warned)
     recommending = replace(plan, forecast=bought)
     made = math.prod(each.made_each(job.wanted, job.method) for each in job.additions)
-    return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels, made))
+    return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, job.label_set, made))
 
 
 def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet, made: int) -> Facts:

@@ -143,16 +143,16 @@ class Job(FreeJob):
         """The plan with the declared labels."""
         return self.plan()
 
-    def decisions(self, plan: Plan) -> tuple[str, ...]:
+    def decisions(self, plan: Plan) -> dict[str, str]:
         """Return a line on each thing that was decided from public facts."""
         guide = self.guide_decision
-        lines = (
-            self.fitted_line,
-            self.topics_decision.line,
-            line_on_sample(plan, self.promise.expected_records),
-            f"Guide {'on' if guide.on else 'off'}: {guide.why}." if guide.why else "",
-        )
-        return tuple(filter(None, lines))
+        lines = {
+            "fitted": self.fitted_line,
+            "topics_why": self.topics_decision.line,
+            "topics_sample": line_on_sample(plan, self.promise.expected_records),
+            "guide": f"Guide {'on' if guide.on else 'off'}: {guide.why}." if guide.why else "",
+        }
+        return {name: line for name, line in lines.items() if line}
 
     @property
     def finds_labels(self) -> bool:

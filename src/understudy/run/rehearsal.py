@@ -1,10 +1,10 @@
 """A rehearsal of a release before its charge: the same code on made-up records, with noise that pays for nothing.
 
-A plan states the sensitivity, the shape and the names of its charges, and ``release`` states them again in its queries.
-Only running ``release`` shows whether the two agree. So a method of a third party is run once before the charge: on a
-few made-up records, in a folder that is thrown away, with the checks of the real door. Its outcome is a function of
-public facts. A rehearsal ends early where the method asks a language model, or takes a charge in parts: both may take
-hours. The methods of this package are not rehearsed: their tests compare plan and release.
+A method of a third party may make a plan of its own, whose charges and numbers are not those that ``release`` asks for.
+Only running ``release`` shows that. So it is run once before the charge: on a few made-up records, in a folder that is
+thrown away, with the checks of the real door. Its outcome is a function of public facts. A rehearsal ends early where
+the method asks a language model, or takes a charge in parts: both may take hours. The methods of this package are not
+rehearsed: they build each query from what was planned (:meth:`~understudy.privacy.plan.Plan.query`).
 """
 
 from __future__ import annotations

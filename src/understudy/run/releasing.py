@@ -155,7 +155,11 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
     more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
     listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
     made = load_release(file, max_bytes=sys.maxsize)  # this run's own
-    _require_own(session, made)
+    if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
+        raise PrivacyError(
+            f"The Release in {session.folder.root.name} is not the one that this run made.",
+            "Delete it and repeat the command: it is made again from the stored values, which charges nothing.",
+        )
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
     return made
@@ -277,7 +281,7 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
     """Tell what is protected, what was decided, and what is to be expected of the budget."""
     protected = plan.unit.describe() if job.method.private else "nobody: a yardstick without privacy"
     listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-    for line in job.decisions(plan):
+    for line in job.decisions(plan).values():
         listener.say(line)
     _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
     for warning in job.warnings:
@@ -310,15 +314,6 @@ def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: boo
     listener.say(sentence)
     if verdict.level == "noise" and listener.nobody:
         warnings.warn(sentence, UnderstudyWarning, stacklevel=3)
-
-
-def _require_own(session: Session, made: Release) -> None:
-    """See that the Release in the folder was made of the run's stored values."""
-    if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
-        raise PrivacyError(
-            f"The Release in {session.folder.root.name} is not the one that this run made.",
-            "Delete it and repeat the command: it is made again from the stored values, which charges nothing.",
-        )
 
 
 def _load_models(

@@ -124,7 +124,11 @@ class Session:
     def as_begun(self, plan: Plan) -> Plan:
         """The plan with the charges that the folder's run began with, which are those that the ledger booked: another
         version or processor may compute the last digits of their noise otherwise."""
-        began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
+        known = plan.queries
+        began = [
+            replace(each, query=known if isinstance(each.mechanism, SubsampledSums) else known.get(each.name))
+            for each in map(Charge.from_json, self.store.charges if self.begun else ())
+        ]
         if [each.name for each in began] != [each.name for each in plan.charges]:
             sampled = any(isinstance(each.mechanism, SubsampledSums) for each in (*began, *plan.charges))
             return replace(plan, charges=tuple(began)) if began and sampled else plan  # by another declared number

@@ -58,8 +58,8 @@ class FoundTopics:
             raise ConfigError(
                 "These are no topics: no Release is given.", 'Load it: us.load_release("FOLDER or FILE").'
             )
-        found.require_topics(self.release)
         method_of(self.release)
+        found.held_of(self.release)
 
     def __repr__(self) -> str:
         return f"<{len(self.topics)} topics, {self._promise}>"

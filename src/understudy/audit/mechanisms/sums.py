@@ -22,7 +22,7 @@ from understudy.evaluate.charged import ChargedMetrics, MetricCounts
 from understudy.methods.additions.columns.fitting import shares
 from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals
 from understudy.methods.additions.columns.plan import column_charges
-from understudy.methods.additions.columns.variables import SELECTED, TablesParameters, Variables
+from understudy.methods.additions.columns.variables import TablesParameters, Variables
 from understudy.methods.additions.guide.plan import EmbeddingSumsSpec, rate_of
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics import plan as topics_plan
@@ -400,14 +400,12 @@ def columns(unit: Unit, budget: Budget) -> SumAttack:
     """
     variables = Variables("label", LabelSet(("yes", "no")), COLUMNS)
     charges = column_charges(budget, variables, TablesParameters())
-    singles = Marginals(variables.sizes, tuple((each,) for each in range(len(variables.sizes))), labelled=True)
-    every = Marginals(variables.sizes, variables.scored(SELECTED), labelled=True)
+    singles, scores, pairs = (charge.query for charge in charges)
+    every = scores.sets
     queries: dict[str, Query[BoundedBatch]] = {
-        "columns": singles,
-        "column-scores": IndependenceScores(every, np.zeros(every.shape, dtype=np.int64)),
-        "column-pairs": Marginals.sharing(
-            variables.sizes, every.sets, labelled=True, shares=shares(variables.sizes, every.sets)
-        ),
+        "columns": Marginals(singles),
+        "column-scores": IndependenceScores(scores, np.zeros(every.shape, dtype=np.int64)),
+        "column-pairs": Marginals(pairs.of(every.sets, shares(variables.sizes, every.sets))),
     }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in charges]  # type: ignore[arg-type]
     return _attack(sums, unit, float(budget.delta))

@@ -128,8 +128,14 @@ class RunStore:
             stack.callback(lock.release)
             path = folder / (_NEW if fresh else _file(noise))
             discard(folder / _NEW)
-            if noise != SYSTEM and not fresh:
-                _require_no_promise(folder)
+            if noise != SYSTEM and not fresh and (folder / FILE).exists():
+                with closing(Database(folder / FILE)) as promised:
+                    if promised.rows(_SETTING, _RUN):
+                        raise ResumeError(
+                            "The output folder holds a run with a promise, and results that are NOT PRIVATE must not "
+                            "replace its own.",
+                            "Use another --output for a run without noise or with a seed.",
+                        )
             remove_orphans(path)
             database = Database(path)
             stack.callback(database.close)
@@ -323,19 +329,6 @@ class RunStore:
 
 def _file(noise: NoiseOrigin) -> str:
     return FILE if noise == SYSTEM else INSECURE_FILE
-
-
-def _require_no_promise(folder: Path) -> None:
-    """Check that results without a promise would not replace results with one."""
-    if not (folder / FILE).exists():
-        return
-    with closing(Database(folder / FILE)) as database:
-        begun = database.rows(_SETTING, _RUN)
-    if begun:
-        raise ResumeError(
-            "The output folder holds a run with a promise, and results that are NOT PRIVATE must not replace its own.",
-            "Use another --output for a run without noise or with a seed.",
-        )
 
 
 def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
+from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
 from understudy.methods.additions.base import Addition, Releasing, Use, Writing
-from understudy.methods.additions.columns.fitting import require_fitting
 from understudy.methods.additions.columns.plan import parts, plan_with_columns
 from understudy.methods.additions.columns.release import release
 from understudy.methods.additions.columns.rows import TableRows, longest_details
@@ -77,7 +78,9 @@ class Columns(Addition):
         )
 
     def prepare(self, preparation: Preparation) -> Self:
-        require_fitting()
+        if find_spec("mbi") is None:
+            problem = "Columns are fitted by the package mbi, which is not installed."
+            raise ConfigError(problem, 'Install "understudy[tables]".')
         return self
 
     def release(self, at: Releasing, plan: Plan) -> Releasing:

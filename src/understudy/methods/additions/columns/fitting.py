@@ -10,14 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
 from understudy.base.lazy import quiet_libraries
 from understudy.methods.additions.columns.distribution import Distribution, Factor, numbers_of
 from understudy.methods.additions.columns.variables import Scope
@@ -26,14 +24,6 @@ _STEPS, _ENOUGH = 4_000, 1e-7
 """Steps at most, and the relative gain below which no more are taken."""
 _LOWEST = -60.0
 """A cell's logarithm, below the factor's largest."""
-
-
-def require_fitting() -> None:
-    """See that ``mbi`` is installed, before anything is charged; else ConfigError."""
-    if find_spec("mbi") is None:
-        raise ConfigError(
-            "Columns are fitted by the package mbi, which is not installed.", 'Install "understudy[tables]".'
-        )
 
 
 def fit(

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import Any, Self
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.methods.additions.columns.plan import MarginalsSpec, ScoresSpec
+from understudy.privacy.measurement import PlannedQuery
+from understudy.privacy.mechanisms import COUNT_GRID
 
 
 @dataclass(frozen=True)
-class Marginals(Query[BoundedBatch]):
-    """Histograms of sets of variables, one behind the other, the last variable of each set moving fastest.
-
-    The first variable is the label where there are labels; the others are the typed columns.
+class Marginals(PlannedQuery[BoundedBatch, MarginalsSpec]):
+    """Histograms of sets of variables.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged, jointly over all histograms.
@@ -29,73 +26,17 @@ class Marginals(Query[BoundedBatch]):
         records of its owner) to each. The cells are those of declared domains; which histograms there are, and so their
         steps, is public or follows from what was released before.
         Source: the measurements of Private-PGM (McKenna, Sheldon and Miklau 2019, arXiv:1901.09136).
-
-    Args:
-        steps: what a record adds to each histogram, in grid units; none: COUNT_GRID, so that records are counted.
     """
-
-    sizes: tuple[int, ...]  # cells of each variable
-    sets: tuple[tuple[int, ...], ...]  # of variables; a histogram each
-    labelled: bool  # whether the first variable is the label
-    steps: tuple[int, ...] = ()
-
-    @classmethod
-    def sharing(
-        cls, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], *, labelled: bool, shares: NDArray[np.float64]
-    ) -> Self:
-        """Histograms that together have L2 sensitivity 1, however many there are, so that a noise multiplier which is
-        planned before they are known is right for any of them.
-
-        Args:
-            shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down.
-        """
-        steps = np.floor(shares * (COUNT_GRID * (1 - 1e-12))).astype(np.int64)
-        return cls(sizes, sets, labelled, tuple(steps.tolist()))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (int(self._starts[-1]),)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        if not self.steps:
-            return Sensitivity.of_counts(len(self.sets))
-        squares = sum(step**2 for step in self.steps)
-        return Sensitivity(sum(self.steps), math.isqrt(squares - 1) + 1, COUNT_GRID)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         """``Int64[cells]``."""
-        sums = np.zeros(self.shape, dtype=np.int64)
-        rows = _rows(batch, labelled=self.labelled)
-        steps = self.steps or (COUNT_GRID,) * len(self.sets)
-        for start, chosen, step in zip(self._starts, self.sets, steps, strict=False):
-            places = np.ravel_multi_index([rows[each] for each in chosen], [self.sizes[each] for each in chosen])
+        spec, sums = self.spec, np.zeros(self.shape, dtype=np.int64)
+        rows = _rows(batch, labelled=spec.labelled)
+        steps = spec.steps or (COUNT_GRID,) * len(spec.sets)
+        for start, chosen, step in zip(spec.starts, spec.sets, steps, strict=False):
+            places = np.ravel_multi_index([rows[each] for each in chosen], [spec.sizes[each] for each in chosen])
             np.add.at(sums, start + places, step // batch.shares)
         return sums
-
-    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """The histograms of a vector of this query's shape, each with a dimension per variable."""
-        return [
-            values[start : start + math.prod(shape)].reshape(shape)
-            for start, shape in zip(self._starts.tolist(), self._shapes, strict=False)
-        ]
-
-    @property
-    def per_record(self) -> NDArray[np.float64]:
-        """``Float64[sets]``: what a record adds to each histogram, in units of the released value."""
-        return np.array(self.steps or (COUNT_GRID,) * len(self.sets)) / COUNT_GRID
-
-    def in_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A vector of this query's shape with each histogram in records."""
-        return values / np.repeat(self.per_record, np.diff(self._starts))
-
-    @cached_property
-    def _shapes(self) -> list[tuple[int, ...]]:
-        return [tuple(self.sizes[each] for each in chosen) for chosen in self.sets]
-
-    @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *(math.prod(shape) for shape in self._shapes)], dtype=np.int64)
 
 
 def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
@@ -105,7 +46,7 @@ def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
 
 
 @dataclass(frozen=True)
-class IndependenceScores(Query[BoundedBatch]):
+class IndependenceScores(PlannedQuery[BoundedBatch, ScoresSpec]):
     """How far each set of variables is from independence: the L1 distance of its histogram from an expected one.
 
     Guarantee:
@@ -123,34 +64,25 @@ class IndependenceScores(Query[BoundedBatch]):
         expected: ``Int64`` of the shape of the sets' sum, in grid units: what independence would give.
     """
 
-    sets: Marginals  # their histograms
     expected: NDArray[np.int64]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.sets.sets),)
-
-    @property
     def partial_shape(self) -> tuple[int, ...]:
-        return self.sets.shape
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return self.sets.sensitivity
+        return self.spec.sets.shape
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return self.sets.of_batch(batch)
+        return Marginals(self.spec.sets).of_batch(batch)
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """``Int64[sets]``."""
-        return np.array([each.sum() for each in self.sets.split(np.abs(sums - self.expected))], dtype=np.int64)
+        return np.array([each.sum() for each in self.spec.sets.split(np.abs(sums - self.expected))], dtype=np.int64)
 
 
 _MOST_RECORDS = 2.0**40
 """Cap on the number of records taken from a noisy total: what is made of it must fit into 64-bit integers."""
 
 
-def independent(sets: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
+def independent(sets: MarginalsSpec, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
     """The histograms of ``sets`` if variables were independent, in grid units: post-processing of released values.
 
     Args:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.columns.distribution import require_narrow
@@ -12,8 +18,8 @@ from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape, require_releasable
-from understudy.privacy.plan import AddedCharges, Charge, Plan, plan_beside
+from understudy.privacy.mechanisms import COUNT_GRID, QuerySpec, Sensitivity, Shape, require_releasable
+from understudy.privacy.plan import AddedCharges, Charge, Plan, charges_of, plan_beside
 
 _SELECTED = {COLUMNS: 0.2, SCORES: 0.1, PAIRS: 0.7}
 _DECLARED = {COLUMNS: 0.35, PAIRS: 0.65}
@@ -42,7 +48,7 @@ def plan_with_columns(
     require_measurable(variables, parameters)
 
     def plan_columns(multipliers: Sequence[float]) -> AddedCharges:
-        charges = _charges(multipliers, variables, parameters)
+        charges = charges_of(_planned(variables, parameters), multipliers)
         return AddedCharges(charges, _forecast(charges, variables, expected_records))
 
     shares = [share * part for part in parts(variables, parameters).values()]
@@ -51,12 +57,8 @@ def plan_with_columns(
 
 def column_charges(budget: Budget, variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
     """The columns' charges where they get the whole of ``budget``."""
-    return _charges(gaussian_split(budget, list(parts(variables, parameters).values())), variables, parameters)
-
-
-def _charges(multipliers: Sequence[float], variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
-    names = parts(variables, parameters)
-    return tuple(_charge(name, noise, variables, parameters) for name, noise in zip(names, multipliers, strict=True))
+    multipliers = gaussian_split(budget, list(parts(variables, parameters).values()))
+    return charges_of(_planned(variables, parameters), multipliers)
 
 
 def require_measurable(variables: Variables, parameters: TablesParameters) -> None:
@@ -74,24 +76,118 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
     require_narrow(variables.sizes, () if declared is None else declared)
 
 
-def _charge(name: str, multiplier: float, variables: Variables, parameters: TablesParameters) -> Charge:
-    sizes = variables.sizes
-    pairs = variables.pairs(parameters.column_pairs)
-    shape: Shape = (None,)
-    if name == COLUMNS:
-        sensitivity, shape = Sensitivity.of_counts(len(sizes)), (sum(sizes),)
-        why = f"a noisy histogram of each of {', '.join(variables.names)}"
-    elif name == SCORES:
-        every = len(variables.scored(parameters.column_pairs))
-        sensitivity, shape = Sensitivity.of_counts(every), (every,)
-        why = "how far pairs and threes of columns are from independence, by which those to measure are selected"
-    elif pairs is None:
-        sensitivity = Sensitivity.of_shared_weight("gaussian", len(variables.scored(parameters.column_pairs)))
-        why = "noisy histograms of the selected pairs and threes of columns, whose noise grows with their number"
-    else:
-        sensitivity = Sensitivity.of_counts(len(pairs))
-        why = f"noisy histograms of {len(pairs)} pair(s) of columns"
-    return Charge(name, NoisySum("gaussian", multiplier, sensitivity, shape), why)
+def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tuple[QuerySpec, str]]:
+    """What is summed under each charge, and why."""
+    sizes, labelled, declared = variables.sizes, variables.labelled, variables.pairs(parameters.column_pairs)
+    singles = MarginalsSpec(sizes, tuple((each,) for each in range(len(sizes))), labelled)
+    found: dict[str, tuple[QuerySpec, str]] = {
+        COLUMNS: (singles, f"a noisy histogram of each of {', '.join(variables.names)}")
+    }
+    if declared is None:
+        every = MarginalsSpec(sizes, variables.scored(parameters.column_pairs), labelled)
+        found[SCORES] = ScoresSpec(every), _SCORES
+        found[PAIRS] = SelectedMarginalsSpec(every), _PAIRS
+    elif declared:
+        why = f"noisy histograms of {len(declared)} pair(s) of columns"
+        found[PAIRS] = MarginalsSpec(sizes, declared, labelled), why
+    return found
+
+
+_SCORES = "how far pairs and threes of columns are from independence, by which those to measure are selected"
+_PAIRS = "noisy histograms of the selected pairs and threes of columns, whose noise grows with their number"
+
+
+@dataclass(frozen=True)
+class MarginalsSpec:
+    """Histograms of sets of variables, one behind the other, the last variable of each set moving fastest. A record
+    adds ``steps[i]`` to one cell of histogram i.
+
+    The first variable is the label where there are labels; the others are the typed columns.
+
+    Args:
+        steps: what a record adds to each histogram, in grid units; none: COUNT_GRID, so that records are counted.
+    """
+
+    sizes: tuple[int, ...]  # cells of each variable
+    sets: tuple[tuple[int, ...], ...]  # of variables; a histogram each
+    labelled: bool  # whether the first variable is the label
+    steps: tuple[int, ...] = ()
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        if not self.steps:
+            return Sensitivity.of_counts(len(self.sets))
+        squares = sum(step**2 for step in self.steps)
+        return Sensitivity(sum(self.steps), math.isqrt(squares - 1) + 1, COUNT_GRID)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (int(self.starts[-1]),)
+
+    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """The histograms of a vector of this shape, each with a dimension per variable."""
+        return [
+            values[start : start + math.prod(shape)].reshape(shape)
+            for start, shape in zip(self.starts.tolist(), self._shapes, strict=False)
+        ]
+
+    @property
+    def per_record(self) -> NDArray[np.float64]:
+        """``Float64[sets]``: what a record adds to each histogram, in units of the released value."""
+        return np.array(self.steps or (COUNT_GRID,) * len(self.sets)) / COUNT_GRID
+
+    def in_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A vector of this shape with each histogram in records."""
+        return values / np.repeat(self.per_record, np.diff(self.starts))
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(self.sizes[each] for each in chosen) for chosen in self.sets]
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each histogram begins, and where the last ends."""
+        return np.cumsum([0, *(math.prod(shape) for shape in self._shapes)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ScoresSpec:
+    """How far each of the ``sets`` is from independence: a record moves each score by 1 at most."""
+
+    sets: MarginalsSpec
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.sets.sensitivity
+
+    @property
+    def shape(self) -> Shape:
+        return (len(self.sets.sets),)
+
+
+@dataclass(frozen=True)
+class SelectedMarginalsSpec:
+    """Histograms of some of these sets, which are selected after the charge, and together have L2 sensitivity 1,
+    however many they are: so a noise multiplier that is planned before they are known is right for any of them."""
+
+    every: MarginalsSpec
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight("gaussian", len(self.every.sets))
+
+    @property
+    def shape(self) -> Shape:
+        return (None,)
+
+    def of(self, sets: tuple[tuple[int, ...], ...], shares: NDArray[np.float64]) -> MarginalsSpec:
+        """Return the histograms of these sets.
+
+        Args:
+            shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down.
+        """
+        steps = np.floor(shares * (COUNT_GRID * (1 - 1e-12))).astype(np.int64)
+        return replace(self.every, sets=sets, steps=tuple(steps.tolist()))
 
 
 def _forecast(charges: Sequence[Charge], variables: Variables, expected_records: int | None) -> Facts:

@@ -15,6 +15,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.distribution import Distribution
 from understudy.methods.additions.columns.fitting import Worth, fit, select_sets, shares
 from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals, independent
+from understudy.methods.additions.columns.plan import ScoresSpec, SelectedMarginalsSpec
 from understudy.methods.additions.columns.variables import (
     CHOSEN,
     COLUMNS,
@@ -66,7 +67,7 @@ def release(
     def std(name: str) -> float:
         return 0.0 if "none" in noise else float(plan.mechanism(name).noise_std)
 
-    marginals = measure_marginals(variables, parameters, measured, std, tools.keep)
+    marginals = measure_marginals(variables, parameters, plan.query, measured, std, tools.keep)
 
     def fitted() -> dict[str, NDArray[Any]]:
         tools.say("Fitting the distribution of rows.")
@@ -109,6 +110,7 @@ class NoisyMarginals:
 def measure_marginals(
     variables: Variables,
     parameters: TablesParameters,
+    planned: Callable[[str], Any],
     measure: Callable[[str, Query[Any]], NDArray[np.float64]],
     std: Callable[[str], float],
     keep: Callable[[str, Callable[[], Arrays]], Arrays],
@@ -116,21 +118,20 @@ def measure_marginals(
     """As :func:`release` says.
 
     Args:
+        planned: what is summed under a charge, as it was planned.
         measure: the noisy value of a charge's query.
         std: of a charge's noise; asked once something was measured.
         keep: what a resumed run must find as it was: the selection, by which the histograms are told apart.
     """
     sizes, labelled = variables.sizes, variables.labelled
-    single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
-    arrays = {COLUMNS: measure(COLUMNS, single)}
-    singles, single_std = single.split(arrays[COLUMNS]), std(COLUMNS)
-    declared = variables.pairs(parameters.column_pairs)
-    if declared is not None:
-        sets, query = declared, Marginals(sizes, declared, labelled)
-    else:
-        every = Marginals(sizes, variables.scored(parameters.column_pairs), labelled)
+    arrays = {COLUMNS: measure(COLUMNS, Marginals(planned(COLUMNS)))}
+    singles, single_std = planned(COLUMNS).split(arrays[COLUMNS]), std(COLUMNS)
+    sets = variables.pairs(parameters.column_pairs)
+    if sets is None:
+        scores: ScoresSpec = planned(SCORES)
+        every = scores.sets
         expected = independent(every, singles, float(np.mean([each.sum() for each in singles])))
-        arrays[SCORES] = measure(SCORES, IndependenceScores(every, expected))
+        arrays[SCORES] = measure(SCORES, IndependenceScores(scores, expected))
         noisy = zip(arrays[SCORES].tolist(), every.split(expected / COUNT_GRID), strict=True)
         worths = [Worth(*each, std(SCORES)) for each in noisy]
         tree = parameters.column_pairs == TREE
@@ -141,12 +142,14 @@ def measure_marginals(
             }
 
         sets = tuple(tuple(sorted({*row})) for row in keep("columns sets", selected)[CHOSEN].tolist())
-        query = Marginals.sharing(sizes, sets, labelled=labelled, shares=shares(sizes, sets))
     if not sets:
         return NoisyMarginals(sizes, singles, single_std, (), [], [], arrays)
-    arrays[PAIRS] = query.in_records(measure(PAIRS, query))
-    stds = [std(PAIRS) / each for each in query.per_record.tolist()]
-    return NoisyMarginals(sizes, singles, single_std, sets, query.split(arrays[PAIRS]), stds, arrays)
+    spec = planned(PAIRS)
+    if isinstance(spec, SelectedMarginalsSpec):
+        spec = spec.of(sets, shares(sizes, sets))
+    arrays[PAIRS] = spec.in_records(measure(PAIRS, Marginals(spec)))
+    stds = [std(PAIRS) / each for each in spec.per_record.tolist()]
+    return NoisyMarginals(sizes, singles, single_std, sets, spec.split(arrays[PAIRS]), stds, arrays)
 
 
 def _domains(variables: Variables) -> dict[str, str]:

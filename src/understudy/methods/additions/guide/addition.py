@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -18,17 +19,22 @@ from understudy.methods.additions.guide.plan import (
     GuideParameters,
     candidates_of,
     plan_with_guide,
-    require_guide_fits,
 )
 from understudy.methods.additions.guide.release import release
 from understudy.methods.base import Method, Preparation
 from understudy.methods.facts import PublicFacts
 from understudy.methods.release_schema import Contents, Held
 from understudy.models.catalog import embedder_here
+from understudy.models.machine import require_memory
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.text.writing import SyntheticRecord
+
+_FEWER = "Declare fewer labels."
+_BYTES = 8 * 4
+"""Of a number: a batch's sum, all batches' sum, the noise and the noisy sum."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,9 @@ class GuideAddition(Addition):
         )
 
     def prepare(self, preparation: Preparation) -> Self:
-        require_guide_fits(preparation.labels.size, preparation.dimension)
+        shape = preparation.labels.size, 1 + preparation.dimension
+        require_releasable(shape, cure=_FEWER)
+        require_memory(math.prod(shape) * _BYTES, what="The sums of the guide", cure=_FEWER)
         return self
 
     def release(self, at: Releasing, plan: Plan) -> Releasing:

@@ -10,11 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from understudy.base.parameters import Ablation, Free, Parameters
-from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import LEAST_NOISE, Sensitivity, Shape, SubsampledSum, require_releasable
+from understudy.privacy.mechanisms import LEAST_NOISE, Sensitivity, Shape, SubsampledSum
 from understudy.privacy.plan import AddedCharges, Charge, Plan, charges_of, plan_beside
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
@@ -55,17 +54,6 @@ def guide_charge(multiplier: float, labels: int, *, expected_records: int | None
         return charges_of({GUIDE: (query, why)}, (multiplier,))[0]
     mechanism = SubsampledSum(max(multiplier, LEAST_NOISE), rate, query.sensitivity, query.shape)
     return Charge(GUIDE, mechanism, f"{why}, over a Poisson sample of the {unit.kind}s", query)
-
-
-def require_guide_fits(labels: int, dimension: int) -> None:
-    """See, before anything is charged, that the sums can be stored and held; else ConfigError."""
-    require_releasable((labels, 1 + dimension), cure="Declare fewer labels.")
-    numbers = labels * (1 + dimension)
-    require_memory(numbers * _BYTES, what="The sums of the guide", cure="Declare fewer labels.")
-
-
-_BYTES = 8 * 4
-"""Of a number: a batch's sum, all batches' sum, the noise and the noisy sum."""
 
 
 def plan_with_guide(

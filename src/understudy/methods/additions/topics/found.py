@@ -145,7 +145,8 @@ class HeldTopics:
 
 def held_of(release: Release) -> HeldTopics:
     """Raises ReleaseError if the Release holds no topics."""
-    require_topics(release)
+    if release.method != NAME and not release.schema.topics:
+        raise ReleaseError(f"A Release of {release.method} holds no topics.", "Make one with `understudy topics`.")
     arrays, strings, own = release.arrays, release.strings, release.method == NAME
     noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
     if own:
@@ -169,9 +170,8 @@ def assign(
         ReleaseError: the Release is of another method, or the embedder is not the one that it names.
         ModelError: the embedder sends texts away from this machine, and ``trust_endpoint`` is not set.
     """
-    require_topics(release)
-    require_trusted(embedder, trust_endpoint=trust_endpoint)
     held = held_of(release)
+    require_trusted(embedder, trust_endpoint=trust_endpoint)
     require_embedder(release, embedder, held.centres.shape[1])
     if not texts:
         return np.zeros(0, dtype=np.int64)
@@ -191,9 +191,3 @@ def require_embedder(release: Release, embedder: Embedder, dimension: int) -> No
         )
     if held_of(release).centres.shape[1] != dimension:
         raise ReleaseError("The Release's centres have another dimension than the embedder.", "It was changed.")
-
-
-def require_topics(release: Release) -> None:
-    """Raises ReleaseError if the Release holds no topics."""
-    if release.method != NAME and not release.schema.topics:
-        raise ReleaseError(f"A Release of {release.method} holds no topics.", "Make one with `understudy topics`.")

@@ -360,7 +360,7 @@ class _Voters:
 
     def query(self, name: str) -> Any:
         """What was planned to be summed under this name."""
-        return self.plan.query(NAME)[name] if self.sample else self.plan.query(self.beside + name)
+        return self.plan.query(self.beside + name)
 
     def measure(self, name: str, query: Query[Block]) -> tuple[Floats, float]:
         """The noisy sum, in records that are read, and the standard deviation of its noise."""
