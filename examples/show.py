@@ -10,19 +10,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 TEXTS_PER_LABEL = 2
-HIDDEN = {"text", "label", "provenance"}
 
 
 def main(folder: Path) -> None:
     release = folder / "release"
     statement = json.loads((release / "statement.json").read_text("utf-8"))
     rows = pq.read_table(release / "synthetic.parquet").to_pylist()
-    for label in sorted({row["label"] for row in rows}):
+    known = pq.read_table(
+        release / "provenance.parquet"
+    ).to_pylist()  # of each row: its label, and what it is made from
+    for label in sorted({each["label"] for each in known}):
         print(f"\n{label}")
-        for row in [row for row in rows if row["label"] == label][:TEXTS_PER_LABEL]:
-            columns = ", ".join(f"{name} {value}" for name, value in row.items() if name not in HIDDEN)
-            print(f"  - {row['text']}")
-            print(f"    {columns}; written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
+        for row, each in [pair for pair in zip(rows, known, strict=True) if pair[1]["label"] == label][
+            :TEXTS_PER_LABEL
+        ]:
+            columns = ", ".join(f"{name} {value}" for name, value in row.items() if name != "review")
+            print(f"  - {row['review']}")
+            print(f"    {columns}; written from: {', '.join(json.loads(each['provenance'])['phrases'])}")
     print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:7]))
     print(f"\nWhat it made, and may be shared. Protected is {statement['protects']}.")
     for file in sorted(release.iterdir()):

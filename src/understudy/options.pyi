@@ -28,6 +28,7 @@ class WritingOptions(TypedDict, total=False):
     records_per_label: int | None
     records: int | None
     seed: int
+    provenance: bool
     fresh: bool
 
 class PlanOptions(WritingOptions, total=False):

@@ -131,13 +131,16 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
 
 def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     assert understudy("run", *flags(settings(tmp_path))).code == 0
-    shareable = {"dp-kps.release", "statement.json", "statement.md", "schema.json", "synthetic.parquet"}
+    written = {"schema.json", "synthetic.parquet", "synthetic.csv", "provenance.parquet"}
+    shareable = {"dp-kps.release", "statement.json", "statement.md", *written}
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == shareable
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"release", "private"}
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert table.column_names == ["text", "department", "label", "provenance"]
-    provenance = json.loads(table.column("provenance")[0].as_py())
-    assert table.column("text")[0].as_py() == ", ".join(provenance["phrases"])
+    assert table.column_names == ["note", "department"]
+    beside = pq.read_table(tmp_path / "out" / "release" / "provenance.parquet")
+    assert beside.column_names == ["text_sha256", "provenance"]
+    provenance = json.loads(beside.column("provenance")[0].as_py())
+    assert table.column("note")[0].as_py() == ", ".join(provenance["phrases"])
 
 
 def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
@@ -178,7 +181,8 @@ def test_standard_input_is_read_once_and_kept_private(
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
         assert understudy("run", *flags(values)).code == 0
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
-        *("dp-kps.release", "statement.json", "statement.md", "schema.json", "synthetic.parquet")
+        *("dp-kps.release", "statement.json", "statement.md", "schema.json", "provenance.parquet"),
+        *("synthetic.parquet", "synthetic.csv"),
     }
     assert understudy("run", *flags(values)).code == 0  # released: standard input is not read
 

@@ -111,7 +111,8 @@ def in_format(values: Mapping[str, Any], ending: str) -> Path:
     """The table of a finished run in another format in its place, as older versions wrote it."""
     folder = OutputFolder(Path(values["output"]))
     table = pq.read_table(folder.synthetic_file())
-    folder.synthetic_file().unlink()
+    for other in folder.shareable.glob("synthetic.*"):
+        other.unlink()
     types = {field.name: field.type for field in table.schema}
     write_table(folder.synthetic_file(ending), table.to_pydict(), types=types)
     return folder.synthetic_file(ending)

@@ -280,7 +280,7 @@ def test_every_option_runs_to_the_end_and_asks_for_as_many_texts_as_planned(
 ) -> None:
     values = evolving(tmp_path, **{**SEEDED, **OPTIONS[what]})
     result = running.run(run_config(values))
-    assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
+    assert result.columns["department"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     method = us.AugPE(**run_config(values).method_parameters)
     arrays = result.release.arrays
     more = sum(record.provenance["source"] == "variation" for record in result.records)
@@ -329,7 +329,7 @@ def test_declared_label_sizes_share_the_population_out_and_leave_no_label_empty(
 ) -> None:
     result = run(tmp_path, label_sizes=sizes, **SEEDED)
     assert chosen_by_label(result.release) == [expected] * 2
-    assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
+    assert result.columns["department"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     assert [charge["name"] for charge in result.statement.to_json()["charges"]] == ["votes-1", "votes-2"]
 
 

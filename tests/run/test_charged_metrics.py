@@ -303,8 +303,7 @@ def test_a_table_that_is_not_the_run_s_is_trained_on_for_nobody(
 ) -> None:
     path = made.synthetic_file("parquet")
     own = pq.read_table(path).to_pydict()
-    own["text"][rows_kept:] = [row["note"] for row in rows(len(own["text"]) - rows_kept)]
-    own["provenance"][rows_kept:] = ["{}"] * (len(own["text"]) - rows_kept)
+    own["note"][rows_kept:] = [row["note"] for row in rows(len(own["note"]) - rows_kept)]
     write_table(path, own)
     with pytest.raises(ConfigError, match="Some texts in"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))

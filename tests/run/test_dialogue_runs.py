@@ -87,7 +87,7 @@ def test_dialogues_are_read_asked_for_and_written_as_such(
     turns = [("customer", "My router is slow."), ("agent", "Since when?"), ("customer", "Since Monday.")]
     expected = [{"role": role, "content": content} for role, content in turns]
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert table.column_names == ["messages", "transcript", "product", "label", "provenance"]
+    assert table.column_names == ["product", "messages"]
     assert table["messages"].to_pylist() == [expected] * 6
     assert str(table.schema.field("messages").type) == "list<element: struct<role: string, content: string>>"
     assert all("dialogue between customer and agent" in request.messages[-1].content for request in chat.asked)
@@ -102,7 +102,7 @@ def test_several_texts_are_written_together(tmp_path: Path, use_chat: Callable[[
     use_chat(says(WRITTEN))
     made = run(values(tmp_path, llm="fake", **TICKET)).release
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert table.column_names == ["subject", "message", "answer", "transcript", "product", "label", "provenance"]
+    assert table.column_names == ["product", "subject", "message", "answer"]
     assert table.to_pylist()[0]["message"] == "My router is slow.\nIt was fast."
     assert {"router", "screen"} <= set(made.terms)
     assert not {"subject", "message", "answer"} & set(made.terms), "no name of a field is released"
@@ -169,10 +169,12 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     chat = use_chat(says(SPOKEN))
     run(values(tmp_path, llm="fake", **TOLD, records_per_label=30, epsilon="8"))
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert str(table.schema.field("turns").type) == "int64"
-    assert table["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
-    assert set(table["begins"].to_pylist()) == {"customer"}
-    assert {2, 3} <= set(table["turns"].to_pylist()) <= {1, 2, 3}  # what is longer than asked for is cut
+    told = pq.read_table(tmp_path / "out" / "release" / "provenance.parquet")
+    assert not {"turns", "begins"} & set(table.column_names), "they are not in the private table"
+    assert str(told.schema.field("turns").type) == "int64"
+    assert told["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
+    assert set(told["begins"].to_pylist()) == {"customer"}
+    assert {2, 3} <= set(told["turns"].to_pylist()) <= {1, 2, 3}  # what is longer than asked for is cut
     assert all(request.messages[-1].content.startswith("Details: turns: ") for request in chat.asked)
 
 
@@ -303,7 +305,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
     told = [result.release.schema.form.tell(text) for text in texts]
     assert len(told) == 8
     for name in ("turns", "ends", "turns.offer", "calls.search", "calls.book"):
-        assert columns[name] == [each[name] for each in told]
+        assert result.provenance[name] == [each[name] for each in told]
     longest = max(columns["messages"], key=len)  # type: ignore[type-var, arg-type]
     assert longest[1]["content"] is None  # type: ignore[index]
     assert [call["id"] for call in longest[1]["tool_calls"]] == ["call_1", "call_2"]  # type: ignore[index]

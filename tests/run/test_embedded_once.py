@@ -93,7 +93,7 @@ def test_without_the_folder_it_embeds_them_again_and_ends_the_same(
         results.append(run(values))
         assert often(embedder, tmp_path / name) == ({1} if name == "kept" else {2})
         assert (tmp_path / name / "out" / "private" / FOLDER).exists() == (name != "none")
-    assert results[0].columns["text"] == results[1].columns["text"] == results[2].columns["text"]
+    assert results[0].columns["note"] == results[1].columns["note"] == results[2].columns["note"]
 
 
 @pytest.mark.parametrize(("gigabytes", "times"), [(4, 1), (0, 2)])

@@ -74,7 +74,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str,
     write_csv(tmp_path / "notes.csv", CORPORA[what])
     own = {"private_keywords": True, "vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True}
     result = run(evolving(tmp_path, **own, **MODES[mode], top_terms=10))
-    assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
+    assert result.columns["department"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     assert result.missing == 0
     arrays = {name: (array.shape, str(array.dtype)) for name, array in result.release.arrays.items()}
     assert arrays == {
@@ -106,7 +106,7 @@ def test_a_poor_corpus_with_secrets_runs_to_the_end_like_any_other(tmp_path: Pat
             assert runs_charged(tmp_path / "ledger.sqlite") == 0
             return
     result = run(values)
-    assert result.columns["label"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
+    assert result.columns["department"] == [LABELS[0]] * 4 + [LABELS[1]] * 4
     assert result.missing == 0
     arrays = {name: array.shape for name, array in result.release.arrays.items()}
     assert arrays == {name: (2, values["clusters"], *shape) for name, shape in SHAPES.items()}
@@ -173,7 +173,7 @@ def test_answers_that_are_of_no_use_leave_a_release_of_the_same_form(tmp_path: P
     assert made.strings == {key: [] for key in ("texts", "prompts", "keywords-0", "keywords-1")}
     assert us.load_release(tmp_path / "out" / "release" / "aug-pe.release").digest == made.digest
     result = us.generate(made, llm="fake", records_per_label=2)
-    assert (result.columns["text"], result.missing) == ([], 4)
+    assert (result.columns["note"], result.missing) == ([], 4)
 
 
 @both
@@ -182,7 +182,7 @@ def test_a_label_without_a_text_gets_new_ones_in_every_round_and_leaves_the_othe
 ) -> None:
     use_chat(FakeChat(of_one_label))
     result = run(made(tmp_path))
-    assert (result.columns["label"], result.missing) == ([LABELS[1]] * 4, 4)
+    assert (result.columns["department"], result.missing) == ([LABELS[1]] * 4, 4)
     if made is evolving:
         assert result.release.arrays["failed"].tolist() == [[12, 0], [12, 0]]
         assert set(result.release.arrays["label"].tolist()) == {1}
@@ -205,7 +205,7 @@ def test_where_no_variation_works_the_chosen_texts_live_on(tmp_path: Path, use_c
 def test_candidates_all_alike_are_all_kept(tmp_path: Path, use_chat: Use, made: Made) -> None:
     use_chat(FakeChat(lambda _request: Completion("Seen: heart, pulse.", "stop")))
     result = run(made(tmp_path, insecure_no_noise=True))
-    assert result.columns["text"] == ["Seen: heart, pulse."] * 8
+    assert result.columns["note"] == ["Seen: heart, pulse."] * 8
     if made is evolving:
         votes = result.release.arrays["votes"]
         assert np.flatnonzero(votes).tolist() == [0, 12, 24, 28]

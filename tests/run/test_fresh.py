@@ -37,6 +37,7 @@ def shareable(values: dict[str, Any]) -> set[str]:
 
 
 STATEMENT = {"dp-kps.release", "statement.json", "statement.md"}
+TABLE = {"schema.json", "synthetic.parquet", "synthetic.csv", "provenance.parquet"}
 
 
 @pytest.mark.parametrize("output_format", ["csv", "jsonl"])
@@ -45,10 +46,10 @@ def test_a_new_run_leaves_no_table_of_an_earlier_one(tmp_path: Path, output_form
     values = settings(tmp_path)
     run(values, insecure_no_noise=True)
     in_format(values, output_format)
-    assert shareable(values) == {*STATEMENT, "schema.json", f"synthetic.{output_format}"}
+    assert shareable(values) == {*STATEMENT, "schema.json", "provenance.parquet", f"synthetic.{output_format}"}
     if output_format == "csv":
         run(values, fresh=True)
-        assert shareable(values) == {*STATEMENT, "schema.json", "synthetic.parquet"}
+        assert shareable(values) == {*STATEMENT, *TABLE}
         return
     for path in (tmp_path / "out" / "private").iterdir():
         path.unlink()
@@ -77,7 +78,7 @@ def test_halves_of_files_that_a_killed_run_left_are_removed(tmp_path: Path) -> N
         (folder / name).write_text("half", "utf-8")
     (folder / "mine.txt").write_text("kept", "utf-8")
     run(values)
-    assert shareable(values) == {*STATEMENT, "schema.json", "synthetic.parquet", "mine.txt"}
+    assert shareable(values) == {*STATEMENT, *TABLE, "mine.txt"}
 
 
 def test_a_fresh_run_that_is_refused_leaves_the_paid_one_to_go_on(
@@ -161,7 +162,7 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
         with pytest.raises(Stop):
             running.generate(made, **options, fresh=True)
     running.generate(made, **options)
-    assert shareable(noiseless) == {"schema.json", "statement.json", "statement.md", "synthetic.parquet"}
+    assert shareable(noiseless) == {*TABLE, "statement.json", "statement.md"}
 
 
 def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(
@@ -177,7 +178,7 @@ def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release
         running.generate(made, llm="fake", records=4, output=noiseless["output"], fresh=True)
     assert shareable(noiseless) == {"statement.json", "statement.md"}
     running.generate(made, llm="none", records=4, output=private["output"], fresh=True)
-    assert shareable(private) == {*STATEMENT, "schema.json", "synthetic.parquet"}
+    assert shareable(private) == {*STATEMENT, *TABLE}
     assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == made.digest
 
 
@@ -225,7 +226,7 @@ def test_every_record_names_its_release_and_carries_the_stamp_where_noise_was_of
         ({"insecure_noise_seed": 1}, NOT_PRIVATE),
     ]:
         made = run(values, **changes)
-        for line in made.columns["provenance"]:
+        for line in made.provenance["provenance"]:
             provenance = json.loads(str(line))
             assert provenance["release"] == made.release.digest[:12]
             assert provenance.get("stamp") == stamp

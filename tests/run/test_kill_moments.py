@@ -128,7 +128,7 @@ class Chain:
         return {path.name: path.read_bytes() for path in (self.output / "release").iterdir()}
 
     def table(self) -> list[str]:
-        return [str(text) for text in pq.read_table(self.output / "release" / "synthetic.parquet")["text"].to_pylist()]
+        return [str(text) for text in pq.read_table(self.output / "release" / "synthetic.parquet")["note"].to_pylist()]
 
     def release(self) -> Release:
         (file,) = (self.output / "release").glob("*.release")

@@ -31,7 +31,7 @@ def uneven(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def sizes(values: dict[str, Any]) -> list[int]:
-    found = Counter(run(values).columns["label"])
+    found = Counter(run(values).columns["department"])
     return [found[label] for label in LABELS]
 
 
@@ -47,7 +47,7 @@ def test_they_follow_a_guide_where_there_is_one(tmp_path: Path) -> None:
     values = uneven(tmp_path, like_private=True, guide=True)
     assert sizes(values) == pytest.approx([80, 20], abs=2)
     made = us.generate(str(tmp_path / "out" / "release" / "dp-kps.release"), llm="none", like_private=True)
-    assert Counter(made.columns["label"])[LABELS[0]] == pytest.approx(80, abs=2), "of the number that is decided"
+    assert Counter(made.columns["department"])[LABELS[0]] == pytest.approx(80, abs=2), "of the number that is decided"
 
 
 def test_without_labels_there_is_nothing_to_do(tmp_path: Path) -> None:

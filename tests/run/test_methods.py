@@ -135,7 +135,7 @@ def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, unders
     release, output = str(tmp_path / "out" / "release" / "counting.release"), str(tmp_path / "more")
     more = ("generate", release, "--llm", "none", "--records", "1", "--output", output)
     assert understudy(*more, "--times", "4").code == 0
-    (text,) = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet")["text"].to_pylist()
+    (text,) = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet")["note"].to_pylist()
     assert text == "heart, heart, heart, heart"
     said = understudy(*more, "--word", "skin", code=2)
     assert "No such option" in said.err
@@ -147,7 +147,7 @@ def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[
     result = us.run(
         corpus, Counting(word="skin"), us.Budget(1, 0), llm="none", records=2, ledger=str(tmp_path / "l"), dataset="v"
     )
-    assert result.columns["text"] == ["skin, skin"] * 2
+    assert result.columns["note"] == ["skin, skin"] * 2
     (tmp_path / "run.yaml").write_text("method: counting\nword: skin\ntimes: 1", "utf-8")
     values = counting(tmp_path)
     del values["method"]

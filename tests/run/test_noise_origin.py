@@ -56,7 +56,7 @@ def assert_all_of_one_kind(values: dict[str, Any], *, private: bool) -> None:
     for file in folder.shareable.glob("*.release"):
         assert load_release(file).statement.private is private
     if folder.synthetic_file().exists():
-        column = pq.read_table(folder.synthetic_file())["provenance"].to_pylist()
+        column = pq.read_table(folder.provenance_file)["provenance"].to_pylist()
         stamped = {"stamp" in json.loads(each) for each in column}
         assert stamped == {not private}
 

@@ -49,7 +49,7 @@ def wards(folder: Path, **changes: Any) -> dict[str, Any]:
 def fitting(result: us.Result) -> float:
     """Share of all phrases that are said in the ward of their row."""
     columns, fits = result.columns, list[bool]()
-    for label, ward, record in zip(columns["label"], columns["ward"], result.records, strict=True):
+    for label, ward, record in zip(columns["department"], columns["ward"], result.records, strict=True):
         if isinstance(label, str) and isinstance(ward, str):
             fits += [phrase in SAID[label, ward] for phrase in record.provenance["phrases"]]
     return sum(fits) / len(fits)

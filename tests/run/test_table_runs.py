@@ -130,7 +130,7 @@ def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path
     assert again.statement.budget == us.Budget(8, "1e-6")
     assert again.statement.public_inputs["columns"]["source"] == "declared domains of 5 column(s)"
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert table.column_names == ["text", "department", "label", *NAMES, "provenance"]
+    assert table.column_names == ["note", "department", *NAMES]
     assert [str(table.schema.field(name).type) for name in NAMES] == [
         "string",
         "int64",
@@ -169,9 +169,9 @@ def test_columns_keep_their_types_where_all_is_missing(tmp_path: Path) -> None:
 def test_other_formats_hold_the_same_rows(tmp_path: Path, made: Release, output_format: str) -> None:
     written = us.generate(made, llm="none", records=8, output=tmp_path / "out").columns
     file = in_format({"output": tmp_path / "out"}, output_format)
-    again = us.read_corpus(file, text="text", columns=COLUMNS, formulas_escaped=True)
+    again = us.read_corpus(file, text="note", columns=COLUMNS, formulas_escaped=True)
     (batch,) = again.batches()
-    (expected,) = us.read_corpus(made_table(written), text="text", columns=COLUMNS).batches()
+    (expected,) = us.read_corpus(made_table(written), text="note", columns=COLUMNS).batches()
     assert (batch.texts, batch.cells.tolist()) == (expected.texts, expected.cells.tolist())
 
 
@@ -225,7 +225,7 @@ def test_python_takes_columns_from_the_corpus(tmp_path: Path) -> None:
         ledger=str(tmp_path / "ledger.sqlite"),
         dataset="notes",
     )
-    assert set(result.columns) == {"text", "department", "label", "ward", "provenance"}
+    assert set(result.columns) == {"note", "department", "ward"}
 
 
 def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_an_engine_gives_the_same_histograms(tmp_path: Path) -> None:
 def test_identifiers_are_made_up_and_never_read(tmp_path: Path) -> None:
     values = tables(tmp_path, columns=f"number=identifier; {COLUMNS}", records_per_label=20)  # no such column is there
     columns = run(values).columns
-    assert list(columns)[:3] == ["text", "department", "label"]
+    assert list(columns)[:2] == ["note", "department"]
     assert len(set(columns["number"])) == 40
     with pytest.raises(ConfigError, match="Only identifiers"):
         run(tables(tmp_path, columns="number=identifier", label=None, labels=None, output=str(tmp_path / "other")))
@@ -288,7 +288,7 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
     assert any(note.endswith(f"{condition}.") for note in result.statement.notes)
     assert not any("condition" in note for note in result.release.statement.notes)
     assert condition in (out / "release" / "statement.md").read_text()
-    table = pq.read_table(out / "release" / "synthetic.parquet").to_pylist()
+    table = pq.read_table(out / "release" / "provenance.parquet").to_pylist()
     assert {json.loads(row["provenance"])["where"] for row in table} == {condition}
     page = write_reports(OutputFolder(out), embedder=None).shareable.read_text()
     assert f"of rows with {condition} only" in page
@@ -341,13 +341,13 @@ def test_a_label_may_be_made_of_columns_and_rows_meet_conditions_on_them(
     assert result.release.schema.labels == names
     assert us.load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == result.release.digest
     columns, parts = result.columns, label.split("*")
-    assert list(columns) == ["text", "label", *NAMES, "provenance"]
-    for place, name in enumerate(columns["label"]):
+    assert list(columns) == ["note", *NAMES]
+    for place, name in enumerate(result.provenance["label"]):
         assert " / ".join(canonical(columns[each][place]) for each in parts) == name  # type: ignore[arg-type]
     if label == "night*ward":
-        columns = us.generate(result.release, llm="none", records=20, where="ward=B,beds=3..4").columns
-        assert set(columns["ward"]) == {"B"}
-        assert set(columns["label"]) <= {"false / B", "true / B"}
+        made = us.generate(result.release, llm="none", records=20, where="ward=B,beds=3..4")
+        assert set(made.columns["ward"]) == {"B"}
+        assert set(made.provenance["label"]) <= {"false / B", "true / B"}
         with pytest.raises(ConfigError, match="has no 'C'"):
             us.generate(result.release, llm="none", records=20, where="ward=C")
 
@@ -451,7 +451,6 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
     [
         ({"columns": "ward=A|B; wing=1..5"}, "no column 'wing'"),
         ({"columns": "note=A|B"}, "also the text"),
-        ({"columns": "provenance=A|B"}, "also the text"),
         ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
         ({"column_pairs": "ward*wing"}, "no pair"),
         ({"columns": None, "where": "ward=A"}, "no typed columns"),
@@ -567,7 +566,7 @@ WRONG: dict[str, Callable[[Release], Release]] = {
     "other columns": lambda made: replace(made, schema=replace(made.schema, columns=made.schema.columns[:2])),
     "no columns": lambda made: replace(made, schema=replace(made.schema, columns=())),
     "other pairs": lambda made: replace(made, parameters={**made.parameters, "column_pairs": "ward*wing"}),
-    "a column called text": lambda made: renamed(made, "text"),
+    "a column called as the text": lambda made: renamed(made, "note"),
     "a column with a line break in its name": lambda made: renamed(made, "a\nb"),
     "a column twice": lambda made: replace(made, schema=replace(made.schema, columns=made.schema.columns[:1] * 5)),
 }

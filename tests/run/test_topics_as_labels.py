@@ -84,7 +84,7 @@ def test_texts_are_about_the_topic_that_is_their_label_in_the_shares_of_the_tabl
     assert len(set(names)) == 3
     for record in made.records:
         assert subject_of(record.text) == subject_of(names[record.label])
-    assert made.columns["topic"] == [names[record.label] for record in made.records]
+    assert made.provenance["topic"] == [names[record.label] for record in made.records]
     counts = [sum(record.label == label for record in made.records) for label in range(3)]
     assert counts == pytest.approx([20, 10, 10], abs=2)  # as half and two quarters of the texts are
     assert 5.9 < release.statement.epsilon_at[1e-6] <= 6
@@ -127,7 +127,7 @@ def test_more_texts_of_the_release_have_the_same_labels(finished: Path) -> None:
     release = us.load_release(finished)
     more = us.generate(release, llm="none", records=20)
     assert {record.label for record in more.records} <= set(range(3))
-    assert more.columns["topic"][0] in release.schema.labels
+    assert more.provenance["topic"][0] in release.schema.labels
     each = us.generate(release, llm="none", records_per_label=2)
     assert [record.label for record in each.records] == [0, 0, 1, 1, 2, 2]
 
@@ -161,7 +161,7 @@ def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
     )
     agree = [
         (subject_of(name) == SUBJECTS[0]) == (paid == "yes")
-        for name, paid in zip(made.columns["topic"], made.columns["paid"], strict=True)
+        for name, paid in zip(made.provenance["topic"], made.columns["paid"], strict=True)
     ]
     assert np.mean(agree) > 0.85
     us.load_release(tmp_path / "out")
@@ -331,7 +331,7 @@ def test_the_command_line_and_an_evaluation_and_a_report_take_topics(tmp_path: P
     named = table(tmp_path, texts(400)) | {"data": str(tmp_path / "notes.csv"), "epsilon": "6", "delta": "1e-6"}
     values = {**named, "topics": 3, "llm": "none", "records": 40, "output": str(tmp_path / "out")}
     understudy("run", *flags(values), code=0)
-    written = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    written = pq.read_table(tmp_path / "out" / "release" / "provenance.parquet")
     assert set(written["topic"].to_pylist()) <= set(us.load_release(tmp_path / "out").schema.labels)
     understudy("evaluate", str(tmp_path / "notes.csv"), str(tmp_path / "out"), code=0)
     understudy("show", str(tmp_path / "out"), code=0)

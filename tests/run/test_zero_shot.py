@@ -24,7 +24,8 @@ def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(
     table = pq.read_table(said.out.strip())
     assert table["label"].to_pylist() == ["cardiology"] * 3 + ["dermatology"] * 3
     assert all(table["text"].to_pylist())
-    assert json.loads(table["provenance"][0].as_py())["zero-shot"] == "fake:chat"
+    beside = pq.read_table(tmp_path / "floor" / "release" / "provenance.parquet")
+    assert json.loads(beside["provenance"][0].as_py())["zero-shot"] == "fake:chat"
     assert not (tmp_path / "default-ledger.sqlite").exists()
     assert not (tmp_path / "floor" / "release" / "statement.json").exists()
 

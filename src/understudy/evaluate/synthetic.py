@@ -6,6 +6,7 @@ import csv
 import datetime
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,16 @@ from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.release import PublicSchema
 from understudy.run.outputs import find_table, provenance_beside, schema_of_table
-from understudy.run.table import LABEL, PROVENANCE, TEXT_SHA256, TRANSCRIPT, label_name, text_name, text_sha256
+from understudy.run.table import (
+    LABEL,
+    PROVENANCE,
+    TEXT_SHA256,
+    TRANSCRIPT,
+    SyntheticTable,
+    label_name,
+    text_name,
+    text_sha256,
+)
 from understudy.schema.columns import Column
 from understudy.schema.labels import canonical
 from understudy.schema.layout import Layout, plain_layout
@@ -81,18 +91,36 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
     schema, beside = schema_of_table(path.parent) or _NO_SCHEMA, provenance_beside(path)
     text, label = TRANSCRIPT if schema.form else text_name(schema), label_name(schema)
     read = partial(_read_file, names=(text, label, PROVENANCE), at_once=at_once)
-    rows = read(path, typed=typed, layout=schema.layout)
+    rows = read(path, typed=(*typed, *schema.form.fields), layout=schema.layout)
     told = [column.name for column in schema.told]
     own = read(beside, typed=(*told, TEXT_SHA256), layout=schema.layout) if beside.exists() else iter(())
+    known_of = _Beside(own)
     for row in rows:
-        known = next(own, {})
-        if not schema.form and text_sha256(str(row[text] or "")) != known.get(TEXT_SHA256):
-            known = {}  # of another table
+        parts = [row[name] for name in schema.form.fields or (text,)] if not schema.form.roles else None
+        known = next(own, {}) if parts is None else known_of(text_sha256(*parts))
         found = known if text in known and schema.form else row
         labels = row if schema.own_label is not None or label not in known else known
         merged = {**row, **{name: known[name] for name in told if name in known}}
         cells = {name: merged[name] for name in typed if name in merged}
         yield Row(str(found[text] or ""), labels.get(label), known.get(PROVENANCE, row.get(PROVENANCE)), cells)
+
+
+class _Beside:
+    """What is known of the rows of a table that may have lost some, or have them in another order."""
+
+    def __init__(self, rows: Iterator[Mapping[str, Any]]) -> None:
+        self._rows = rows
+        self._passed: dict[str, deque[Mapping[str, Any]]] = {}
+
+    def __call__(self, sha256: str) -> Mapping[str, Any]:
+        """Return what is known of a row whose text has this hash; nothing of one that is not there."""
+        if waiting := self._passed.get(sha256):
+            return waiting.popleft()
+        for row in self._rows:
+            if row.get(TEXT_SHA256) == sha256:
+                return row
+            self._passed.setdefault(str(row.get(TEXT_SHA256)), deque()).append(row)
+        return {}
 
 
 def _read_file(
@@ -205,6 +233,7 @@ def _decoded_size(column: Any) -> int:
     return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
 
 
+_MOST_SHOWN = 300
 MOST_CHARACTERS = 20_000
 """Most characters of one text; the rest of a longer one is in no chart, and an ellipsis replaces it."""
 _MOST_PROVENANCE = 1 << 20
@@ -237,6 +266,25 @@ def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[Synth
     with readable(path, f"is too large for a report: {most}.", "Make the report of a run with fewer texts."):
         columns = as_in(path, schema_of_table(release) or _NO_SCHEMA, columns)
         return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
+
+
+def table_of(rows: Sequence[Row], schema: PublicSchema) -> SyntheticTable:
+    """Rows that were read with their :func:`other_columns`, as a table."""
+    names = [name for name in (rows[0].cells if rows else ()) if name not in schema.form.fields]
+    cells = {name: [row.cells.get(name) for row in rows] for name in names}
+    texts, labels, origins = zip(*(row[:3] for row in rows), strict=True) if rows else ((), (), ())
+    return SyntheticTable.arranged(schema, texts, labels, origins, cells)
+
+
+def first_rows(release: Path, count: int = 5) -> list[list[str]]:
+    """The names of the columns of the synthetic table in a shareable folder, and its first rows, as it is written."""
+    path, schema = find_table(release), schema_of_table(release) or _NO_SCHEMA
+    if path is None:
+        return []
+    with readable(path):
+        rows = list(islice(read_rows(path, typed=other_columns(path, schema)), count))
+        cut = [[writable(cell[:_MOST_SHOWN]) for cell in row] for row in table_of(rows, schema).shown]
+    return cut if rows else []
 
 
 def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:

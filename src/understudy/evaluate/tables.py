@@ -229,12 +229,13 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     made = load_release(releases[0]) if len(releases) == 1 else None
     stated = folder.shareable / "statement.json"
     statement = made.statement if made is not None else load_statement(stated) if stated.exists() else None
-    schema = None if statement is None else schema_of_table(folder.shareable)  # a baseline's are not the real table's
+    written = schema_of_table(folder.shareable)
+    schema = None if statement is None else written  # a baseline's are not the real table's
     whole = completed(config, schema, statement)
     return Made(
         file=table,
         sha256=_sha256(table),
-        table=_open_made(table, whole, declared, written=_written(schema, table), schema=schema),
+        table=_open_made(table, whole, declared, written=_written(written, table), schema=written),
         folder=folder,
         schema=schema,
         statement=statement,

@@ -18,7 +18,7 @@ from understudy.evaluate.metrics.overview import Overview, make_overview, profil
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import SYNTHETIC, MetricValue
-from understudy.evaluate.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
+from understudy.evaluate.synthetic import SyntheticText, first_rows, read_evaluation, read_released, read_synthetic
 from understudy.methods.registry import load_release
 from understudy.models.types import Embedder
 from understudy.release import PublicSchema, Release
@@ -54,6 +54,8 @@ class Contents:
     no_map: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     audit: RunAudit | None = None
+    table: Sequence[Sequence[str]] = ()
+    """The names of the synthetic table's columns, and its first rows."""
 
     @property
     def promises(self) -> bool:
@@ -75,7 +77,8 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     schema = schema_of_table(release) or PublicSchema()
     texts = read_synthetic(release, schema.columns)
     summary = _summary(texts, schema.columns, schema.form, embedder, seed) if texts else {}
-    return Contents(False, statement, made, texts, read_released(release), **summary)
+    table = first_rows(release)
+    return Contents(False, statement, made, texts, read_released(release), **summary, table=table)
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:

@@ -17,7 +17,15 @@ from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import ReleasedMetrics
-from understudy.evaluate.synthetic import Row, other_columns, provenance_of, read_released, read_rows, readable
+from understudy.evaluate.synthetic import (
+    Row,
+    other_columns,
+    provenance_of,
+    read_released,
+    read_rows,
+    readable,
+    table_of,
+)
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.report.contents import read_statement
@@ -46,10 +54,7 @@ class _Run:
 
     @property
     def table(self) -> SyntheticTable:
-        names = [name for name in (self.rows[0].cells if self.rows else ()) if name not in self.schema.form.fields]
-        cells = {name: [row.cells.get(name) for row in self.rows] for name in names}
-        texts, labels, origins = zip(*(row[:3] for row in self.rows), strict=True) if self.rows else ((), (), ())
-        return SyntheticTable.arranged(self.schema, texts, labels, origins, cells)
+        return table_of(self.rows, self.schema)
 
 
 def export_run(

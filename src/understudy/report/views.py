@@ -458,7 +458,8 @@ def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
 
 def _columns_of(schema: PublicSchema, *, declared: bool) -> dict[str, Any]:
     texts = schema.texts
-    typed = [column.to_json() for column in schema.columns]
+    owner = [schema.owner] if schema.owner and schema.owner.format else []
+    typed = [column.to_json() for column in (*schema.columns, *owner)]
     columns = {"columns": {fields.pop("name"): fields for fields in typed}} if typed else {}
     if schema.label is None:
         return {**texts, **columns}

@@ -83,6 +83,8 @@ class SyntheticTable:
         if schema.form:
             parts = [schema.form.cells(schema.text, writable(text)) for text in texts]
             columns = {name: [row[name] for row in parts] for name in schema.form.columns(schema.text)}
+            if schema.form.fields:
+                own[TEXT_SHA256] = [text_sha256(*row.values()) for row in parts]
             own[TRANSCRIPT] = list(texts)
         else:
             columns[text_name(schema)] = list(texts)
@@ -107,12 +109,7 @@ class SyntheticTable:
         """Return it as a ``pyarrow.Table`` with the private table's types, and those of pandas for pandas."""
         layout = self.schema.layout
         domains = {column.name: column for column in self.schema.columns}
-        columns = {
-            name: [domains[name].written(value) for value in values]
-            if name in domains and layout.is_text(name)
-            else values
-            for name, values in self.columns.items()
-        }
+        columns = _in_words(self.columns, {name: each for name, each in domains.items() if layout.is_text(name)})
         types = {name: kind for name, kind in types_of(self.schema).items() if not layout.is_text(name)}
         table = arrow_table(columns, types)
         for place, name in enumerate(columns):
@@ -148,12 +145,17 @@ class SyntheticTable:
             write_arrow(path, self.to_arrow())
             return
         layout, domains = self._notation(kind, like)
-        columns = {
-            name: [domains[name].written(value) for value in values] if name in domains else values
-            for name, values in self.columns.items()
-        }
+        columns = _in_words(self.columns, domains)
         plain = [name for name, each in domains.items() if each.kind not in ("category", "identifier")]
         write_table(path, columns, keep_formulas=keep_formulas, layout=layout, no_formulas=plain)
+
+    @property
+    def shown(self) -> list[list[str]]:
+        """The names of the columns, and the rows as the private table would write them."""
+        like = "source" if self.schema.layout.format in TEXT_FORMATS else "plain"
+        columns = _in_words(self.columns, self._notation(self.schema.layout.format, like)[1])
+        cells = [["" if value is None else words(value) for value in values] for values in columns.values()]
+        return [list(columns), *map(list, zip(*cells, strict=True))]
 
     def _notation(self, kind: str, like: Like) -> tuple[Layout, dict[str, Column]]:
         """Return how a text file of this kind is written, and the columns with how their values are."""
@@ -179,9 +181,16 @@ class SyntheticTable:
             raise ConfigError("No table is written like this.", LIKE) from None
 
 
-def text_sha256(text: str) -> str:
-    """Return the start of a text's hash, by which its provenance is known to be its own."""
-    return hashlib.sha256(writable(text).encode()).hexdigest()[:16]
+def words(value: object) -> str:
+    """Return a cell as CSV has it."""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
+    return canonical(value) if isinstance(value, (str, int, float)) else str(value)
+
+
+def text_sha256(*parts: Any) -> str:
+    """Return the start of the hash of a text, or of the columns that make it: its provenance is known by it."""
+    return hashlib.sha256("\0".join(writable(str(part or "")) for part in parts).encode()).hexdigest()[:16]
 
 
 def text_name(schema: PublicSchema) -> str:
@@ -200,6 +209,14 @@ def types_of(schema: PublicSchema) -> dict[str, Any]:
         **dict.fromkeys(schema.form.fields, pa.string()),
         **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),
         **{column.name: column.arrow_type() for column in schema.columns},
+    }
+
+
+def _in_words(columns: Mapping[str, list[object]], domains: Mapping[str, Column]) -> Cells:
+    """Return the columns with the values of ``domains`` as their table writes them."""
+    return {
+        name: [domains[name].written(value) for value in values] if name in domains else values
+        for name, values in columns.items()
     }
 
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics.results import Evaluation
-from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
+from understudy.evaluate.synthetic import SyntheticText, first_rows, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
 from understudy.release.statement import Statement
 from understudy.report.contents import read_statement
@@ -221,6 +221,7 @@ def texts_page(run: FoundRun, *, label: str | None, number: str) -> dict[str, An
         "count": len(fitting),
         "first_shown": (page - 1) * PER_PAGE + 1,
         "as_record": as_record,
+        "table": first_rows(run.folder.shareable) if page == 1 else [],
     }
 
 
