@@ -88,6 +88,7 @@ class GenerateOptions(WritingOptions, total=False):
     like_private: bool
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
+    allow_words: bool
     length: int
     contrast: float
     temperature: float
