@@ -17,7 +17,7 @@ from tiny_corpora import LABELS, RECORD, WORDS, Row, bounded
 
 from understudy.base.errors import ConfigError
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores
+from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores, unwanted_terms
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.facts import PublicFacts
@@ -344,3 +344,10 @@ def test_terms_that_were_found_in_the_texts_are_sure(vocabulary: str) -> None:
     assert real.pop("zebulon quagmire", None) == 1.0 or real["zebulon"] == 1.0
     assert real["never"] == real["seen"] == 0.0
     assert all(real[word] == 1.0 for word in WORDS[:12])
+
+
+def test_unwanted_terms_are_those_of_the_texts_language_unless_they_are_allowed() -> None:
+    terms = ["fever", "anal", "Arschloch"]
+    assert unwanted_terms(DPKPSParameters(), terms).tolist() == [False, True, False]  # type: ignore[union-attr]
+    assert unwanted_terms(DPKPSParameters(stop_words="de"), terms).tolist() == [False, True, True]  # type: ignore[union-attr]
+    assert unwanted_terms(DPKPSParameters(allow_words=True), terms) is None
