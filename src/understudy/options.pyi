@@ -94,6 +94,7 @@ class GenerateOptions(WritingOptions, total=False):
     responsible: str
     harvest: Literal["population", "variations"]
     unfinished: Literal["drop", "keep"]
+    allow_words: bool
     length: int
     contrast: float
     temperature: float

@@ -17,7 +17,7 @@ from tiny_corpora import LABELS, RECORD, WORDS, Row, bounded
 
 from understudy.base.errors import ConfigError
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores
+from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores, unwanted_terms
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.facts import PublicFacts
@@ -300,3 +300,54 @@ def test_without_noise_scores_are_what_was_released() -> None:
     assert posterior.probability.tolist() == [[1, 0, 1]]
     shrunk = sampling_scores(found, KnownNoise("gaussian", 2.0)).mean
     assert np.all((shrunk >= 0) & (shrunk < 3))
+
+
+def sampled(scores: NDArray[np.float64], listed: Sequence[float] | None, unwanted: Sequence[bool]) -> list[set[int]]:
+    """The terms in 200 sequences of each label, of scores with noise of standard deviation 1."""
+    chosen = DPKPS(length=3)
+    found = sample_sequences(
+        chosen,
+        scores,
+        [200] * len(scores),
+        seed=0,
+        sampling_seed=0,
+        noise=KnownNoise("gaussian", 1.0),
+        listed=None if listed is None else np.array(listed),
+        unwanted=np.array(unwanted),
+    )
+    return [set(rows.ravel().tolist()) - {-1} for rows in found]
+
+
+def test_texts_for_people_have_sure_terms_alone_and_phrases_for_classifiers_uncertain_ones_too() -> None:
+    scores = np.array([[40.0, 30, 2, 2, 25, 0], [2.0, 1, 35, 20, 25, 0], [0.5, -1, 1, 0, 0, 0.5]])
+    listed, nothing = [1.0, 0.99, 0.99, 0.99, 0.0, 0.3], [False] * 6
+    read = sampled(scores, listed, nothing)
+    assert read[0] >= {0, 1}
+    assert read[1] >= {2, 3}
+    assert read[2] == set(), "a label without a sure term has no chance ones in their place"
+    assert all(5 not in terms for terms in read)
+    assert all(len(terms) >= 3 for terms in sampled(scores, None, nothing)[:2])
+    assert sampled(scores, None, nothing)[2]
+
+
+@pytest.mark.parametrize("listed", [None, [1.0] * 3])
+def test_an_unwanted_term_is_used_only_where_texts_are_full_of_it(listed: Sequence[float] | None) -> None:
+    scores = np.array([[1000.0, 900.0, 7.0], [1000.0, 900.0, 60.0]])
+    assert sampled(scores, listed, [False, False, True]) == [{0, 1}, {0, 1, 2}]
+    assert sampled(scores, listed, [False] * 3) == [{0, 1, 2}] * 2
+
+
+def test_terms_that_were_found_in_the_texts_are_sure(vocabulary: str) -> None:
+    rows = [row._replace(text=f"{row.text} zebulon quagmire") for row in ROWS]
+    made = release(method(vocabulary, discover_terms=0.3, top_terms=None), rows)
+    real = dict(zip(made.terms, made.arrays["real"].tolist(), strict=True))
+    assert real.pop("zebulon quagmire", None) == 1.0 or real["zebulon"] == 1.0
+    assert real["never"] == real["seen"] == 0.0
+    assert all(real[word] == 1.0 for word in WORDS[:12])
+
+
+def test_unwanted_terms_are_those_of_the_texts_language_unless_they_are_allowed() -> None:
+    terms = ["fever", "anal", "Arschloch"]
+    assert unwanted_terms(DPKPSParameters(), terms).tolist() == [False, True, False]  # type: ignore[union-attr]
+    assert unwanted_terms(DPKPSParameters(stop_words="de"), terms).tolist() == [False, True, True]  # type: ignore[union-attr]
+    assert unwanted_terms(DPKPSParameters(allow_words=True), terms) is None

@@ -21,6 +21,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics.centres import Candidates, nearest_centres, on_grid, terms_of
+from understudy.methods.additions.topics.found import names_of
 from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
 from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_topics
 from understudy.methods.additions.topics.release import TopicLabels
@@ -31,6 +32,7 @@ from understudy.methods.registry import make_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.schema.labels import LabelSet
+from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.shrinkage import KnownNoise
 
 CENTRES = on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))
@@ -191,10 +193,25 @@ def test_a_term_that_many_voted_for_is_no_name_of_a_topic_that_it_is_far_from() 
     other = [axes[1] + 0.3 * generator.normal(size=40) / 6 for _ in range(6)]
     far = [axes[2], axes[3]]  # voted for more than any
     vectors = np.array([*near, *other, *far]) / np.linalg.norm([*near, *other, *far], axis=1, keepdims=True)
-    candidates = Candidates(vectors, np.array([50.0] * 12 + [500.0] * 2))
+    candidates = Candidates(vectors, np.array([50.0] * 12 + [500.0] * 2), np.ones(14, dtype=np.bool_))
     terms = ["apple", "bread", "cream", "dough", "eggs", "flour", "gear", "helm", "iron", "jack", "keel", "loom"]
     named = terms_of(
         on_grid(0.5 * axes[:2]), np.ones(2), np.arange(2, dtype=np.int32), candidates, [*terms, "people", "creed"]
     )
     assert set(named[:10]) == {*terms[:6], ""}
     assert set(named[10:]) == {*terms[6:], ""}
+
+
+def test_a_topic_is_named_by_its_sure_terms_alone_and_by_none_that_nobody_wants() -> None:
+    vectors = np.array([[1.0, 0.1], [0.9, 0.2], [1.0, 0.0], [0.1, 1.0], [0.0, 1.0]])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    candidates = Candidates(vectors, np.full(5, 50.0), np.array([True, True, False, False, True]))
+    centres, topic = on_grid(0.5 * np.eye(2)), np.arange(2, dtype=np.int32)
+    terms = ["pin", "taught", "theft", "spaatz", "sex"]
+    named = terms_of(centres, np.ones(2), topic, candidates, terms, unwanted=np.array([False] * 4 + [True]))
+    assert set(named[:10]) == {"pin", "taught", ""}
+    assert named[10:] == [""] * 10
+    assert names_of(named) == ("pin, taught", "other")
+    assert names_of([""] * 20) == ("other", "other (2)")
+    assert Brief("message", label="other (2)").prompt == "message"
+    assert set(terms_of(centres, np.ones(2), topic, candidates, terms)[10:]) == {"sex", ""}

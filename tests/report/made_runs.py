@@ -88,7 +88,7 @@ def make_run(
         {"length": 3, "seed": 0},
         schema,
         statement,
-        {"counts": np.zeros(2), "density": np.zeros((len(labels), 2))},
+        {"counts": np.zeros(2), "real": np.ones(2), "density": np.zeros((len(labels), 2))},
         terms=("heart", "skin"),
     )
     folder.write_release(release)

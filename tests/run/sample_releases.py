@@ -78,7 +78,11 @@ def dp_kps(**parameters: Any) -> Release:
         "dp-kps",
         {"top_terms": 8, "length": 2, **parameters},
         {"vocabulary": GaussianEvent(2.0), "density": GaussianEvent(3.0)},
-        arrays={"counts": np.arange(8.0), "density": np.random.default_rng(0).normal(3, 1, size=(2, 8))},
+        arrays={
+            "counts": np.arange(8.0),
+            "real": np.ones(8),
+            "density": np.random.default_rng(0).normal(3, 1, size=(2, 8)),
+        },
         terms=terms,
     )
 
@@ -88,6 +92,7 @@ def dp_kde(mode: str) -> Release:
     vectors = draw.normal(size=(8, DIMENSION)).astype(np.float32)
     arrays: dict[str, Any] = {
         "counts": np.arange(8.0),
+        "real": np.ones(8),
         "embeddings": vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
         "frequencies": np.frombuffer(Frequencies(0, 20, 0.25, DIMENSION).digest, dtype=np.uint8),
     }

@@ -59,7 +59,7 @@ def test_a_guide_is_released_beside_what_the_method_releases(tmp_path: Path) -> 
     assert again.digest == made.digest
     assert again.arrays["guide"].shape == SIZE
     assert again.arrays["guide"].dtype == np.float64
-    assert again.arrays.keys() == {"counts", "density", "guide"}
+    assert again.arrays.keys() == {"counts", "real", "density", "guide"}
     assert again.parameters["guide"] is True
     statement = again.statement
     assert [charge.name for charge in statement.charges] == ["vocabulary", "density", "guide"]
@@ -76,7 +76,7 @@ def test_a_guide_is_released_beside_what_the_method_releases(tmp_path: Path) -> 
 
 def test_a_release_without_a_guide_is_what_it_was_and_nothing_is_asked_of_one(tmp_path: Path) -> None:
     plain = run(settings(tmp_path), **SEEDED).release
-    assert plain.arrays.keys() == {"counts", "density"}
+    assert plain.arrays.keys() == {"counts", "real", "density"}
     assert not {name for name in plain.parameters if "guide" in name or name == "embedder"}
     assert "embedder" not in plain.statement.public_inputs
     assert [charge.name for charge in plain.statement.charges] == ["vocabulary", "density"]

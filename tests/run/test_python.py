@@ -240,6 +240,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
     assert all(1 <= len(text.split(", ")) <= 3 for text in result.columns["note"])
     assert {name: array.shape for name, array in result.release.arrays.items()} == {
         "counts": (10,),
+        "real": (10,),
         "density": (2, 10),
     }
 

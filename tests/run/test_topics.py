@@ -338,7 +338,8 @@ def test_a_language_model_gives_titles_from_released_terms_alone(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reply(request: Any) -> Completion:
-        return Completion(f'**"{"Travel" if "flight" in request.messages[0].content else "<b>Other</b>"}"**\n', "stop")
+        title = "Flight and travel" if "flight" in request.messages[0].content else "<b>New</b> engine parts"
+        return Completion(f'**"{title}"**\n', "stop")
 
     plain, _ = titled(tmp_path, monkeypatch, reply, output=str(tmp_path / "out"))
     found, chat = titled(tmp_path, monkeypatch, reply, llm="fake:chat", output=str(tmp_path / "out"))
@@ -346,11 +347,12 @@ def test_a_language_model_gives_titles_from_released_terms_alone(
     asked = {message.content for request in chat.asked for message in request.messages}
     assert asked == {finding._ASKED.format(", ".join(topic.terms)) for topic in found.topics}
     for topic in found.topics:
-        assert topic.title == ("Travel" if "flight" in topic.terms else "<b>Other</b>")
-    assert {entry["title"] for entry in found.to_json()} == {"Travel", "<b>Other</b>"}
+        expected = {"flight": "Flight and travel", "engine": "<b>New</b> engine parts", "recipe": ""}
+        assert topic.title == next(title for term, title in expected.items() if term in topic.terms)
+    assert len({entry["title"] for entry in found.to_json()}) == 3
     page = (tmp_path / "out" / "release" / "topics.html").read_text("utf-8")
-    assert '<th scope="row">Travel<small>' in page
-    assert "<b>Other" not in page
+    assert '<th scope="row">Flight and travel<small>' in page
+    assert "<b>New" not in page
     assert "A language model guessed the titles" in page
 
 
@@ -362,18 +364,53 @@ def test_a_language_model_gives_titles_from_released_terms_alone(
         ('The subject is "Eye examinations".', "stop", "Eye examinations"),
         ("**Title:** Eye examinations\n\nThese words are all ab", "length", "Eye examinations"),
         ("Title deeds", "stop", "Title deeds"),
+        ("Eyes", "stop", ""),
+        ("All of the things that eyes do", "stop", ""),
         ('"Eyes" and "ears"', "stop", ""),
         ("The subject is:", "stop", ""),
     ],
 )
 def test_an_answer_that_is_no_title_is_none(said: str, finish: Any, title: str) -> None:
-    topic = Topic(0, (), 9.0, 8.0, 10.0, clear=True)
-    assert finding.titles_of([topic], FakeChat(lambda _request: Completion(said, finish))) == (title,)
+    topic = Topic(0, ("eye",), 9.0, 8.0, 10.0, clear=True)
+    chat = FakeChat(lambda _request: Completion(said, finish))
+    assert finding.titles_of([topic], chat, lambda texts: np.ones((len(texts), 1), np.float32)) == (title,)
+
+
+def test_a_title_that_is_of_another_topic_or_of_none_is_not_used() -> None:
+    vectors = {
+        **{"pin": (1, 0, 0), "card": (0.9, 0.1, 0), "refund": (0, 1, 0), "money": (0.3, 0.9, 0)},
+        **{
+            "Theft alarm": (0.2, 0, 1),
+            "Money back": (0.1, 1, 0),
+            "Secret codes": (1, 0.1, 0),
+            "A pin theft": (0, 0, 1),
+        },
+    }
+
+    def embed(texts: Sequence[str]) -> Any:
+        found = np.array([vectors[text] for text in texts], dtype=np.float32)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    def titles(first: str, second: str) -> tuple[str, ...]:
+        replies = {"pin, card": first, "refund, money": second}
+        chat = FakeChat(
+            lambda request: Completion(
+                next(said for terms, said in replies.items() if terms in request.messages[0].content), "stop"
+            )
+        )
+        two = [Topic(0, ("pin", "card"), 9.0, 8.0, 10.0, True), Topic(1, ("refund", "money"), 9.0, 8.0, 10.0, True)]
+        return finding.titles_of([*two, Topic(2, ("sex",), 0.1, 0, 3.0, False)], chat, embed)
+
+    assert titles("Secret codes", "Money back") == ("Secret codes", "Money back", "")
+    assert titles("Theft alarm", "Money back") == ("", "Money back", ""), "like none of its terms"
+    assert titles("Money back", "Money back") == ("", "Money back", ""), "fits another topic better"
+    assert titles("A pin theft", "Money back") == ("A pin theft", "Money back", ""), "has one of its terms"
 
 
 def test_a_term_of_a_stranger_fills_no_prompt() -> None:
     chat = FakeChat(lambda _request: Completion("Eyes", "stop"))
-    finding.titles_of([Topic(0, ("x" * 5000, "eye"), 9.0, 8.0, 10.0, clear=True)], chat)
+    topics = [Topic(0, ("x" * 5000, "eye"), 9.0, 8.0, 10.0, clear=True)]
+    finding.titles_of(topics, chat, lambda texts: np.ones((len(texts), 1), np.float32))
     assert chat.asked[0].messages[0].content == finding._ASKED.format("x" * 80 + ", eye")
 
 

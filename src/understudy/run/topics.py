@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Chat
 from understudy.run.session import SILENT, Listener
 from understudy.run.settings import RunConfig
+from understudy.text.vocabulary.words import kept_phrases
 from understudy.text.writing import tidy
 
 
@@ -85,6 +86,10 @@ class FoundTopics:
             raise ConfigError("Something that is no string is given as a text.", "Give a list of strings.")
         return found.assign(self.release, self._loaded, list(texts), trust_endpoint=self.trust_endpoint)
 
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """``Float32[n, d]``: vectors of public texts, of length 1, by the embedder that the topics were found with."""
+        return np.asarray(self._loaded.embed(list(texts)), dtype=np.float32)
+
     @cached_property
     def _loaded(self) -> Embedder:
         loaded, form = catalog.load_embedder(self.embedder), self.release.schema.form
@@ -131,15 +136,38 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
     if not chat:
         return found
     listener.say(f"Titles: asked of {asked}, which sees the topics' released terms alone.")
-    return replace(found, titles=titles_of(found.topics, chat))
+    return replace(found, titles=titles_of(found.topics, chat, found.embed))
 
 
-def titles_of(topics: Sequence[Topic], chat: ChatModel) -> tuple[str, ...]:
-    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it gives no title."""
-    terms = [", ".join(term[:_LONGEST_TERM] for term in each.terms) for each in topics if each.clear]
+def titles_of(
+    topics: Sequence[Topic], chat: ChatModel, embed: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> tuple[str, ...]:
+    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it gives no title, or
+    one that is not of the topic.
+
+    A title is of its topic if it has one of its terms or is near one (cosine above _LIKE), and is nearer to its terms,
+    on average, than to those of any other clear topic.
+    """
+    shown = [each for each in topics if each.clear]
+    titles = dict(zip((each.number for each in shown), _asked_of(chat, shown), strict=True))
+    if any(titles.values()):
+        own = np.repeat(np.arange(len(shown)), [len(each.terms) for each in shown])
+        cosines = embed(list(titles.values())) @ embed([term for each in shown for term in each.terms]).T
+        fits = cosines @ np.eye(len(shown))[own] / np.bincount(own)
+        for place, each in enumerate(shown):
+            near = cosines[place, own == place].max() > _LIKE or kept_phrases(titles[each.number], each.terms)
+            if not near or fits[place].argmax() != place:
+                titles[each.number] = ""
+    return tuple(titles.get(each.number, "") for each in topics)
+
+
+def _asked_of(chat: ChatModel, topics: Sequence[Topic]) -> list[str]:
+    terms = [", ".join(term[:_LONGEST_TERM] for term in each.terms) for each in topics]
     said = [Message("user", _ASKED.format(each)) for each in terms]
-    answers = iter(collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said]))
-    return tuple(_title(next(answers)) if each.clear else "" for each in topics)
+    return [
+        _title(answer)
+        for answer in collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said])
+    ]
 
 
 def _title(answer: Completion) -> str:
@@ -147,7 +175,7 @@ def _title(answer: Completion) -> str:
     lines = tidy(answer).splitlines()
     text = _LEAD.sub("", " ".join(lines[:1]).strip(_AROUND)).strip(_AROUND)
     cut = answer.finish_reason == "length" and len(answer.text.strip().splitlines()) == 1
-    return "" if cut or '"' in text or len(text.split()) > _MOST_WORDS or len(text) > _MOST else text
+    return "" if cut or '"' in text or len(text.split()) not in _WORDS or len(text) > _MOST else text
 
 
 _ASKED = (
@@ -156,4 +184,6 @@ _ASKED = (
 )
 _LEAD = re.compile(r"(the )?(subject|topic|title|answer)( is\b|\W*:)", re.IGNORECASE)
 _AROUND = " \t\"'\u201c\u201d\u2018\u2019`.*#:"
-_LONGEST, _MOST, _MOST_WORDS, _LONGEST_TERM = 24, 60, 6, 80  # tokens, characters, words, characters
+_LONGEST, _MOST, _WORDS, _LONGEST_TERM = 24, 60, range(2, 6), 80  # tokens, characters, words, characters
+_LIKE = 0.5
+"""Cosine of a title and a term that it paraphrases, by the built-in embedder."""

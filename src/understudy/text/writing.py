@@ -119,6 +119,11 @@ class Writer:
                 self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
         asker.require_text()
 
+    def instead_of_phrases(self, label: int) -> tuple[str, ...]:
+        """What a text is written around if its label has no sure term: the label's name, or what is to be written."""
+        name = self.labels[label].replace("_", " ") if self.labels else ""
+        return (name or self.template.document_type,)
+
     def _count_texts(self, done: int, asked: int) -> None:
         """Progress in texts, from that in answers: each text is the best of several."""
         each = self.calls_per_seed

@@ -14,12 +14,14 @@ from understudy.privacy.noise import NoiseKind
 from understudy.text.vocabulary.shrinkage import (
     FEWEST_TERMS,
     MOST_TERMS,
+    SURE,
     KnownNoise,
     Posterior,
     SpikeAndSlab,
     likely_terms,
     noise_floor,
     shrink,
+    sure_terms,
     top_terms,
 )
 
@@ -175,3 +177,28 @@ def test_without_noise_the_terms_above_0_come_first() -> None:
     found = likely_terms(shrink(counts, KnownNoise("gaussian", 0.0)), fewest=1)
     assert found[:50].tolist() == list(range(10, 60))
     assert len(found) == FEWEST_TERMS
+
+
+@kinds
+@pytest.mark.parametrize("labels", [1, 4, 40])
+@pytest.mark.parametrize("real", [0, 20, 400])
+def test_terms_that_are_sure_are_hardly_ever_chance(kind: NoiseKind, labels: int, real: int) -> None:
+    """Two measurements of 20,000 terms: their counts, and the scores of the likeliest under each label."""
+    true = np.zeros(20_000)
+    true[:real] = np.geomspace(600, 3, max(real, 1))[:real]
+    noise = KnownNoise(kind, 3.0)
+    counted = shrink(true + 3 * noise_of(kind, true.size), noise)
+    chosen = likely_terms(counted, fewest=300)
+    shares = np.random.default_rng(1).dirichlet(np.full(labels, 0.3), true.size).T
+    scores = (true * shares)[:, chosen] + 3 * noise_of(kind, labels * chosen.size, seed=2).reshape(labels, -1)
+    sure = sure_terms(shrink(scores, noise), counted.probability[chosen])
+    found = sure.any(axis=0)
+    assert (true[chosen][found] == 0).sum() <= 1 + (1 - SURE) * found.sum()
+    clear = true[chosen] > 60
+    assert found[clear].mean() > 0.95 if clear.any() else found.sum() <= 1
+    assert real == 0 or found.sum() >= (shrink(scores, noise).probability >= SURE).any(axis=0).sum() * 0.9
+
+
+def test_without_noise_the_sure_terms_are_those_that_were_counted() -> None:
+    scores = Posterior(np.array([[1.0, 0.0, 1.0, 0.0]]), np.array([[3.0, 0.0, 2.0, 0.0]]))
+    assert sure_terms(scores, np.array([1.0, 1.0, 1.0, 0.0])).tolist() == [[True, False, True, False]]

@@ -16,7 +16,7 @@ import pytest
 
 from understudy.base.errors import ConfigError
 from understudy.text.vocabulary import terms as terms_module
-from understudy.text.vocabulary.terms import Vocabulary, load_stop_words, load_vocabulary
+from understudy.text.vocabulary.terms import Vocabulary, is_unwanted, load_stop_words, load_vocabulary
 
 NONE: frozenset[str] = frozenset()
 
@@ -147,7 +147,23 @@ def test_the_built_in_vocabulary_is_english_by_frequency() -> None:
     assert {"cocktail", "peacock"} <= set(made.terms)
     assert 70_000 < len(made.terms) < 83_000
     assert "the" not in made.terms
+    assert not {"spaatz", "luzern", "quetzalcoatl"} & set(made.terms), "names that hardly any text has"
+    assert {"london", "baghdad", "obama", "lucerne", "fallopian"} <= set(made.terms)
     assert made.terms[:2_000].count("people") == 1
+
+
+@pytest.mark.parametrize(
+    ("term", "tongue", "unwanted"),
+    [
+        *[("Sex", "en", True), ("anal", "de", True), ("shitty", "en", True), ("gross anal", "en", True)],
+        *[("hit", "en", False), ("a", "en", False), ("sextant", "en", False), ("analysis", "en", False)],
+        *[("Arschloch", "de", True), ("Arschloch", "en", False), ("merde", "fr", True), ("rash", "xx", False)],
+    ],
+)
+def test_a_public_list_of_each_language_says_what_no_customer_should_read(
+    term: str, tongue: str, unwanted: bool
+) -> None:
+    assert is_unwanted(term, tongue) is unwanted
 
 
 def test_a_vocabulary_file_that_changed_is_read_again(tmp_path: Path) -> None:

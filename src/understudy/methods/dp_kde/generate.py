@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kde.plan import GRID, DPKDEParameters, require_room
 from understudy.methods.facts import GenerationTools
-from understudy.methods.shared.vocabulary import public_vocabulary
+from understudy.methods.shared.vocabulary import REAL, public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.text.vocabulary.sampling import contrast_weights, gumbel, label_share, sample_independent
+from understudy.text.vocabulary.shrinkage import SURE
+from understudy.text.vocabulary.terms import is_unwanted
 from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _STEPS = 1 << 12  # of a turn; divides 2^16, so that sums of phases may wrap
@@ -79,11 +81,16 @@ def integer_features(phases: Phases) -> NDArray[np.int32]:
 def generate(
     parameters: DPKDEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Texts written around sampled sequences."""
+    """Texts written around sampled sequences, of whose terms only sure ones are for a language model."""
+    shown = np.ones(len(release.terms), dtype=np.bool_)
+    if tools.writer.chat is not None:
+        shown = release.arrays[REAL] >= SURE
+    if not parameters.allow_words:
+        shown &= ~np.array([is_unwanted(term, parameters.tongue) for term in release.terms], dtype=np.bool_)
     seed = int(release.parameters["seed"])
     sequences = sample_sequences(parameters, release.arrays, counts, seed=seed, sampling_seed=tools.seed)
     seeds = [
-        Seed(tuple(release.terms[term] for term in row), label)
+        Seed(tuple(release.terms[term] for term in row if shown[term]) or tools.writer.instead_of_phrases(label), label)
         for label, rows in enumerate(sequences)
         for row in rows.tolist()
     ]

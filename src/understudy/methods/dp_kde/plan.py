@@ -15,10 +15,10 @@ from typing import Literal
 from pydantic import Field
 
 from understudy.base.errors import ConfigError
-from understudy.base.parameters import Ablation, Parameters
+from understudy.base.parameters import Ablation
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.specs import TermCountsSpec
-from understudy.methods.shared.vocabulary import TermListParameters, public_vocabulary
+from understudy.methods.shared.vocabulary import TermListParameters, WordsParameters, public_vocabulary
 from understudy.models.machine import require_memory
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -29,7 +29,7 @@ from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.text.vocabulary.shrinkage import noise_floor, require_enough_terms
 
 
-class SequenceParameters(Parameters):
+class SequenceParameters(WordsParameters):
     """How sequences of terms are sampled from a Release: post-processing, free, changeable at every ``generate``."""
 
     length: int = Field(10, ge=1, le=100)

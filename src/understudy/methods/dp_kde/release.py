@@ -39,7 +39,7 @@ from understudy.methods.dp_kde.plan import (
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.queries.counts import TermCounts, TermHistogram, TermRows
 from understudy.methods.shared.specs import TermHistogramSpec
-from understudy.methods.shared.vocabulary import public_vocabulary
+from understudy.methods.shared.vocabulary import REAL, public_vocabulary
 from understudy.models.types import Embedder
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.facts import Fact, Facts
@@ -48,7 +48,7 @@ from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
-from understudy.text.vocabulary.shrinkage import noise_floor, top_terms
+from understudy.text.vocabulary.shrinkage import KnownNoise, noise_floor, shrink, top_terms
 from understudy.text.vocabulary.words import TermMatcher
 
 _TRIED = 256
@@ -129,6 +129,7 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
     sums = Held("float64", (release.schema.label_set.size, 2 * parameters.features))
     arrays = {
         "counts": Held("float64", (terms,)),
+        REAL: Held("float64", (terms,), 0, 1),
         "embeddings": Held("float32", (terms, "dimension of terms"), -1.01, 1.01),
         "frequencies": Held("uint8", (32,)),
     }
@@ -140,13 +141,16 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
     vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)
-    counts = tools.measure(VOCABULARY, TermCounts(plan.query(VOCABULARY), TermMatcher(vocabulary.terms)), corpus).value
+    measured = tools.measure(VOCABULARY, TermCounts(plan.query(VOCABULARY), TermMatcher(vocabulary.terms)), corpus)
+    counts, std = measured.value, plan.mechanism(VOCABULARY).noise_std
+    real = shrink(counts, KnownNoise(parameters.noise, 0.0 if measured.seal.noise == "none" else std)).probability
     chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
     embeddings = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
     frequencies = Frequencies(tools.seed, parameters.features, parameters.bandwidth, embeddings.shape[1])
     arrays: dict[str, NDArray[Any]] = {
         "counts": counts[chosen],
+        REAL: real[chosen],
         "embeddings": embeddings,
         "frequencies": np.frombuffer(frequencies.digest, dtype=np.uint8),
     }
@@ -156,7 +160,7 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
         spec: DensitySpec = plan.query(name)
         of_terms = TermDensity(spec, rows, integer_features(phases[0])) if length == 1 else None
         arrays[name] = tools.measure(name, of_terms or PrefixDensity(spec, rows, phases), corpus).value
-    floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, size)
+    floor = noise_floor(std, size)
     noise = score_noise(parameters, plan.mechanism(densities(parameters)[1]).noise_multiplier)
     strong = (density_scores(arrays["density-1"], frequencies, embeddings) > 3 * noise).sum(axis=1)
     entries = (

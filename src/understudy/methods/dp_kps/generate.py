@@ -15,14 +15,13 @@ from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DENSITY,
-    REAL,
     DPKPSParameters,
     discovery_share,
     known_noise,
     phrase_columns,
 )
 from understudy.methods.facts import CallEstimate, Chooser, GenerationTools
-from understudy.methods.shared.vocabulary import public_vocabulary
+from understudy.methods.shared.vocabulary import REAL, public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement
@@ -68,7 +67,7 @@ def generate(
     )
     tools.say(_purpose(sequences) if written else _FOR_CLASSIFIERS)
     seeds = [
-        Seed(tuple(release.terms[term] for term in row if term >= 0) or _without_terms(tools.writer, label), label)
+        Seed(tuple(release.terms[term] for term in row if term >= 0) or tools.writer.instead_of_phrases(label), label)
         for label, found in enumerate(sequences)
         for row in found.tolist()
     ]
@@ -97,12 +96,6 @@ def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
             "table is too small for this budget."
         )
     return said
-
-
-def _without_terms(writer: Writer, label: int) -> tuple[str, ...]:
-    """What a text is written around if its label has no sure term: the label's name, or what is to be written."""
-    name = writer.labels[label].replace("_", " ") if writer.labels else ""
-    return (name or writer.template.document_type,)
 
 
 def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:

@@ -67,8 +67,6 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
 
 NAME = "dp-kps"
 VOCABULARY, DENSITY, COLUMN_DENSITY = "vocabulary", "density", "column-density"
-REAL = "real"
-"""What a Release has besides: the probability that the texts contain a term, by its count."""
 _VOCABULARY_SHARE = 0.2
 """Share of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000

@@ -38,7 +38,6 @@ from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
     DENSITY,
     MOST_DISCOVERED,
-    REAL,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
@@ -51,7 +50,7 @@ from understudy.methods.dp_kps.plan import (
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram
 from understudy.methods.shared.queries.discovered_terms import find_terms
-from understudy.methods.shared.vocabulary import DISCOVERED, FEWEST, public_vocabulary, word_for_word
+from understudy.methods.shared.vocabulary import DISCOVERED, FEWEST, REAL, public_vocabulary, word_for_word
 from understudy.privacy.events import GaussianEvent, PureEvent, SelectionEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan

@@ -58,6 +58,8 @@ class WordsParameters(Parameters):
 
 
 DISCOVERED = "discovered-terms"
+REAL = "real"
+"""Array of a Release: the probability that the texts contain a term, by its count."""
 FOREIGN_SHARE = 0.3
 """Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
 FEWEST = 5

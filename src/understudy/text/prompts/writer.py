@@ -16,7 +16,7 @@ def _subject(label: str) -> str:
     ('card arrival', '', '')
     """
     words = " ".join(label.replace("_", " ").split())
-    return words if sum(map(str.isalpha, words)) > 1 and words.lower() not in _ANSWERS else ""
+    return words if sum(map(str.isalpha, words)) > 1 and words.lower().partition(" (")[0] not in _ANSWERS else ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from understudy.methods.additions.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
 from understudy.methods.additions.topics.labelling import TERMS_OF_TOPIC
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
-from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
+from understudy.text.vocabulary.shrinkage import SURE, KnownNoise, shrink
 
 Floats = NDArray[np.float64]
 Grid = NDArray[np.int16]
@@ -32,11 +32,8 @@ _TWINS, _APART = 0.93, 0.85
 topic. Noise moves centres towards their mean, so that the first alone would make one of all."""
 _CONTRAST = 0.5
 _VOTED, _MOST_VOTED = 0.15, 3.0
-_SURELY_SHOWN = 3
 _NEAR = 0.2
 """Of the best term's score, what any other needs to be shown: a word that many voted for may lie far from the topic."""
-_SAID, _UNSAID = 3.0, 0.2
-"""Expected votes below which no record surely said a term, and what that costs its score."""
 _LEAST = 1e-9
 
 
@@ -47,15 +44,17 @@ class Candidates:
     Args:
         vectors: ``Float64[n, d]`` of unit length.
         weights: ``Float64[n]``: the expected number of votes, given the noisy one.
+        sure: ``Bool[n]``: that some record voted for the term, with a probability of SURE or more.
     """
 
     vectors: Floats
     weights: Floats
+    sure: NDArray[np.bool_]
 
     @classmethod
     def of(cls, vectors: Grid, votes: Floats, noise_std: float) -> Candidates:
-        weights = shrink(votes, KnownNoise("gaussian", noise_std)).mean
-        return cls(vectors / STEPS, weights + _LEAST)
+        found = shrink(votes, KnownNoise("gaussian", noise_std))
+        return cls(vectors / STEPS, found.mean + _LEAST, found.probability >= SURE)
 
     @property
     def mean(self) -> Floats:
@@ -197,27 +196,36 @@ def merged(centres: Grid, counts: Floats, candidates: Candidates) -> tuple[NDArr
 
 
 def terms_of(
-    centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates, terms: Sequence[str]
+    centres: Grid,
+    counts: Floats,
+    topic: NDArray[np.int32],
+    candidates: Candidates,
+    terms: Sequence[str],
+    *,
+    unwanted: NDArray[np.bool_] | None = None,
 ) -> list[str]:
-    """TERMS_OF_TOPIC terms of each topic, one topic behind the other: those first that tell it most from the others.
+    """Up to TERMS_OF_TOPIC terms of each topic, one topic behind the other, filled up with empty ones: those first that
+    tell it most from the others.
 
     A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
-    it counts more the more records voted for it, and less by a fifth where none surely did. Such a term stands among
-    the first three or not at all, as does one that is hardly nearer to the topic than to others: else any word would
-    fill the list up, of a people or a creed too. Then the rest is empty. Of terms that begin alike one is named.
+    it counts more the more records voted for it. Only terms are named that some record surely voted for and that are
+    clearly nearer to the topic than to others: else any word would fill the list up, of a people or a creed too. Of
+    terms that begin alike one is named.
+
+    Args:
+        unwanted: ``Bool[n]``: terms that name no topic.
     """
     cosines = _cosines(centres, counts, topic, candidates)
     topics = cosines.shape[1]
     known = 1 + _VOTED * np.minimum(np.log1p(candidates.weights), _MOST_VOTED)
-    sure = candidates.weights >= _SAID
+    sure = candidates.sure if unwanted is None else candidates.sure & ~unwanted
     found = list[str]()
     for place in range(topics):
         others = np.delete(cosines, place, axis=1)
         beside = others.max(axis=1) if topics > 1 else 0.0
-        scores = (cosines[:, place] - _CONTRAST * beside) * known - ~sure * _UNSAID
-        named = _unlike(terms[term] for term in np.argsort(-scores, kind="stable").tolist())
-        near = {terms[term] for term in np.flatnonzero(sure & (scores > _NEAR * scores.max())).tolist()}
-        shown = [term for rank, term in enumerate(named) if rank < _SURELY_SHOWN or term in near]
+        scores = (cosines[:, place] - _CONTRAST * beside) * known
+        named = np.flatnonzero(sure & (scores > max(_NEAR * float(scores[sure].max(initial=0)), 0)))
+        shown = _unlike(terms[term] for term in named[np.argsort(-scores[named], kind="stable")].tolist())
         found += shown + [""] * (TERMS_OF_TOPIC - len(shown))
     return found
 
@@ -226,7 +234,7 @@ def are_said(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates
     """``Int8[topics]``: whether records surely voted for a term that is nearest to the topic; else its terms are no
     more than what lies near its centre, in whatever language the texts are."""
     cosines = _cosines(centres, counts, topic, candidates)
-    nearest = cosines.argmax(axis=1)[candidates.weights >= _SAID]
+    nearest = cosines.argmax(axis=1)[candidates.sure]
     return np.isin(np.arange(cosines.shape[1]), nearest).astype(np.int8)
 
 

@@ -55,8 +55,8 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """The first of its terms."""
-        return ", ".join(self.terms[:_NAMED])
+        """The first of its terms; ``topic 7`` where records surely said none of them."""
+        return ", ".join(self.terms[:_NAMED]) or f"topic {self.number + 1}"
 
     def some_terms(self, generator: np.random.Generator) -> tuple[str, ...]:
         """A few of its terms, in the order in which they tell, the more telling ones more often."""
@@ -103,10 +103,13 @@ def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
 
 
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
-    """Names of topics, no two alike: the first of each one's terms, TERMS_OF_TOPIC of which are behind the other's."""
+    """Names of topics, no two alike: the first of each one's terms, TERMS_OF_TOPIC of which are behind the other's.
+
+    ``other`` where there are none: the writer takes it for no subject.
+    """
     found: list[str] = []
     for first in range(0, len(terms), TERMS_OF_TOPIC):
-        name = ", ".join(filter(None, terms[first : first + _NAMED]))
+        name = ", ".join(filter(None, terms[first : first + _NAMED])) or "other"
         found.append(name if name not in found else f"{name} ({len(found) + 1})")
     return tuple(found)
 

@@ -32,9 +32,11 @@ class Topics(Method, TopicsParameters):
     contents = releasing.contents
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Texts around terms of a topic, of topics in proportion to their sizes."""
+        """Texts around terms of a topic, of those with terms in proportion to their sizes."""
         generator = np.random.default_rng([tools.seed, 0x70])
-        found = topics_of(release)
+        found = [each for each in topics_of(release) if each.terms]
+        if not found:
+            return tools.writer.write([Seed(tools.writer.instead_of_phrases(0), 0)] * sum(counts))
         sizes = np.array([each.size for each in found]) + 1e-9
         places = generator.choice(len(found), size=sum(counts), p=sizes / sizes.sum())
         return tools.writer.write([Seed(found[place].some_terms(generator), 0) for place in places.tolist()])

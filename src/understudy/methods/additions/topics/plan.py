@@ -41,7 +41,13 @@ from understudy.methods.additions.topics.labelling import (
 )
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
-from understudy.methods.shared.vocabulary import DISCOVERED, VocabularyParameters, public_vocabulary, split_off
+from understudy.methods.shared.vocabulary import (
+    DISCOVERED,
+    VocabularyParameters,
+    WordsParameters,
+    public_vocabulary,
+    split_off,
+)
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -65,7 +71,7 @@ LABELS_SHARE = 0.2
 A_COUNT = f"a number from 1 to {MOST_TOPICS}, or auto"
 
 
-class TopicsParameters(VocabularyParameters):
+class TopicsParameters(VocabularyParameters, WordsParameters):
     """All parameters of topics."""
 
     topics: Annotated[TopicCount | str, Field(union_mode="left_to_right")] = public_file(20)

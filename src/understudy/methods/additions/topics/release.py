@@ -96,10 +96,10 @@ from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
 from understudy.schema.transcript import TextForm
-from understudy.text.vocabulary.terms import BUILT_IN, is_english, load_vocabulary
+from understudy.text.vocabulary.terms import BUILT_IN, is_english, is_unwanted, load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher
 
-_ENGLISH = VocabularyParameters()
+_ENGLISH = TopicsParameters()
 
 
 def prepare(
@@ -217,7 +217,7 @@ def find(
     plan: Plan,
     tools: ReleaseTools,
     *,
-    parameters: VocabularyParameters = _ENGLISH,
+    parameters: TopicsParameters = _ENGLISH,
     beside: str = "",
 ) -> Found:
     """Find the topics of the private records.
@@ -274,6 +274,11 @@ def find(
     few = not parameters.discover_terms and votes.sum() < _FEW_VOTES * counts.sum()
     if few or (parameters.discover_terms and len(names) < FEWEST):
         said[:] = 0
+    unwanted = None
+    if not parameters.allow_words:
+        unwanted = np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
+    named = terms_of(centres, counts, topic, candidates, terms, unwanted=unwanted)
+    said &= np.array([bool(named[first]) for first in range(0, len(named), TERMS_OF_TOPIC)], dtype=np.int8)
     check = _noise_check(sizes, noise, voters, counts)
     if not said.any() and check.verdict:
         check = replace(check, verdict=check.verdict.unsaid(parameters.tongue, expected=plan.forecast.verdict))
@@ -282,7 +287,7 @@ def find(
         topic,
         sizes,
         said,
-        terms_of(centres, counts, topic, candidates, terms),
+        named,
         {"source": vocabulary.source if listed else f"none ({parameters.tongue})", "sha256": vocabulary.sha256},
         {"source": embedder.model_id, "sha256": embedder.fingerprint},
         check,
