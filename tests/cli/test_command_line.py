@@ -43,7 +43,7 @@ def loaded_by(code: str, *words: str) -> set[str]:
 
 _NOT_LISTED = {"Checked", "Corpus", "Evaluation", "FoundTopics", "Forecast", "Listener", "MechanismAudit", "Release"}
 _NOT_LISTED |= {"ReportPaths", "Result", "RunAudit", "Statement", "UnderstudyError", "UnderstudyWarning"}
-_NOT_LISTED |= {"NonPrivateFinetune"}
+_NOT_LISTED |= {"NonPrivateFinetune", "Verification"}
 COMMAND = "from understudy.cli import cli; cli.main(standalone_mode=False)"
 
 
