@@ -19,7 +19,7 @@ Make:
 Judge:
     evaluate   compare a synthetic table with the real one: fidelity, utility, leakage
     audit      attack a whole run; audit_mechanism attacks one mechanism
-    report     write the report of a run as one HTML file; verify checks its files and their signature
+    report     write the report of a run as one HTML file; verify checks the files of a run and who signed them
 Also: Budget, SecretBudget (what a run may spend), read_corpus, load_release, ledger (what each dataset has spent)
 Methods (pass one to run, release or plan; the default is DPKPS()):
     DPKPS, DPKDE, AugPE, SecPE, PrivatePrediction, FewShot, SeqPATE, DPFinetune, GuidedEvolution, Topics
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from understudy.api import report as report
     from understudy.api import run as run
     from understudy.api import topics as topics
+    from understudy.api import verify as verify
     from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
     from understudy.audit.result import RunAudit as RunAudit
     from understudy.base.errors import UnderstudyError as UnderstudyError
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
     from understudy.run.session import Listener as Listener
+    from understudy.run.signing import Verification as Verification
     from understudy.run.topics import FoundTopics as FoundTopics
 
 _MODULES = ("ledger",)

@@ -26,7 +26,7 @@ from understudy.release.statement import load_statement
 from understudy.run import pipeline
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
-from understudy.run.signing import Verification, verify
+from understudy.run.signing import verify
 
 WHO = "Jane Doe, data protection"
 
@@ -54,10 +54,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[tuple
 def folder(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     """A copy of its results as somebody receives them: the shareable folder alone."""
     return Path(shutil.copytree(made[0] / "release", tmp_path / "received"))
-
-
-def failures(found: Verification) -> list[str]:
-    return [each.what for each in found.findings if each.state == "failed"]
 
 
 def test_a_signed_run_says_who_when_and_what_was_spent(folder: Path, made: tuple[Path, dict[str, Any]]) -> None:
@@ -90,12 +86,12 @@ def test_without_the_key_it_is_said_that_nobody_is_known(folder: Path) -> None:
 
 
 def test_another_key_does_not_verify_and_neither_does_what_it_signed_again(folder: Path, keys: Path) -> None:
-    assert failures(verify(folder, keys / "theirs.pub")) == ["signature"]
+    assert verify(folder, keys / "theirs.pub").failed == ["signature"]
     Signer.load(keys / "theirs").sign(
         folder, replace(read_signed(folder), public_key=Signer.load(keys / "theirs").public.hex())
     )
     found = verify(folder, keys / "ours.pub")
-    assert (found.signature, failures(found)) == ("invalid", ["signature"])
+    assert (found.signature, found.failed) == ("invalid", ["signature"])
     assert verify(folder).ok  # which is why the key must come from the signer
 
 
@@ -126,7 +122,7 @@ def test_a_file_that_is_missing_longer_shorter_or_more_is_found(folder: Path, ke
     path.write_bytes(data)
     (folder / "deep").mkdir()
     (folder / "deep" / name).write_bytes(data)
-    assert failures(verify(folder)) == [f"deep/{name}"]
+    assert verify(folder).failed == [f"deep/{name}"]
 
 
 def test_files_of_any_name_and_depth_are_signed(folder: Path, keys: Path) -> None:
@@ -138,15 +134,15 @@ def test_files_of_any_name_and_depth_are_signed(folder: Path, keys: Path) -> Non
     assert {"more/provenance.parquet", ".hidden"} <= set(signed.files)
     assert verify(folder, keys / "ours.pub").ok
     (folder / "more" / "provenance.parquet").write_bytes(b"y")
-    assert failures(verify(folder)) == ["more/provenance.parquet"]
+    assert verify(folder).failed == ["more/provenance.parquet"]
 
 
 def test_what_is_no_ordinary_file_is_not_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    assert failures(verify(folder)) == ["pipe"]
+    assert verify(folder).failed == ["pipe"]
     (folder / SIGNATURE).unlink()
     os.mkfifo(folder / SIGNATURE)
-    assert "signature" in failures(verify(folder))
+    assert "signature" in verify(folder).failed
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -163,16 +159,16 @@ def test_an_unsigned_folder_says_so_and_is_checked_as_far_as_it_goes(folder: Pat
     assert (found.ok, found.signature) == (True, "none")
     assert found.findings[0].words.startswith("not signed: nothing shows who made this")
     assert {each.what for each in found.findings[1:]} == {"dp-kps.release", "statement.json", "statement.md"}
-    assert failures(verify(folder, keys / "ours.pub")) == ["signature"]
+    assert verify(folder, keys / "ours.pub").failed == ["signature"]
     text = (folder / "statement.md").read_text("utf-8")
     (folder / "statement.md").write_text(text.replace("epsilon", "epsilom", 1), "utf-8")
-    assert failures(verify(folder)) == ["statement.md"]
+    assert verify(folder).failed == ["statement.md"]
     stated = json.loads((folder / "statement.json").read_text("utf-8"))
     (folder / "statement.json").write_text(json.dumps({**stated, "dataset": "another"}))
-    assert "statement.json" in failures(verify(folder))
+    assert "statement.json" in verify(folder).failed
     data = (folder / "dp-kps.release").read_bytes()
     (folder / "dp-kps.release").write_bytes(data[:-200] + data[-199:])
-    assert "dp-kps.release" in failures(verify(folder / "dp-kps.release"))
+    assert "dp-kps.release" in verify(folder / "dp-kps.release").failed
 
 
 def test_what_is_no_run_is_an_error_and_a_table_alone_shows_nothing(folder: Path, tmp_path: Path) -> None:
@@ -267,7 +263,7 @@ def test_a_run_without_a_key_says_that_the_signature_is_of_other_files(
     said: list[str] = []
     pipeline.run(run_config({**values, "records_per_label": 1}), listener=us.Listener(said.append))
     assert any("of other files" in line for line in said)
-    assert failures(verify(tmp_path / "out", keys / "ours.pub"))
+    assert verify(tmp_path / "out", keys / "ours.pub").failed
     pipeline.run(run_config({**values, "records_per_label": 1, "sign": str(keys / "ours")}))
     assert verify(tmp_path / "out", keys / "ours.pub").ok
 

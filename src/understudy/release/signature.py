@@ -1,7 +1,7 @@
 """Who released a folder, and when: an Ed25519 signature over the hashes of all its files.
 
-``manifest.json`` lists every file of the folder with its size and SHA-256, and says who signed, when, and what the
-dataset had spent. ``manifest.sig`` is the signature of its bytes, so that ``openssl`` and ``sha256sum`` can check both.
+``manifest.json`` lists every file with its size and SHA-256, and says who signed, when, and what the dataset had spent.
+``manifest.sig`` is the signature of its bytes, so that ``openssl`` and ``sha256sum`` can check both.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 PASSPHRASE = "UNDERSTUDY_KEY_PASSPHRASE"  # the variable's name
 """The environment variable that holds the passphrase of a private key, if it has one."""
-_FORMAT, _VERSION = "understudy-manifest", 1
+_FORM = {"format": "understudy-manifest", "format_version": 1}
 _MOST_KEY_BYTES = 1 << 16
 
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Numbers = Annotated[dict[str, Annotated[str, Field(max_length=700)]], Field(max_length=2)]
+_Short = Annotated[str, Field(max_length=1000)]
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,6 @@ class SignedFile:
 
     size: Annotated[int, Field(ge=0)]
     sha256: _Hex
-
-    @classmethod
-    def of(cls, path: Path) -> SignedFile:
-        return cls(path.stat().st_size, file_sha256(path))
 
 
 @dataclass(frozen=True)
@@ -65,20 +62,19 @@ class Manifest:
         version: of understudy.
         responsible: who answers for the files, in the signer's words; may be empty.
         run: the id of the run that was charged, and ``ledger`` that of the ledger; empty where nothing was charged.
-        spent: by all runs of the dataset when this was signed, as :meth:`Budget.to_json` writes it; None where the
-            ledger could not be read.
-        cap: of the dataset at that moment, likewise.
+        spent: by all runs of the dataset when this was signed, as :meth:`Budget.to_json` writes it, and ``cap`` its cap
+            then; None where the ledger was not there.
         public_key: the 32 bytes of the signer's key, in hexadecimal.
         files: by their paths in the folder.
     """
 
-    signed_at: Annotated[str, Field(max_length=40)]
-    version: Annotated[str, Field(max_length=40)]
-    responsible: Annotated[str, Field(max_length=1000)]
-    dataset: str
-    method: str
-    run: str
-    ledger: str
+    signed_at: _Short
+    version: _Short
+    responsible: _Short
+    dataset: _Short
+    method: _Short
+    run: _Short
+    ledger: _Short
     spent: _Numbers | None
     cap: _Numbers | None
     public_key: _Hex
@@ -86,8 +82,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the file. The same values give the same bytes."""
-        fields = {"format": _FORMAT, "format_version": _VERSION, **asdict(self)}
-        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+        return json.dumps({**_FORM, **asdict(self)}, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
@@ -116,25 +111,15 @@ class Signer:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Signer:
-        """Read a private key in PEM; ConfigError if it is not one, or is not the kind, or its passphrase is wrong."""
+        """Read a private key in PEM; ConfigError if it is not an Ed25519 key, or its passphrase is wrong."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        file = Path(require_path(path))
-        passphrase = os.environ.get(PASSPHRASE, "").encode() or None
-        data = _read(file)
-        try:
-            locked = b"ENCRYPTED" in data
-            key = load_pem_private_key(data, passphrase if locked else None)
-        except TypeError:
-            problem, cure = f"The key {file.name} needs its passphrase.", f"Put it into the variable {PASSPHRASE}."
-            raise ConfigError(problem, cure) from None
-        except Exception as error:  # other formats fail in many ways
-            cure = f"Give a key of `understudy keys create`; see that {PASSPHRASE} is its passphrase, if it has one."
-            raise cannot_read(f"The private key {file.name}", error, cure) from None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise ConfigError(f"{file.name} is no Ed25519 key.", "Make one with `understudy keys create`.")
-        return cls(key)
+        def read(data: bytes) -> object:
+            return load_pem_private_key(data, (_passphrase() or None) if b"ENCRYPTED" in data else None)
+
+        cure = f"Give a key of `understudy keys create`, and its passphrase, if it has one, in {PASSPHRASE}."
+        return cls(_load(path, read, Ed25519PrivateKey, "private", cure))
 
     @cached_property
     def public(self) -> bytes:
@@ -145,16 +130,14 @@ class Signer:
         """Write the manifest of all files in ``folder``, and its signature. Returns it with the files."""
         for name in (SIGNATURE, MANIFEST):  # no old signature beside a new manifest
             (folder / name).unlink(missing_ok=True)
-        files = {name: SignedFile.of(path) for name, path in files_in(folder)}
+        files = {name: SignedFile(path.stat().st_size, file_sha256(path)) for name, path in _files_in(folder)}
         signed = replace(manifest, files=files)
         data = signed.to_bytes()
         try:
             Manifest.from_bytes(data)
         except ValueError:
-            raise ConfigError(
-                "These files cannot be signed: there are too many, or a name is too long or no text.",
-                "Rename or remove what understudy did not write there.",
-            ) from None
+            problem = "These files cannot be signed: there are too many, or a name is too long or no text."
+            raise ConfigError(problem, "Rename or remove what understudy did not write there.") from None
         for name, content in ((MANIFEST, data), (SIGNATURE, self._key.sign(data))):
             with atomic_file(folder / name) as file:
                 file.write(content)
@@ -172,18 +155,15 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     require_local(path)
-    private = Path(path)
-    public = private.with_name(f"{private.name}.pub")
-    for file in (private, public):
-        if os.path.lexists(file):
-            raise ConfigError(f"There is a file {file.name} already.", "Name another: a key that is lost stays lost.")
-    key, passphrase = Ed25519PrivateKey.generate(), os.environ.get(PASSPHRASE, "").encode()
+    private, public = Path(path), Path(f"{os.fspath(path)}.pub")
+    if taken := [file.name for file in (private, public) if os.path.lexists(file)]:
+        raise ConfigError(f"There is a file {taken[0]} already.", "Name another: a key that is lost stays lost.")
+    key, passphrase = Ed25519PrivateKey.generate(), _passphrase()
     locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    made = key.public_key()
+    pem, made = serialization.Encoding.PEM, key.public_key()
     try:
         with atomic_file(private, mode=PRIVATE_MODE) as stream:
-            stream.write(key.private_bytes(pem, pkcs8, locked))
+            stream.write(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked))
         with atomic_file(public) as stream:
             stream.write(made.public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
     except OSError as error:
@@ -192,31 +172,32 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
 
 
 def read_public_key(path: str | PathLike[str]) -> bytes:
-    """Return the 32 bytes of a public key in PEM; ConfigError if it is none, or a private one."""
+    """Return the 32 bytes of a public key in PEM; ConfigError if it is not an Ed25519 key, or a private one."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    file = Path(require_path(path))
-    try:
-        key = load_pem_public_key(_read(file))
-    except ValueError as error:
-        cure = "Give the signer's public key, which `understudy keys create` wrote as FILE.pub."
-        raise cannot_read(f"The public key {file.name}", error, cure) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise ConfigError(f"{file.name} is no Ed25519 key.", "Give the signer's public key.")
+    cure = "Give the signer's public key, which `understudy keys create` wrote as FILE.pub."
+    key: Ed25519PublicKey = _load(path, load_pem_public_key, Ed25519PublicKey, "public", cure)
     return key.public_bytes_raw()
 
 
-def _read(path: Path) -> bytes:
+def _passphrase() -> bytes:
+    return os.environ.get(PASSPHRASE, "").encode()
+
+
+def _load(path: str | PathLike[str], read: Callable[[bytes], object], kind: Any, what: str, cure: str) -> Any:
+    file = Path(require_path(path))
     try:
-        return read_whole(path, most=_MOST_KEY_BYTES)
-    except Exception as error:
-        raise cannot_read(f"The key {path.name}", error, "Check the path.") from None
+        key = read(read_whole(file, most=_MOST_KEY_BYTES))
+        if not isinstance(key, kind):
+            raise TypeError
+    except Exception as error:  # files of other kinds fail in many ways
+        raise cannot_read(f"The {what} key {file.name}", error, cure) from None
+    return key
 
 
-def files_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file of a folder but the manifest and its signature, with its path in it. What is no ordinary file
-    is one, too.
+def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield every file of a folder but the manifest and its signature, with its path in it; a pipe is one, too.
 
     Raises ConfigError if a link leads out of the folder.
     """
@@ -242,10 +223,9 @@ def read_signed(folder: Path) -> Manifest:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    paths = [folder / name for name in (MANIFEST, SIGNATURE)]
-    if not all(path.is_file() for path in paths):
+    if not all((folder / name).is_file() for name in (MANIFEST, SIGNATURE)):
         raise ValueError("one of its two files is missing")
-    with paths[0].open("rb") as file, paths[1].open("rb") as other:
+    with (folder / MANIFEST).open("rb") as file, (folder / SIGNATURE).open("rb") as other:
         data, signature = file.read(MOST_BYTES + 1), other.read(_MOST_KEY_BYTES)
     manifest = Manifest.from_bytes(data)
     try:
@@ -257,12 +237,11 @@ def read_signed(folder: Path) -> Manifest:
 
 def changes_since(folder: Path, manifest: Manifest) -> dict[str, str]:
     """Return what is wrong with the files of a folder, in words by their names: changed, missing, or not signed."""
-    found = {}
-    for name, path in files_in(folder):
+    there, found = dict(_files_in(folder)), {}
+    for name, path in there.items():
         signed = manifest.files.get(name)
         if signed is None:
             found[name] = "is not covered by the signature"
         elif not path.is_file() or path.stat().st_size != signed.size or file_sha256(path) != signed.sha256:
             found[name] = "is not the file that was signed"
-    there = {name for name, _ in files_in(folder)}
     return found | dict.fromkeys(sorted(manifest.files.keys() - there), "was signed and is missing")

@@ -172,7 +172,7 @@ def write_reports(
     responsible = responsible or (earlier.responsible if earlier and signer else "")
     signing = None
     if signer is not None:
-        signing = manifest_of(statement, responsible=responsible, ledger=ledger, public_key=signer.public)
+        signing = manifest_of(statement, signer, responsible=responsible, ledger=ledger)
 
     def page(contents: Contents) -> str:
         filed = [*for_the_file(contents, responsible, ledger), *_signature_rows(signing, earlier)]

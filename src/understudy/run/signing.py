@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signing:
-    """How a run's results are signed: loaded before anything is charged.
-
-    Args:
-        signer: None if they are not signed.
-        ledger: where the run is booked; None: as elsewhere.
-    """
+    """How a run's results are signed, loaded before anything is charged; not at all where ``signer`` is None."""
 
     signer: Signer | None
     responsible: str
@@ -49,28 +44,23 @@ class Signing:
     def of(cls, job: FreeJob) -> Signing:
         """Load the key; ConfigError if it cannot be used, or there is no folder to sign."""
         wanted = job.signing
-        if wanted.sign is None:
-            return cls(None, "", job.ledger)
-        if job.place.output is None:
+        if wanted.sign is not None and job.place.output is None:
             raise ConfigError("There are no files to sign.", "Name their folder with --output.")
-        return cls(Signer.load(wanted.sign), wanted.responsible, job.ledger)
+        return cls(None if wanted.sign is None else Signer.load(wanted.sign), wanted.responsible, job.ledger)
 
     def of_result(self, result: Result, listener: Listener) -> Result:
         """Sign the result's shareable folder; without a key, say if what was signed there has changed."""
         if result.folder is None:
             return result
-        folder = result.folder.shareable
-        if self.signer is None:
-            if is_signed(folder) and not _intact(folder):
-                listener.say("The signature here is of other files than these: --sign KEY signs again.")
-            return result
-        made = manifest_of(
-            result.statement, responsible=self.responsible, ledger=self.ledger, public_key=self.signer.public
-        )
-        if result.statement.private and made.spent is None:
-            listener.say("The signature does not say what the dataset has spent: its ledger is not here.")
-        signed = self.signer.sign(folder, made)
-        listener.say(f"Signed {len(signed.files)} files with the key {signed.fingerprint}.")
+        folder, statement = result.folder.shareable, result.statement
+        if self.signer is not None:
+            made = manifest_of(statement, self.signer, responsible=self.responsible, ledger=self.ledger)
+            if statement.private and made.spent is None:
+                listener.say("The signature does not say what the dataset has spent: its ledger is not here.")
+            signed = self.signer.sign(folder, made)
+            listener.say(f"Signed {len(signed.files)} files with the key {signed.fingerprint}.")
+        elif is_signed(folder) and ((earlier := signed_earlier(folder)) is None or changes_since(folder, earlier)):
+            listener.say("The signature here is of other files than these: --sign KEY signs again.")
         return result
 
 
@@ -82,17 +72,9 @@ def signed_earlier(folder: Path) -> Manifest | None:
         return None
 
 
-def _intact(folder: Path) -> bool:
-    try:
-        return not changes_since(folder, read_signed(folder))
-    except (ValueError, OSError):
-        return False
-
-
-def manifest_of(statement: Statement, *, responsible: str, ledger: str | None, public_key: bytes) -> Manifest:
+def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledger: str | None) -> Manifest:
     """Return all that a manifest says besides the files, now."""
-    sealed = statement.sealed
-    account = booked_account(statement, ledger)
+    sealed, account = statement.sealed, booked_account(statement, ledger)
     return Manifest(
         signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         version=version("understudy"),
@@ -103,7 +85,7 @@ def manifest_of(statement: Statement, *, responsible: str, ledger: str | None, p
         ledger=sealed.ledger_id if sealed else "",
         spent=None if account is None or account.spent is None else account.spent.to_json(),
         cap=None if account is None else account.dataset.cap.to_json(),
-        public_key=public_key.hex(),
+        public_key=signer.public.hex(),
     )
 
 
@@ -124,15 +106,12 @@ def booked_account(statement: Statement, ledger: str | None) -> Account | None:
         return None
 
 
-State = Literal["ok", "failed", "unknown"]
-
-
 @dataclass(frozen=True)
 class Finding:
     """One thing that was checked; ``unknown``: what the files alone cannot show."""
 
     what: str
-    state: State
+    state: Literal["ok", "failed", "unknown"]
     words: str
 
 
@@ -151,16 +130,21 @@ class Verification:
     manifest: Manifest | None
 
     @property
+    def failed(self) -> list[str]:
+        """The names of what failed."""
+        return [each.what for each in self.findings if each.state == "failed"]
+
+    @property
     def ok(self) -> bool:
         """Whether nothing failed. What is unknown is no failure."""
-        return all(each.state != "failed" for each in self.findings)
+        return not self.failed
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
         return [(each.state, each.what, each.words) for each in self.findings]
 
     def __repr__(self) -> str:
-        return printable("\n".join(f"{state}: {what}: {words}" for state, what, words in self.rows))
+        return printable("\n".join(map(": ".join, self.rows)))
 
     def to_json(self) -> dict[str, Any]:
         said = None if self.manifest is None else {**asdict(self.manifest), "fingerprint": self.manifest.fingerprint}
@@ -186,18 +170,21 @@ def verify(
     if not named.exists():
         raise ConfigError(f"There is no folder or file {named.name}.", "Check the path.")
     only = None if named.is_dir() else named.name
-    folder = named if named.is_dir() else named.absolute().parent
-    if only is None and (folder / "release").is_dir():
-        folder = folder / "release"
+    folder = named.absolute().parent if only else named / "release" if (named / "release").is_dir() else named
     require_inside(folder, folder)
-    given = None if key is None else read_public_key(key)
-    signature, signed, findings = _signature(folder, given, only)
-    made, read = _releases(folder, only, max_release_bytes)
-    findings += made
-    statement = read[0] if read else None
+    signature, signed, findings = _signature(folder, None if key is None else read_public_key(key), only)
+    statement = None
+    for file in sorted(folder.glob("*.release")):
+        if only in (None, file.name):
+            words = "its hashes, seal, charges, parameters and content agree with each other"
+            try:
+                statement = load_release(file, max_bytes=max_release_bytes).statement
+                findings.append(Finding(file.name, "ok", words))
+            except UnderstudyError as error:
+                findings.append(Finding(file.name, "failed", error.problem))
     if only is None or only.startswith("statement."):
-        findings += _statements(folder, statement, signature in ("valid", "unknown"))
-    if not findings[1:] and signature == "none":
+        findings += _statements(folder, statement, signed=signature in ("valid", "unknown"))
+    if len(findings) == 1 and signature == "none":
         if only is None:
             raise ConfigError(f"{named.name} is not the folder of a run.", "Name its folder, or a file in release/.")
         findings.append(Finding(only, "unknown", "nothing in this file alone can be checked"))
@@ -212,20 +199,19 @@ def _signature(folder: Path, given: bytes | None, only: str | None) -> tuple[Any
         return "none", None, [Finding("signature", "unknown" if given is None else "failed", _UNSIGNED)]
     try:
         signed = read_signed(folder)
-    except (ValueError, OSError) as error:
-        why = str(error) if type(error) is ValueError else "it cannot be read"
-        return "invalid", None, [Finding("signature", "failed", f"the manifest or its signature was changed ({why})")]
+    except (ValueError, OSError):
+        words = "the manifest and its signature do not match, or one of them is missing"
+        return "invalid", None, [Finding("signature", "failed", words)]
     if given is not None and given.hex() != signed.public_key:
         words = f"made with the key {signed.fingerprint}, and not with the given one, {fingerprint(given)}"
         return "invalid", signed, [Finding("signature", "failed", words)]
     by = f"by {signed.responsible or 'somebody without a name'} on {signed.signed_at}, understudy {signed.version}"
-    found = [Finding("signature", "ok", f"{by}, with the given key")]
-    if given is None:
-        words = f"{by}, with the key {signed.fingerprint}; only --key PUBLIC shows whose that is"
-        found = [Finding("signature", "unknown", words)]
-    found.append(Finding("spent by then", "ok" if signed.spent else "unknown", _spending(signed)))
-    changed = changes_since(folder, signed)
-    wrong = {name: words for name, words in changed.items() if only in (None, name)}
+    with_key = f"the key {signed.fingerprint}; only --key PUBLIC shows whose that is" if given is None else "this key"
+    found = [
+        Finding("signature", "unknown" if given is None else "ok", f"{by}, with {with_key}"),
+        Finding("spent by then", "ok" if signed.spent else "unknown", _spending(signed)),
+    ]
+    wrong = {name: words for name, words in changes_since(folder, signed).items() if only in (None, name)}
     found += [Finding(name, "failed", words) for name, words in wrong.items()]
     if not wrong:
         found.append(Finding(only or f"{len(signed.files)} files", "ok", "unchanged since then, byte for byte"))
@@ -244,24 +230,9 @@ def _spending(signed: Manifest) -> str:
     return f"dataset {signed.dataset}: {spent} in all, of a cap of {cap}"
 
 
-def _releases(folder: Path, only: str | None, most: int | None) -> tuple[list[Finding], list[Statement]]:
-    found, statements = [], []
-    for path in sorted(folder.glob("*.release")):
-        if only not in (None, path.name):
-            continue
-        try:
-            statements.append(load_release(path, max_bytes=most).statement)
-        except UnderstudyError as error:
-            found.append(Finding(path.name, "failed", error.problem))
-        else:
-            words = "its hashes, seal, charges, parameters and content agree with each other"
-            found.append(Finding(path.name, "ok", words))
-    return found, statements
-
-
-def _statements(folder: Path, made: Statement | None, signed: bool) -> Iterator[Finding]:
-    """Findings on the two files of the statement, which say what the Release says."""
-    path = folder / "statement.json"
+def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterator[Finding]:
+    """Yield what the two files of the statement show: do they say what the Release says?"""
+    path, text = folder / "statement.json", folder / "statement.md"
     if not path.is_file():
         return
     try:
@@ -269,18 +240,19 @@ def _statements(folder: Path, made: Statement | None, signed: bool) -> Iterator[
     except UnderstudyError as error:
         yield Finding(path.name, "failed", error.problem)
         return
-    extra = statement.notes[len(made.notes) :] if made is not None else ()  # the condition of the rows, if any
-    same = made is None or replace(made, notes=(*made.notes, *extra)).to_json() == statement.to_json()
-    words = "as the Release has it" if made is not None else "its charges keep what it promises"
-    yield Finding(path.name, "ok" if same else "failed", words if same else "says something else than the Release")
-    text = folder / "statement.md"
-    if signed or not text.is_file():  # another version of understudy may have other words
-        return
-    with text.open("rb") as file:
-        data = file.read(1 << 24).decode("utf-8", "replace")
-    same = data in (statement.to_markdown(labelled=True), statement.to_markdown(labelled=False))
-    words = "says what statement.json says" if same else "does not say what statement.json says (or another version)"
-    yield Finding(text.name, "ok" if same else "failed", words)
+    words = "its charges keep what it promises"
+    more = statement.notes[len(made.notes) :] if made is not None else ()  # a condition of the rows
+    if made is not None and replace(made, notes=(*made.notes, *more)).to_json() != statement.to_json():
+        yield Finding(path.name, "failed", "says something else than the Release")
+    else:
+        yield Finding(path.name, "ok", words if made is None else f"{words}, as the Release has it")
+    if not signed and text.is_file():  # signed by another version of understudy, it may have other words
+        with text.open("rb") as file:
+            data = file.read(1 << 24).decode("utf-8", "replace")
+        if data in (statement.to_markdown(labelled=True), statement.to_markdown(labelled=False)):
+            yield Finding(text.name, "ok", "says what statement.json says")
+        else:
+            yield Finding(text.name, "failed", "does not say what statement.json says, or another version wrote it")
 
 
 def signed_rows(manifest: Manifest) -> Sequence[tuple[str, str]]:

@@ -29,5 +29,4 @@ def verify(path: str, *, key: str | None, ledger: str | None, as_json: bool, max
     else:
         show_table(("", "what", "found"), found.rows)
     if not found.ok:
-        failed = [each.what for each in found.findings if each.state == "failed"]
-        raise ReleaseError(f"These do not verify: {', '.join(failed[:5])}.", "Ask the sender for a new copy.")
+        raise ReleaseError(f"These do not verify: {', '.join(found.failed[:5])}.", "Ask the sender for a new copy.")
