@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from understudy.audit.canaries import CORPUS, RUN, on_the_copy
 from understudy.audit.neighbours import Rows, neighbours_of
-from understudy.audit.running import require_local_model
+from understudy.audit.running import require_local_model, require_private_incidence
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.corpus.write import write_table
 from understudy.ledger.store import RunStore
@@ -113,6 +113,7 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         most: neighbours to try at most; None: all.
     """
     started = time.monotonic()
+    require_private_incidence(config)
     job = Job(config, generates=True)
     job.require_language()
     require_local_model(job.chat)
@@ -123,9 +124,12 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         with job.table.open(folder) as corpus:
             finder = job.table.finder(corpus) if unit.kind == "secret" else None
             base, neighbours = neighbours_of(corpus, unit, finder, skips=job.table.skips_bad_rows)
-            names = corpus.schema.columns
-        of_copy = {"insecure_noise_seed": _SEED, "insecure_no_noise": False, "max_bad_rows": config.max_bad_rows}
-        settings = on_the_copy(config, folder).model_copy(update={**of_copy, "secrets_file": config.secrets_file})
+            names, schema = corpus.schema.columns, corpus.schema
+        changes: dict[str, Any] = {"insecure_noise_seed": _SEED, "insecure_no_noise": False}
+        changes |= {"max_bad_rows": config.max_bad_rows, "secrets_file": config.secrets_file}
+        if not schema.labels_declared:  # the user takes the label set for public
+            changes |= {"labels": schema.labels, "labels_from_data": False}
+        settings = on_the_copy(config, folder).model_copy(update=changes)
         with RunStore.open(folder / "store", noise="seeded"):
             pass  # one run's name for all of them
 
@@ -141,9 +145,9 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         if isinstance(first.failed, Exception):
             raise first.failed
         unsteady = ran(base, Tape(first, units=0)).findings()
-        done = []
-        for number, each in enumerate(neighbours[:most], 1):
-            listener.progress("neighbours", number, len(neighbours[:most]))
+        tried, done = [] if unsteady else neighbours[:most], []
+        for number, each in enumerate(tried, 1):
+            listener.progress("neighbours", number, len(tried))
             done.append(Replayed(each.name, ran(each.rows, Tape(first, units=each.units)).findings()))
             listener.say(f"{each.name}: {', '.join(sorted({one.kind for one in done[-1].findings})) or 'same'}")
     audit = ReplayAudit(
