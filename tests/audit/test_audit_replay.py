@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from clinic import LABELS, TERMS, FakeChat, write_csv
+from clinic import LABELS, TERMS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, varied
 from numpy.typing import NDArray
-from run_fixtures import little_work_of_seq_pate, simple_fit
+from parts_method import install, parts
+from run_fixtures import Said, little_work_of_seq_pate, simple_fit
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows
@@ -26,15 +28,18 @@ from test_two_worlds import COLUMNS, FIELDS, TALKS, answer, corpus
 
 from understudy.audit import replay
 from understudy.audit.replay import ReplayAudit, audit_replay
-from understudy.base.errors import UnderstudyWarning
+from understudy.base.errors import ConfigError, PrivacyError, UnderstudyWarning
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.base import Needs, Released, ReleaseTools
 from understudy.methods.registry import GROUP
+from understudy.methods.shared.queries import discovered_terms
 from understudy.models.causal import CausalModel
-from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum
 from understudy.privacy.plan import Plan
-from understudy.run.session import Listener
+from understudy.privacy.tokens import BatchTokens
+from understudy.run.pipeline import run
+from understudy.run.session import Listener, Witness
 from understudy.run.settings import run_config
 from understudy.text.writing import Seed
 
@@ -120,7 +125,12 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
         files = {"sec-pe": {"public_corpus": str(tmp_path / "public.csv")}}
         if method in ("dp-kps", "dp-kde", "aug-pe") and "vocabulary" not in changes:
             files[method] = {"vocabulary": str(tmp_path / "terms.txt")}
-        own = {"data": str(tmp_path / "notes.csv"), "output": str(tmp_path / "out"), "labels": list(LABELS), **COMMON}
+        own = {
+            "data": str(tmp_path / "notes.csv"),
+            "output": str(tmp_path / "out"),
+            "labels": ",".join(LABELS),
+            **COMMON,
+        }
         values = {**own, **METHODS.get(method, EPSILON), **files.get(method, {}), **changes}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -173,6 +183,7 @@ class Planted(Counting):
         list(tools.writer.write([Seed((self.word,), 0)] * asked))
         {
             "say": lambda: tools.say(f"{count} records"),
+            "random": lambda: tools.say(token_hex(8)),
             "progress": lambda: tools.progress("records", count, count),
             "print": lambda: print(count),
             "warn": lambda: warnings.warn(f"{count} records", UnderstudyWarning, stacklevel=1),
@@ -236,3 +247,77 @@ def test_a_planted_violation_is_found(does: str, planted: Callable[[str], Replay
 
 def test_the_same_method_without_a_violation_is_the_same(planted: Callable[[str], ReplayAudit]) -> None:
     assert planted("").verdict == "same"
+
+
+WITH_NOISE, CHOOSE = NoisySum.with_noise, BatchTokens.choose
+TWINS: dict[str, tuple[Any, str, Any]] = {
+    "dp-kps": (NoisySum, "with_noise", lambda self, sums, source: WITH_NOISE(self, 4 * sums, source)),
+    "private-prediction": (BatchTokens, "choose", lambda self, sums: CHOOSE(self, 4 * sums)),
+    "dp-kps, discovered terms": (discovered_terms, "weight_of", lambda _names: 2**21),
+}
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_a_broken_twin_of_a_mechanism_of_ours_is_found(
+    case: str, settings: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*TWINS[case])
+    found = replayed(settings(**CASES[case]), most=FEW)
+    assert {"sensitivity"} == {finding.kind for each in found.neighbours for finding in each.findings}
+
+
+def test_nothing_is_charged_and_nothing_is_left_but_the_result(
+    settings: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "none.sqlite"))
+    replayed(settings(), most=1)
+    assert not (tmp_path / "none.sqlite").exists()
+    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["replay.json"]
+
+
+def test_a_run_with_a_promise_has_no_witness(settings: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="has a witness"):
+        run(run_config(settings()), witness=Witness())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_is_not_repeatable_is_told_from_a_violation(planted: Callable[[str], ReplayAudit]) -> None:
+    found = planted("random")
+    assert found.verdict == "NOT REPEATABLE"
+    assert {finding.kind for finding in found.unsteady} == {"message"}
+
+
+def test_a_language_model_elsewhere_is_refused(tmp_path: Path) -> None:
+    table(tmp_path)
+    values = {"data": str(tmp_path / "notes.csv"), **COMMON, **EPSILON, "labels": ",".join(LABELS), "llm": "openai:any"}
+    with pytest.raises(ConfigError, match="nothing of it may leave"):
+        replayed(values)
+
+
+def test_charges_of_unknown_mechanisms_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+    table(tmp_path)
+    found = replayed(parts(tmp_path), most=2)
+    assert (found.verdict, found.unchecked) == ("same", ("tokens",))
+
+
+def test_labels_read_from_the_data_are_public(settings: Callable[..., dict[str, Any]]) -> None:
+    found = replayed(settings(labels=None, labels_from_data=True, **SKIPS), most=2)
+    assert found.verdict == "same"
+
+
+@pytest.mark.parametrize(("does", "code"), [("", 0), ("say", 9), ("random", 9)])
+def test_the_command_says_what_it_found(
+    does: str,
+    code: int,
+    planted: Callable[[str], ReplayAudit],
+    settings: Callable[..., dict[str, Any]],
+    understudy: Callable[..., Said],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Planted, "does", does)
+    values = settings(method="planted", llm="fake")
+    said = understudy("audit", "replay", *flags(values), "--neighbours", "2", code=code)
+    assert ("same" in said.out) == (does == "")
+    assert ("message: number" in said.out) == (does == "say")
+    assert ("Two runs on the same table differ" in said.err) == (does == "random")

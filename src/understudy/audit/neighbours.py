@@ -20,8 +20,8 @@ from understudy.privacy.unit import Unit
 Row = dict[str, Any]
 Rows = list[Row]
 
-_FEWEST = 5
-_HELD_OUT = {"record": 3, "owner": 3, "secret": 10}
+_FEWEST = 3
+_LESS = {"record": 3, "owner": 3, "secret": 12}
 _LONG = 20_000  # characters
 _NEW = "someone new"
 _STRANGE = "Zzyzx \u2603 \U0001f600 qwxv-7734 \u202e \u00df\u1e9e \u05d0\u05d1 0x1F\nname: 'quoted', <b> {brace} %s \\"
@@ -29,21 +29,23 @@ _STRANGE = "Zzyzx \u2603 \U0001f600 qwxv-7734 \u202e \u00df\u1e9e \u05d0\u05d1 0
 
 @dataclass(frozen=True, repr=False)
 class Neighbour:
-    """A table beside the first one. Private; its ``repr`` shows nothing.
+    """A pair of tables: the given one, with a unit in the last place, and one where that unit differs. Private; its
+    ``repr`` shows nothing.
 
     Args:
-        units: by how many units it differs: 2 where one is replaced.
+        last: the name of the last unit of ``before``; pairs with one name share that table.
+        units: by how many units the tables differ: 2 where one is replaced.
     """
 
     name: str
-    rows: Rows
+    last: Any
+    before: Rows
+    after: Rows
     units: int
 
 
-def neighbours_of(
-    corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, skips: bool
-) -> tuple[Rows, list[Neighbour]]:
-    """Return the rows to begin with, and their neighbours, the telling ones first.
+def neighbours_of(corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, skips: bool) -> list[Neighbour]:
+    """Return pairs of the table and a neighbour, the telling ones first.
 
     Args:
         finder: of secrets, where these are protected.
@@ -51,62 +53,62 @@ def neighbours_of(
 
     Raises ConfigError if the table has too few units.
     """
-    values = Values(corpus.schema)
+    schema, values = corpus.schema, Values(corpus.schema)
     units = _units(list(rows_of(corpus, values)), corpus, unit, finder)
     others = units.pop(None, [])  # of no secret
     names = sorted(units, key=lambda name: (len(json.dumps(units[name], default=str)), str(name)))
     if len(names) < _FEWEST:
         raise ConfigError("The table has too few units to replay a run on.", f"Give one with {_FEWEST} or more.")
-    longest = names[-1]
-    random_ones = random.Random(0).sample(names[1:-1], min(_HELD_OUT[unit.kind], len(names) - 3))
-    rest = [row for name in units if name != longest and name not in random_ones for row in units[name]]
-    without = [*others, *rest]
-    last, first, shortest = units[longest], units[next(iter(units))], units[names[0]]
-    base = [*without, *last]
+
+    def without(name: Any) -> Rows:
+        return [*others, *(row for other in units if other != name for row in units[other])]
+
+    def less(what: str, name: Any) -> Neighbour:
+        return Neighbour(f"one less: {what}", name, [*without(name), *units[name]], without(name), 1)
+
+    longest, shortest = names[-1], names[0]
+    of_labels = {} if schema.label is None else {str(units[name][-1].get(schema.label)): name for name in names[1:-1]}
+    chance = random.Random(0).sample(names[1:-1], len(names) - 2)
+    chosen = list(dict.fromkeys([*of_labels.values(), *chance]))[: _LESS[unit.kind]]
+    fewer = [less(f"random, {number}", name) for number, name in enumerate(chosen, 1)]
+    found, fewer = [less("the longest", longest)], [*fewer, less("the shortest", shortest)]
+    if unit.kind == "secret":
+        return [*found, *fewer]
+    base = found[0].before
 
     def more(name: str, rows: Rows) -> Neighbour:
-        return Neighbour(f"one more: {name}", [*base, *rows], 1)
+        return Neighbour(f"one more: {name}", longest, base, [*base, *rows], 1)
 
     def instead(name: str, rows: Rows) -> Neighbour:
-        return Neighbour(f"the longest replaced by {name}", [*without, *rows], 2)
-
-    found = [Neighbour("one less: the longest", without, 1)]
-    for number, name in enumerate(random_ones, 1):
-        found.append(more(f"random, {number}", units[name]))
-    if unit.kind == "secret":
-        return base, [*found, *(instead(f"random, {place}", units[random_ones[place - 1]]) for place in (1, 2))]
+        return Neighbour(f"the longest replaced: {name}", longest, base, [*without(longest), *rows], 2)
 
     def new(text: str, label: int = 0) -> Rows:
         named = corpus.labels[label] if corpus.labels else None
         return [row_of(corpus, Canary(_NEW, text, (), named, planted=True), values)]
 
-    def again(rows: Rows) -> Rows:
-        return [row | ({} if unit.column is None else {unit.column: _NEW}) for row in rows]
+    def again(name: Any) -> Rows:
+        return [row | ({} if unit.column is None else {unit.column: _NEW}) for row in units[name]]
 
     end = len(corpus.labels) - 1 if corpus.labels else 0
     text = " ".join(batch.texts[0] for batch in corpus.batches() if batch.texts)
     long = (f"{text} " * _LONG)[:_LONG]
-    several = [row for _ in range(unit.max_records + 2) for label in (0, end) for row in new(text, label)]
-    told = [
-        more("very long", new(long)),
-        more("strange characters", new(_STRANGE, end)),
-        more("of one character", new(".")),
+    found += [more("very long", new(long)), more("strange characters", new(_STRANGE, end))]
+    if unit.kind == "owner":
+        several = [row for _ in range(unit.max_records + 2) for label in (0, end) for row in new(text, label)]
+        found.append(more("of more records than are used", several))
+    if skips:
+        found.append(more("empty", new("")))
+        for column in {schema.label, *(column.name for column in schema.declared)} & new(text)[0].keys():
+            found.append(more(f"of an unknown value ({column})", [new(text)[0] | {str(column): "no such value"}]))
+    found += [
         instead("one of one character", new(".")),
-        more("the longest, a second time", again(last)),
-        more("the first, a second time", again(first)),
+        more("of one character", new(".", end)),
+        more("the longest, a second time", again(longest)),
         more("the shortest, a second time", again(shortest)),
-        instead("a random one", units[random_ones[0]]),
+        instead("a random one, a second time", again(chosen[0])),
         instead("a very long one", new(long, end)),
     ]
-    if unit.kind == "owner":
-        told.insert(0, more("of more records than are used", several))
-    if skips:
-        unknown = new(text)
-        for column in (corpus.schema.label, *(column.name for column in corpus.schema.declared)):
-            if column is not None and column in unknown[0]:
-                told.insert(0, more(f"of an unknown value ({column})", [unknown[0] | {column: "no such value"}]))
-        told.insert(0, more("empty", new("")))
-    return base, [found[0], *told, *found[1:]]
+    return [*found, *fewer]
 
 
 def _units(rows: Rows, corpus: Corpus, unit: Unit, finder: SecretFinder | None) -> dict[Any, Rows]:

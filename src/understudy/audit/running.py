@@ -114,11 +114,7 @@ def audit_run(
     place = config.output
     if place is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
-    if config.method_parameters.get("incidence") == "public":
-        raise ConfigError(
-            "Canaries change which record holds which secret, which this run declares public.",
-            "Audit the same run with `incidence: private`.",
-        )
+    require_private_incidence(config)
     config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
     job = Job(config, generates=True)
     job.require_language()
@@ -237,6 +233,15 @@ def _prepare(
             kept.save(folder / CANARIES, settings=settings)
         plant(job.table, job.promise.unit, opened, kept, folder)
     return kept
+
+
+def require_private_incidence(config: RunConfig) -> None:
+    """Refuse a run that declares public which record holds which secret."""
+    if config.method_parameters.get("incidence") == "public":
+        raise ConfigError(
+            "An audit changes which record holds which secret, which this run declares public.",
+            "Audit the same run with `incidence: private`.",
+        )
 
 
 def require_local_model(model: ModelParameters) -> None:
