@@ -28,6 +28,7 @@ class WritingOptions(TypedDict, total=False):
     records_per_label: int | None
     records: int | None
     seed: int
+    provenance: bool
     fresh: bool
 
 class PlanOptions(WritingOptions, total=False):
@@ -96,6 +97,7 @@ class GenerateOptions(WritingOptions, total=False):
     length: int
     contrast: float
     temperature: float
+    allow_words: bool
     shortest: int
     rounds: int
     population: int
