@@ -74,8 +74,8 @@ def columns(rows: list[Mapping[str, Any]]) -> str:
 TAIL = """
 Sets of three were added for XOR of 2 and artificial-characters. What each step toward the latter brought is in
 [decision 048](../docs/decisions/048-more-pairs-than-a-tree.md). What limits it now: XOR of 3 takes four columns at
-once, which in 16 bins have 8,192 cells for 10,000 records, and noise at epsilon 1 leaves nothing of them. Tab-PE evolves whole
-rows by votes for the nearest, which see any number of columns, where there are few. Some ten
+once, which in 16 bins have 8,192 cells for 10,000 records, and noise at epsilon 1 leaves nothing of them. Tab-PE
+evolves whole rows by votes for the nearest, which see any number of columns, where there are few. Some ten
 variants were compared on the test rows of artificial-characters, so that its figure flatters a little.
 """
 
