@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOTS = ["README.md", "docs/*.md"]
+ROOTS = ["README.md", "docs/*.md", "docs/decisions/*.md"]
 """Globs below the repository's root."""
 _BE = "(?:is|are|was|were)"
 _MADE = "Protected|Taken|Released|Told|Kept|Refused|Left|Asked|Made|Given|Drawn|Shown|Counted|Read|Stored|Meant|Needed"
@@ -112,3 +112,17 @@ def test_plain_english_is_accepted() -> None:
 )
 def test_a_page_is_in_plain_english(page: Path) -> None:
     assert dialect(prose(page.read_text("utf-8"))) == []
+
+
+def words(page: Path) -> int:
+    return sum(any(map(str.isalnum, word)) for word in page.read_text("utf-8").split())
+
+
+def test_decisions_are_few_and_short() -> None:
+    pages = list(ROOT.glob("docs/decisions/[0-9]*.md"))
+    assert len(pages) <= 40
+    assert {page.name: words(page) for page in pages if words(page) > 250} == {}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700

@@ -3,7 +3,7 @@
 A row of a batch may have an adapter of its own. That is how per-example gradients come about: every row gets the one
 adapter as its own leaf of the graph, and one backward pass leaves each row its gradient; and how several adapters on
 one base go through one pass. PEFT has no such thing; its names are kept, so that its users can load what is trained
-here (``docs/decisions/036``).
+here (``docs/decisions/037``).
 """
 
 from __future__ import annotations

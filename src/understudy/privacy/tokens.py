@@ -3,7 +3,7 @@
 Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
 each of a batch's private texts are clipped and averaged, and sampling from the softmax of the average *is* the
 exponential mechanism. A sparse vector may test first whether the model says much the same without private text: then
-the public token is taken, at no cost (docs/decisions/077).
+the public token is taken, at no cost (docs/decisions/016).
 """
 
 from __future__ import annotations

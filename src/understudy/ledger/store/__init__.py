@@ -7,7 +7,7 @@ several noisy values are of.
 
 A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
 from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run
-with a promise can take their values up (``docs/decisions/021``).
+with a promise can take their values up (``docs/decisions/034``).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def generate(
     """Texts written around sequences sampled from the sketches; with a guide, around those that it chooses.
 
     Texts that a language model writes are for people, who should read no word that is chance: only sure terms are used.
-    Phrases alone are for classifiers, which learn more if uncertain terms are weighed (docs/decisions/059).
+    Phrases alone are for classifiers, which learn more if uncertain terms are weighed (docs/decisions/041).
     """
     written = tools.writer.chat is not None
     times = 1 if tools.chooser is None else _CANDIDATES

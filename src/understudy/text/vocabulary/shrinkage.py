@@ -212,7 +212,7 @@ def likely_terms(found: Posterior, *, fewest: int) -> NDArray[np.int64]:
 
     Twice as many as terms are expected to be real (the sum of the posterior probabilities), since what is uncertain
     is weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a
-    thousand records (docs/decisions/059). At most :data:`MOST_TERMS`, and at least ``fewest`` and
+    thousand records (docs/decisions/041). At most :data:`MOST_TERMS`, and at least ``fewest`` and
     :data:`FEWEST_TERMS`, if there are so many. ``found`` is of the counts of the public vocabulary, its most frequent
     terms first.
     """

@@ -32,7 +32,7 @@ LANGUAGES = frozenset(
 COMMON = 20_000
 """Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
 labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
-(docs/decisions/081)."""
+(docs/decisions/061)."""
 LARGEST = 5_000_000  # terms, each with noise of its own at some microseconds
 
 

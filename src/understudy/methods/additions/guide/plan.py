@@ -121,7 +121,7 @@ _MOST_HALVINGS = 13
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
 _LEAST = 0.35
-"""From which on a guide gained, on five tables of three sizes at four epsilons (docs/decisions/062)."""
+"""From which on a guide gained, on five tables of three sizes at four epsilons (docs/decisions/042)."""
 _MOSTLY_NOISE = (
     "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels or a "
     "larger epsilon."
