@@ -82,7 +82,7 @@ WRITTEN = ("written", "written coral")
 _MAX_TOKENS = 80  # of a text; the real ones have 46 words on average
 _KEY = (
     *("corpus", "method", "voc", "kde", "delta", "contrast", "mode", "ensemble", "bandwidth", "features", "seed"),
-    *("per_label", "llm", "examples", "rounds", "variations"),
+    *("records", "per_label", "llm", "examples", "rounds", "variations"),
 )
 
 
@@ -100,7 +100,7 @@ class Records:
         return [(row["text"], self.texts.labels.index(row["label"])) for row in rows]
 
     def batches(self) -> Iterator[BoundedBatch]:
-        whole = self.count == len(self._rows)
+        whole = self.count <= len(self._rows)
         for start in range(0, self.count, _AT_ONCE):
             numbers = np.arange(start, min(start + _AT_ONCE, self.count))
             chosen = [self._rows[number % len(self._rows)] for number in numbers]
@@ -229,7 +229,8 @@ def rows(options: Namespace, voc: float | None, kde: float | None) -> Iterator[R
     if name == "real":
         voc = kde = None
     delta = None if name == "real" else "0" if values.get("noise") == "laplace" else "1e-6"
-    records, judge, judges = SIZES[options.corpus], Judge(texts), options.judges or JUDGES
+    records = options.records or SIZES[options.corpus]
+    judge, judges = Judge(texts), options.judges or JUDGES
     by_llm = {} if options.llm == "none" else {"llm": options.llm, "examples": options.examples}
     if by_llm or name == "real":
         judges = WRITTEN if name in ("aug-pe", "real") else ("texts", "coral", *WRITTEN)
@@ -263,7 +264,7 @@ def rows(options: Namespace, voc: float | None, kde: float | None) -> Iterator[R
         embedder=embedder(),
         door=Door(plan),
         writer=writer_of(options, texts) if name == "aug-pe" else None,
-        scratch=CACHE / f"embedded-{options.corpus}",
+        scratch=CACHE / f"embedded-{options.corpus}-{records}",
         say=say,
     )
     released = method.release(Records(texts, records), plan, tools)
@@ -305,6 +306,7 @@ def main() -> None:
     parser.add_argument("--judges", nargs="+", choices=JUDGES, help="of sequences; default: all")
     parser.add_argument("--llm", default="none", help="a chat model that writes a text around each sequence")
     parser.add_argument("--examples", type=int, help="texts of the client that a prompt shows; default: no prompt")
+    parser.add_argument("--records", type=int, help="private records, the first ones; default: all")
     parser.add_argument("--per-label", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("parameters", nargs="*", help="method=NAME, contrast=0,1 and other parameters")
