@@ -76,6 +76,14 @@ def test_the_page_of_the_papers_is_what_its_results_give() -> None:
     assert text == papers_page.page(), "python -m benchmarks.papers page would change it"
 
 
+def test_several_runs_of_a_row_of_the_papers_are_their_mean_and_range() -> None:
+    row = {"corpus": "dbpedia14", "method": "dp-kps", "voc": 1.0, "kde": 5.0, "per_label": 10, "llm": "builtin"}
+    other = {**row, "llm": None, "per_label": 100, "texts": 0.9}
+    text = papers_page.page([{**row, "seed": seed, "written": 0.7 + seed / 10} for seed in range(3)] + [other])
+    assert "| dp-kps, the default method | 0.800 (0.700-0.900) | - | - | - |" in text
+    assert "| dp-kps, the default method | 0.900 | - | - | - |" in text
+
+
 def test_another_figure_is_another_page(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "results")
     changed = Result.read("scaling")

@@ -328,7 +328,7 @@ def test_an_example_that_does_not_run_is_noticed() -> None:
 
 OF_OTHERS = {
     "benchmarks": "sizes dry-run page set sweep out table most test plain only",
-    "benchmarks.papers, evolution and exemplars": "budgets kde per-subset voc",
+    "benchmarks.papers, evolution and exemplars": "budgets examples kde per-label per-subset voc",
     "git, pip, sha256sum and Python": "check extra-index-url find-links no-deps no-index order",
     "containers": "build-arg cap-drop device gpus network read-only rm tmpfs userns",
     "unshare": "map-root-user net",
