@@ -12,6 +12,8 @@ import yaml
 from made_runs import ACCURACY, LABELS, made_statement, made_values, make_run, measure
 from scipy.stats import norm
 
+from understudy.base.errors import ConfigError
+from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.evaluate.synthetic import SyntheticText, read_synthetic
 from understudy.ledger import Ledger
@@ -70,14 +72,23 @@ def test_a_curve_rises_from_corner_to_corner_through_the_statement_s_figure(stat
 
 def test_shares_of_the_budget_add_up_in_what_composes_by_addition() -> None:
     gaussian = spending(made_statement())
-    assert [share.share for share in gaussian.shares] == pytest.approx([0.2, 0.8])
-    assert "mu squared" in gaussian.measure
+    assert [share.share for share in gaussian] == pytest.approx([0.2, 0.8])
     pure = spending(stated(PureEvent(1.0), PureEvent(3.0), epsilon=4, delta="0"))
-    assert [share.share for share in pure.shares] == pytest.approx([0.25, 0.75])
-    assert "epsilon" in pure.measure
+    assert [share.share for share in pure] == pytest.approx([0.25, 0.75])
     mixed = spending(stated(PureEvent(1.0), ZCDPEvent(0.5), epsilon=9, delta="1e-6"))
-    assert [share.share for share in mixed.shares] == pytest.approx([0.5, 0.5])
-    assert "rho" in mixed.measure
+    assert [share.share for share in mixed] == pytest.approx([0.5, 0.5])
+
+
+def test_an_evaluation_draws_the_synthetic_table_next_to_the_real_one() -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    measured = Evaluation(tuple(made_values()), None, {})
+    axes = measured.plot()
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert set(names) <= {row[0] for row in measured.summary}
+    assert names
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["synthetic", "real"]
+    with pytest.raises(ConfigError, match="can be drawn"):
+        Evaluation((), None, {}).plot()
 
 
 def test_a_training_grid_has_a_row_a_table_and_a_column_a_classifier() -> None:

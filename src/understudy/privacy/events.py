@@ -8,6 +8,7 @@ epsilon (infinity if it has none), its zCDP rho, and its privacy loss distributi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, get_args
@@ -381,3 +382,16 @@ def event_from_json(fields: dict[str, Any]) -> Event:
         name: value if isinstance(value, list) else float(value) for name, value in fields.items() if name != "kind"
     }
     return EVENT_KINDS[fields["kind"]](**rest)
+
+
+def budget_shares(events: Sequence[Event]) -> tuple[float | None, ...]:
+    """Return the share of the privacy budget that each event uses, in what composes by addition: epsilon if all events
+    are pure, else rho of zCDP (which is proportional to mu squared of Gaussian events). None without noise.
+
+    >>> budget_shares([GaussianEvent(2.0), GaussianEvent(1.0)])
+    (0.2, 0.8)
+    """
+    pure = all(isinstance(event, PureEvent) for event in events)
+    costs = [event.epsilon if pure and isinstance(event, PureEvent) else event.rho for event in events]
+    whole = sum(costs)
+    return tuple(cost / whole if whole else None for cost in costs)

@@ -28,6 +28,7 @@ from understudy.privacy.events import (
     SubsampledGaussianEvent,
     SubsampledPureEvent,
     ZCDPEvent,
+    budget_shares,
 )
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -414,25 +415,10 @@ class Share(NamedTuple):
     share: float | None
 
 
-class Spending(NamedTuple):
-    """All charges of a run, and in which currency their shares add up to one."""
-
-    shares: tuple[Share, ...]
-    measure: str
-
-
-def spending(statement: Statement) -> Spending:
-    """Shares in what composes by addition: epsilon of pure events, mu^2 of Gaussian ones, else rho of zCDP."""
-    events = [charge.event for charge in statement.charges]
-    costs = [event.rho for event in events]
-    measure = "rho of zero-concentrated differential privacy, which adds up (what sampling gains is left out)"
-    if all(isinstance(event, PureEvent) for event in events):
-        measure, costs = "epsilon, which adds up", [event.pure_epsilon for event in events]
-    elif all(isinstance(event, GaussianEvent) for event in events):
-        measure = "mu squared of Gaussian differential privacy, which adds up"
-    whole = sum(costs)
-    shares = (cost / whole if whole else None for cost in costs)
-    return Spending(tuple(map(Share, statement.charges, shares)), measure)
+def spending(statement: Statement) -> tuple[Share, ...]:
+    """Return each charge of a run with its share of the budget."""
+    shares = budget_shares([charge.event for charge in statement.charges])
+    return tuple(map(Share, statement.charges, shares))
 
 
 def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:

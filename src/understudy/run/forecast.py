@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from understudy.base.errors import in_keywords
+from understudy.base.plots import bars
 from understudy.methods.base import Method
 from understudy.models.presets import BATCH_HOURS
+from understudy.privacy.events import budget_shares
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import SecretBudget
 from understudy.privacy.plan import Plan
@@ -47,6 +49,23 @@ class Forecast:
             "forecast": self.plan.forecast.to_json(),
             "generation": self.calls.to_json(),
         }
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the share of the privacy budget that each release of the run uses, with matplotlib.
+
+        Args:
+            axes: a ``matplotlib.axes.Axes`` to draw on. None: those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises ConfigError if matplotlib is not installed.
+        """
+        charges = self.plan.charges
+        shares = budget_shares([charge.event for charge in charges])
+        percent = [None if share is None else 100 * share for share in shares]
+        title = f"{self.plan.method}: percent of {self.plan.budget} that each release uses"
+        return bars([charge.name for charge in charges], {"share": percent}, title=title, axes=axes)
 
     def __repr__(self) -> str:
         return f"<Plan of {self.plan.method}: {self.plan.budget}, protecting {self.plan.unit.describe()}>"

@@ -17,6 +17,7 @@ from understudy.base.display import aligned
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.lazy import library
+from understudy.base.plots import bars
 from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
 from understudy.evaluate.metrics.overview import Overview
 from understudy.evaluate.metrics.value import HOLDOUT, MAJORITY, OTHER_HALF, REAL, SYNTHETIC, Family, MetricValue
@@ -82,6 +83,26 @@ class Evaluation:
         """The share of the real texts' most frequent label, which needs no training to be guessed."""
         shares = [each.value for each in self.values if (each.metric.name, each.of) == ("label_share", REAL)]
         return max((share for share in shares if share is not None), default=None)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the summary's values between 0 and 1: the synthetic table's next to the real one's, with matplotlib.
+
+        Private, as all of it is.
+
+        Args:
+            axes: a ``matplotlib.axes.Axes`` to draw on. None: those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises ConfigError if matplotlib is not installed, or no such value was measured.
+        """
+        rows = [(name, _number(own), _number(like)) for name, own, like, *_ in self.summary]
+        shown = [row for row in rows if row[1] is not None and all(0 <= (value or 0) <= 1 for value in row[1:])]
+        if not shown:
+            raise ConfigError("No value of the summary can be drawn.", "Measure fidelity or utility (metrics).")
+        names, own, like = zip(*shown, strict=True)
+        return bars(names, {SUMMARY[0]: own, SUMMARY[1]: like}, title="Synthetic and real table", axes=axes)
 
     def to_pandas(self) -> Any:
         """Every value as a row of a ``pandas.DataFrame``. Private, as all of it is."""
@@ -220,3 +241,10 @@ def read_result(
             f"{path.name} cannot be read: it is damaged or was made by another version.",
             f"Make it again with `understudy {made_by}`.",
         ) from None
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
