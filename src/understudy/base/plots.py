@@ -36,5 +36,5 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], *,
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
-        axes.legend()
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return axes
