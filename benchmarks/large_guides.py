@@ -92,7 +92,7 @@ def of_sample_and_all(name: str, records: int, epsilon: str, seed: int) -> Itera
             unit=unit,
         )
         guides.MOST_EMBEDDED = most
-        rate = guides.rate_of(plan.mechanism("guide"))
+        rate = plan.mechanism("guide").rate
         some = np.flatnonzero(np.random.default_rng([seed, 3]).random(records) < rate)
         read = Private([every.texts[place] for place in some.tolist()], labels[some], names, embedder, seed)
         every.__dict__["guide_sums"] = read.guide_sums

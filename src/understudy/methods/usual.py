@@ -57,9 +57,9 @@ def judged(plan: Plan, facts: PublicFacts) -> Plan:
     noise = dict[float, tuple[float, int]]()
     for mechanism in (charge.mechanism for charge in plan.charges):
         if isinstance(mechanism, NoisySum | SubsampledSum):
-            rate = mechanism.rate if isinstance(mechanism, SubsampledSum) else 1.0
             labels = facts.labels.size if mechanism.shape[:1] == (facts.labels.size,) else 1
-            noise[mechanism.noise_std / rate * math.sqrt(labels)] = mechanism.noise_std / rate, labels
+            std = mechanism.noise_std / mechanism.rate
+            noise[std * math.sqrt(labels)] = std, labels
     if not noise:
         return plan
     std, labels = noise[max(noise)]

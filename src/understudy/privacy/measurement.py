@@ -61,7 +61,7 @@ class Query(Protocol[Batch_contra]):
 @dataclass(frozen=True)
 class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
     """A query that is built from the spec of its charge (:meth:`~understudy.privacy.plan.Plan.query`), so that the two
-    cannot disagree: it states neither sensitivity nor shape itself.
+    cannot disagree: it states no sensitivity itself, and of its shape what its data are found to have.
 
     >>> from types import SimpleNamespace
     >>> spec = SimpleNamespace(sensitivity=Sensitivity.of_counts(1, grid=1), shape=(2, None))
@@ -75,7 +75,7 @@ class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        """The sizes of the dimensions that the spec leaves open, in order."""
+        """The sizes of the last dimensions, where data tell them: :func:`measure` sees that they are as planned."""
         return ()
 
     @property
@@ -84,8 +84,8 @@ class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        found = iter(self.found)
-        return tuple(next(found) if size is None else size for size in self.spec.shape)
+        planned: Any = self.spec.shape
+        return (*planned[: len(planned) - len(self.found)], *self.found)
 
 
 @runtime_checkable

@@ -203,6 +203,8 @@ class NoisySum(_Sum):
     sensitivity: Sensitivity
     shape: Shape
     kind: ClassVar[str] = "noisy-sum"
+    rate: ClassVar[float] = 1.0
+    """All units are summed, none is sampled."""
 
     @cached_property
     def event(self) -> Event:

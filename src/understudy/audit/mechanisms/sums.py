@@ -23,7 +23,7 @@ from understudy.methods.additions.columns.fitting import shares
 from understudy.methods.additions.columns.marginals import IndependenceScores, Marginals
 from understudy.methods.additions.columns.plan import column_charges
 from understudy.methods.additions.columns.variables import TablesParameters, Variables
-from understudy.methods.additions.guide.plan import EmbeddingSumsSpec, rate_of
+from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics import plan as topics_plan
 from understudy.methods.additions.topics.labelling import SIZES, VOTES
@@ -145,7 +145,7 @@ class Measured:
         """Of 0, 1, 2, ... of the unit's records being in the sample."""
         if isinstance(self.mechanism, SampledSum):
             return tuple(poisson_binomial(self.mechanism.inclusion[0]))
-        rate = rate_of(self.mechanism)
+        rate = self.mechanism.rate
         return (1 - rate, rate)
 
     @property

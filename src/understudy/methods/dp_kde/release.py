@@ -77,6 +77,10 @@ class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
         return TermHistogram(spec, self.rows.matcher)
 
     @property
+    def found(self) -> tuple[int, ...]:
+        return self.features.shape[1:]
+
+    @property
     def partial_shape(self) -> tuple[int, ...]:
         return self.weights.shape
 
@@ -101,6 +105,10 @@ class PrefixDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
     rows: TermRows
     phases: Phases  # [m, N, I]
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        return (2 * self.phases.shape[2],)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         total, rows, length = np.zeros(self.shape, dtype=np.int64), self.rows.of(batch), len(self.phases)

@@ -65,7 +65,8 @@ class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        return (1 + self.clusters.shape[2],)
+        labels, count, dimension = self.clusters.shape
+        return (labels, count, 1 + dimension)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         sums = np.zeros(self.shape, dtype=np.int64)

@@ -377,7 +377,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        return self.questions.candidates.shape[1:]
+        return self.questions.candidates.shape
 
     def of_batch(self, batch: Group) -> NDArray[np.int64]:
         found = np.zeros(self.shape, dtype=np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import Field
 
@@ -39,11 +38,6 @@ def sample_words(rate: float, expected_records: int, unit: Unit) -> str:
     most = "about" if unit.kind == "record" else "at most about"
     minutes = math.ceil(texts / _PER_MINUTE)
     return f"{most} {texts:,.0f} texts: {minutes} minute{'s' * (minutes > 1)} on one core"
-
-
-def rate_of(mechanism: Any) -> float:
-    """The rate with which a guide's records were sampled: by this a number in its sums is divided."""
-    return mechanism.rate if isinstance(mechanism, SubsampledSum) else 1.0
 
 
 def guide_charge(multiplier: float, labels: int, *, expected_records: int | None, unit: Unit) -> Charge:
@@ -80,7 +74,7 @@ def plan_with_guide(
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
     """How far the sums stand above their noise."""
-    multiplier, rate = charge.mechanism.noise_multiplier, rate_of(charge.mechanism)  # type: ignore[attr-defined]
+    multiplier, rate = charge.mechanism.noise_multiplier, charge.mechanism.rate  # type: ignore[attr-defined]
     entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
     if expected_records is None:
         return Facts(tuple(entries))
@@ -93,7 +87,7 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
 
 def verdict(charge: Charge, *, labels: int, records: int | None) -> Verdict:
     """Of a guide that is all there is."""
-    multiplier, rate = charge.mechanism.noise_multiplier, rate_of(charge.mechanism)  # type: ignore[attr-defined]
+    multiplier, rate = charge.mechanism.noise_multiplier, charge.mechanism.rate  # type: ignore[attr-defined]
     return Verdict.of("labels", texts=1 / _signal_to_noise(multiplier, rate), labels=labels, records=records)
 
 

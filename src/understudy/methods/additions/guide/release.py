@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.guide.guide import Guide, noise_check
-from understudy.methods.additions.guide.plan import GUIDE, rate_of
+from understudy.methods.additions.guide.plan import GUIDE
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.privacy.plan import Plan
@@ -28,5 +28,5 @@ def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     return Released(
         {GUIDE: measured.value},
         public_inputs={"embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
-        noise_check=noise_check(Guide(measured.value, std), rate=rate_of(mechanism)),
+        noise_check=noise_check(Guide(measured.value, std), rate=mechanism.rate),
     )

@@ -471,7 +471,7 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        return (1 + self.centres.shape[1],)
+        return (len(self.centres), 1 + self.centres.shape[1])
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[K, 1 + d]``."""
@@ -488,6 +488,10 @@ class TopicSizes(_Nearest[LabelCountsSpec]):
         Sensitivity: a record adds 1 to one count, L1 and L2 are 1; an average of such vectors is no longer. In
         integers: a record adds floor(COUNT_GRID / records of its owner). Topics as of :class:`TopicSums`.
     """
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        return (len(self.centres),)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """``Int64[K]``."""

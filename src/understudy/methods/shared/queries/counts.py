@@ -31,6 +31,10 @@ class TermCounts(PlannedQuery[BoundedBatch, TermCountsSpec]):
 
     matcher: TermMatcher
 
+    @property
+    def found(self) -> tuple[int, ...]:
+        return (self.matcher.size,)
+
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         counts = np.zeros(self.shape, dtype=np.int64)
         found = [self.matcher.first_distinct(text, self.spec.terms_per_record) for text in batch.said]
