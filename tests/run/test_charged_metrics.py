@@ -210,7 +210,7 @@ def test_a_table_without_a_statement_is_trained_on_for_nobody(tmp_path: Path, ma
         with pytest.raises(ConfigError, match="statement"):
             us.evaluate(tmp_path / "notes.csv", tmp_path / synthetic, **options(tmp_path, **words))
     real = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
-    synthetic_ = us.read_corpus(made.synthetic_file("parquet"), text="text", label="label", labels_from_data=True)
+    synthetic_ = us.read_corpus(made.synthetic_file("parquet"), text="note", label="department", labels_from_data=True)
     with pytest.raises(ConfigError, match="statement"):
         us.evaluate(real, synthetic_, **options(tmp_path, dataset="notes"))
 

@@ -85,6 +85,14 @@ def csv_header(file: DataFile, reading: Reading) -> Iterator[Row]:
         yield 0, _opened(stream, file, reading, "multiline")[0]
 
 
+def csv_delimiter(file: DataFile, reading: Reading) -> str:
+    """What separates the cells of a CSV or TSV file: as declared, or as its first line ``sep=;`` names it."""
+    with file.open_text(reading.encoding) as stream:
+        named = _SEPARATOR.fullmatch(stream.readline(_LONGEST_NAMED).rstrip("\r\n"))
+    named = named if file.format == "csv" else None
+    return reading.delimiter or (named[1] if named else "\t" if file.format == "tsv" else ",")
+
+
 def _opened(
     stream: io.TextIOBase, file: DataFile, reading: Reading, quotes: Quotes
 ) -> tuple[list[str] | CorpusError, Iterator[_Record]]:
@@ -108,6 +116,7 @@ def _opened(
     return _checked(header, file), rows
 
 
+_LONGEST_NAMED = 16
 _SEPARATOR = re.compile(r"sep=([^\w\s\"]|[\t ])", re.IGNORECASE)
 
 

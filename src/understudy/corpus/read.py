@@ -26,7 +26,7 @@ from understudy.corpus.arrow import (
 )
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
-from understudy.corpus.delimited import csv_header, csv_rows
+from understudy.corpus.delimited import csv_delimiter, csv_header, csv_rows
 from understudy.corpus.normalise import tidy
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
@@ -179,12 +179,12 @@ def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
         types = arrow.parquet_schema(file)
         found = typed_layout(types, arrow.pandas_dtypes(types), format="parquet")
         return replace(found, columns=(*(name for name in found.columns if name not in folders), *folders))
-    delimiter = reading.delimiter or ("\t" if file.format == "tsv" else ",")
     quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
     if file.format == "jsonl":
         _, keys = next(readers.without_exceptions(readers.json_lines(file, reading), file.shown), (0, None))
-        names = [key for key in keys if key in schema.columns] if isinstance(keys, Mapping) else []
+        names, delimiter = [key for key in keys if key in schema.columns] if isinstance(keys, Mapping) else [], ","
     else:
+        delimiter = csv_delimiter(file, reading)
         _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
         names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)
     return Layout((*dict.fromkeys(names), *folders), file.format, delimiter, reading.encoding, quotes)

@@ -218,7 +218,8 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
         return Made(_open_made(source, config, declared))
     path = Path(require_path(source))
     if not path.is_dir():
-        return Made(_open_made(path, config, declared))
+        own = schema_of_table(path.parent) if path == find_table(path.parent) else None
+        return Made(_open_made(path, config, declared, written=_written(own, path) if own else None, schema=own))
     folder = OutputFolder(path)
     table = find_table(folder.shareable)
     if table is None:

@@ -221,7 +221,7 @@ def texts_page(run: FoundRun, *, label: str | None, number: str) -> dict[str, An
         "count": len(fitting),
         "first_shown": (page - 1) * PER_PAGE + 1,
         "as_record": as_record,
-        "table": first_rows(run.folder.shareable) if page == 1 else [],
+        "table": first_rows(run.folder.shareable) if page == 1 and label is None else [],
     }
 
 
