@@ -26,6 +26,7 @@ from understudy.privacy.verdict import CLEAR
 from understudy.release.statement import load_statement
 from understudy.report import write_reports
 from understudy.run import pipeline as running
+from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
@@ -110,3 +111,22 @@ def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Callable[...,
     said = understudy("show", values["output"])
     assert "Usefulness: **" in said.out
     assert json.loads(understudy("show", values["output"], "--json").out)["statement"]["verdict"]["basis"] == "topics"
+
+
+@pytest.mark.parametrize(("method", "count"), [("dp-kps", 2), ("dp-kps", 77), ("aug-pe", 10), ("aug-pe", 77)])
+@pytest.mark.parametrize("records", [300, 3000])
+def test_labels_that_the_data_will_tell_change_a_verdict_by_one_level_at_most(
+    method: str, count: int, records: int, tmp_path: Path
+) -> None:
+    values = settings(tmp_path, method=method, llm="builtin", expected_records=records, vocabulary=None)
+    values = {
+        name: value for name, value in values.items() if name not in ("top_terms", "length") or method == "dp-kps"
+    }
+    declared = Job(run_config({**values, "labels": [f"l{number}" for number in range(count)]})).plan().forecast.verdict
+    told = Job(run_config({**values, "labels": None, "labels_from_data": True})).plan().forecast.verdict
+    assert told is not None
+    assert declared is not None
+    levels = ("noise", "thin", "good")
+    assert abs(levels.index(told.level or "") - levels.index(declared.level or "")) <= 1
+    assert "with 10 labels" in told.sentence()
+    assert (told.level == declared.level) or count != 10

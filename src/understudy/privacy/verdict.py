@@ -76,6 +76,7 @@ class Verdict:
         share: of a label's texts that must say a thing for it to show, where the basis is such a share.
         records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
         times: how many times as many records of the same kind would do, where what is released counts no records.
+        if_labels: how many labels it takes there to be, where the data will tell.
         unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
 
     >>> print(Verdict.of("topics", texts=20, records=1_000).sentence())
@@ -88,6 +89,7 @@ class Verdict:
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
     times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
     unsaid_in: Annotated[str, Field(pattern=r"^[a-z-]{0,20}$")] = ""
+    if_labels: Annotated[int, Field(ge=1)] | None = None
 
     @classmethod
     def of(
@@ -152,6 +154,9 @@ class Verdict:
             if self.times < _HARDLY_MORE:
                 cure = f"a few more {counted} of this kind would do"
         ending = f"; {cure}." if cure and self.level != "good" else "."
+        if self.if_labels:
+            more = f"More labels need more {counted}: declare yours (--labels)."
+            ending = f", with {self.if_labels} labels{ending} {more}"
         if self.unsaid_in:
             language = "English" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
             ending += f" Hardly any term of the vocabulary occurs in the texts: are they in {language}?"

@@ -78,6 +78,10 @@ class FreeJob:
         _require_utf8({**self.lasting.settings, "dataset": self.dataset})
 
 
+_LIKELY = LabelSet(tuple(f"label {number}" for number in range(1, 11)))
+"""Labels that a verdict supposes where only the data will tell them: with 2 or 77 it is off by a level at most."""
+
+
 class Job(FreeJob):
     """What is released of a private table, and written of it.
 
@@ -129,7 +133,13 @@ class Job(FreeJob):
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
 
         def plan_method(rest: Any) -> Plan:
-            return judged(self.method.plan(rest, facts), facts)
+            plan = judged(self.method.plan(rest, facts), facts)
+            if facts.label is None or facts.labels.names:
+                return plan
+            supposed = replace(facts, labels=_LIKELY)
+            found = judged(self.method.plan(rest, supposed), supposed).forecast.verdict
+            found = found and replace(found, if_labels=_LIKELY.size)
+            return replace(plan, forecast=replace(plan.forecast, verdict=found))
 
         plan_rest: Callable[[Any], Plan] = plan_method
         for addition in reversed(self.additions):  # each takes its share, and leaves the rest to those before
