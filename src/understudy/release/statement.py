@@ -272,6 +272,7 @@ class Statement:
         posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
         trusted: who else got to read private texts by the user's word, one sentence each.
         verdict: how useful the release is, by its values where they tell; None before there are any.
+        table: what the checks found of the texts that were made; empty before there are any.
     """
 
     method: MethodName
@@ -293,6 +294,7 @@ class Statement:
     trusted: tuple[str, ...] = ()
     verdict: Verdict | None = None
     labels_found: bool = False
+    table: Annotated[str, Field(max_length=10_000)] = ""
 
     @classmethod
     def of(
@@ -403,6 +405,7 @@ class Statement:
             "trusted": list(self.trusted),
             "not_covered": list(self.promise.not_covered),
             **({"verdict": asdict(self.verdict)} if self.verdict else {}),
+            **({"table": self.table} if self.table else {}),
         }
 
     @classmethod
@@ -442,6 +445,7 @@ class Statement:
             f"Method **{self.method}**{spent}. {protects} **{self.unit.describe()}**.",
             "",
             *([f"Usefulness: **{self.usefulness}**", ""] if self.usefulness else []),
+            *([f"Table: {_line(self.table)}", ""] if self.table else []),
             self.promise.words() + labels if self.private else _NO_PROMISE,
             "",
             *self.promise.table(),

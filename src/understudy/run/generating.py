@@ -77,7 +77,12 @@ class Result:
     @property
     def statement(self) -> Statement:
         """The Release's statement, with a note if the table holds only rows that meet a condition."""
-        return _with_notes(self.release.statement, self.condition, self.reading)
+        return replace(_with_condition(self.release.statement, self.condition), table=self.verdict)
+
+    @property
+    def verdict(self) -> str:
+        """What the checks found of the texts, how many phrases they keep, and which labels are mostly chance."""
+        return _verdict(self.release, self.records, self.reading)
 
     @cached_property
     def table(self) -> SyntheticTable:
@@ -105,6 +110,7 @@ class Result:
             "records": len(self.records),
             "missing": self.missing,
             **({"checks": self.reading.to_json()} if self.reading.texts else {}),
+            "verdict": self.verdict,
         }
 
     def to_arrow(self) -> Any:
@@ -160,9 +166,30 @@ class Result:
             ) from None
 
 
-def _with_notes(statement: Statement, condition: str, reading: Reading) -> Statement:
-    meets = f"The synthetic table holds only rows that meet a condition: {condition}." if condition else ""
-    return replace(statement, notes=(*statement.notes, *filter(None, (meets, reading.sentence))))
+def _with_condition(statement: Statement, condition: str) -> Statement:
+    if not condition:
+        return statement
+    note = f"The synthetic table holds only rows that meet a condition: {condition}."
+    return replace(statement, notes=(*statement.notes, note))
+
+
+_REAL = "share_sampled_above_3_std"
+_NAMED = 5  # labels, at most
+
+
+def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading) -> str:
+    said = [reading.sentence]
+    asked = [each.provenance for each in records if each.provenance.get("phrases") and "kept" in each.provenance]
+    if phrases := sum(len(each["phrases"]) for each in asked):
+        said.append(f"The texts keep {sum(len(each['kept']) for each in asked) / phrases:.0%} of their phrases.")
+    shares = next((entry.value for entry in made.noise_check.entries if entry.name == _REAL), ())
+    names = [canonical(label) for label in made.schema.labels]
+    if isinstance(shares, tuple) and len(shares) == len(names):
+        thin = [name for name, share in zip(names, shares, strict=True) if share < 0.5]
+        more = f" and {len(thin) - _NAMED} more" if len(thin) > _NAMED else ""
+        if thin:
+            said.append(f"Thin: most phrases are chance for {', '.join(thin[:_NAMED])}{more}.")
+    return " ".join(filter(None, said))
 
 
 _CORE_SECONDS = 0.6
@@ -364,17 +391,19 @@ def write_texts(
     _require_text(records, written, session, made, job, writing, clear=clear)
 
     # 5. Keep them.
+    missing = len(records) - len(written)
+    result = Result(made, written, missing, session.visible_folder, condition, reading)
     if session.visible_folder is not None:
         paths = session.visible_folder.write_records(written, made.schema, provenance=wanted.provenance)
-        stated = _with_notes(made.statement, condition, reading)
-        session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
+        session.visible_folder.write_statement(result.statement, labelled=made.schema.label is not None)
         listener.say(f"Wrote {len(written)} synthetic records to {' and '.join(map(str, paths))}.")
-    listener.say(reading.sentence)
+    if result.verdict:
+        listener.say(result.verdict)
     left_out = 0 if reading.kept else reading.failed
-    if (missing := len(records) - len(written)) > left_out:
+    if missing > left_out:
         listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
-    return Result(made, written, missing, session.visible_folder, condition, reading)
+    return result
 
 
 def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener: Listener) -> list[Use]:
@@ -416,7 +445,7 @@ def _begin(session: Session, made: Release, condition: str, listener: Listener, 
     if session.visible_folder is not None and (clear or condition):
         if clear and GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
-        stated = _with_notes(made.statement, condition, UNREAD)
+        stated = _with_condition(made.statement, condition)
         session.visible_folder.write_statement(stated, labelled=made.schema.label is not None)
 
 
