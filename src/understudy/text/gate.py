@@ -176,6 +176,7 @@ Sifted = tuple[list["SyntheticRecord"], "Reading"]
 _HEAD = 600
 _FEWEST, _TELLING, _MOST_REFUSING = 2, 8, 80  # words
 _SURE = 0.98
+_LONG = 12  # words of a text in which what comes again is not chance
 
 
 @cache
@@ -223,8 +224,11 @@ def _repeats(words: Sequence[str]) -> bool:
             same = same + 1 if words[place] == words[place - size] else 0
             if same >= most - size and not all(word.isdigit() for word in words[place - size + 1 : place + 1]):
                 return True
+    pairs = Counter(_runs(words, 2)).most_common(1)
+    if len(words) >= _LONG and pairs[0][1] >= max(4, 0.1 * len(words)):
+        return True
     runs = list(_runs(words, 3))
-    return len(runs) >= 12 and len(set(runs)) < 0.7 * len(runs)
+    return len(runs) >= _LONG and len(set(runs)) < 0.7 * len(runs)
 
 
 def _kept(text: str, words: Sequence[str], phrase: str) -> bool:
