@@ -109,7 +109,7 @@ def test_what_fails_is_kept_if_its_user_says_so_and_nothing_is_asked_twice(
         said = understudy("run", *flags({**values, "accept_all": True}), code=0)
         assert len(endpoint.seen) == paid
     assert "0 of 12 texts passed the checks; 12 were kept all the same: 12 keep none of their phrases." in said.err
-    table = pq.read_table(OutputFolder(Path(values["output"])).synthetic_file())
+    table = pq.read_table(OutputFolder(Path(values["output"])).provenance_file)
     assert {json.loads(each)["fault"] for each in table["provenance"].to_pylist()} == {"phrases"}
 
 
