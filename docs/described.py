@@ -1,13 +1,14 @@
-"""Writes what the parameters' own descriptions make: tables of docs/configuration.md, and the typed keywords of verbs.
+"""Write the tables of parameters into the pages, and the typed keywords of the verbs, from the parameters' docstrings.
 
     python docs/described.py
 
-tests/test_docs.py sees that both are current.
+tests/test_docs.py checks that all are current.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -16,10 +17,20 @@ from pydantic.fields import FieldInfo
 
 from understudy.audit.running import AuditParameters
 from understudy.base.parameters import Parameters
+from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters, ResultParameters
 from understudy.evaluate.tables import EvaluationConfig
 from understudy.methods.additions.columns.variables import RowsParameters
-from understudy.methods.additions.guide.plan import ChoosingParameters
+from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
+from understudy.methods.aug_pe.plan import AugPEParameters
+from understudy.methods.dp_finetune.plan import DPFinetuneParameters
+from understudy.methods.dp_kde.plan import DPKDEParameters
+from understudy.methods.dp_kps.plan import DPKPSParameters
+from understudy.methods.few_shot.plan import FewShotParameters
+from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
+from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.registry import method_class, method_names
+from understudy.methods.sec_pe.plan import ReleaseParameters
+from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.run.baseline import BaselineParameters
 from understudy.run.settings import (
     RUN_GROUPS,
@@ -31,9 +42,23 @@ from understudy.run.settings import (
 )
 
 ROOT = Path(__file__).parent.parent
-PAGE, STUB = ROOT / "docs" / "configuration.md", ROOT / "src" / "understudy" / "options.pyi"
+DOCS, STUB = ROOT / "docs", ROOT / "src" / "understudy" / "options.pyi"
 BEGIN, END = "<!-- parameters -->\n", "<!-- end of parameters -->\n"
 
+PAGES: dict[str, tuple[type[Parameters], ...]] = {
+    "dp-kps.md": (DPKPSParameters,),
+    "dp-kde.md": (DPKDEParameters,),
+    "aug-pe.md": (AugPEParameters,),
+    "sec-pe.md": (ReleaseParameters,),
+    "guided-evolution.md": (GuidedEvolutionParameters,),
+    "few-shot.md": (FewShotParameters,),
+    "private-prediction.md": (PrivatePredictionParameters,),
+    "dp-finetune.md": (DPFinetuneParameters,),
+    "seq-pate.md": (SeqPATEParameters,),
+    "guide.md": (GuideParameters, ChoosingParameters),
+    "evaluation.md": (EvaluationParameters, ChargeParameters, ResultParameters),
+}
+"""The groups of parameters that a page has a table of."""
 _BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
 _FILES = {"data", "format", "delimiter", "quotes", "encoding", "max_bad_rows"}
 _FREE = [method_class(name).generation_parameters for name in sorted(method_names())]
@@ -82,21 +107,28 @@ def tables() -> str:
     """One table per group, as the page has them."""
     made, seen = [], set[str]()
     for group in RUN_GROUPS:
-        rows = []
-        for name, field in group.model_fields.items():
-            if name in seen:
-                continue
-            seen.add(name)
-            flag = "" if name in group.flags() else " In YAML and Python only."
-            rows.append(f"| `{name}` | {_shown(field.get_default())} | {_linked(field)}{flag} |\n")
         title = (group.__doc__ or "").split("\n")[0].rstrip(".")
-        made.append(f"**{title}**\n\n| parameter | default | |\n|---|---|---|\n{''.join(rows)}\n")
+        made.append(f"**{title}**\n\n{table((group,), seen)}\n")
     return "".join(made)
 
 
+def table(groups: Sequence[type[Parameters]], seen: set[str]) -> str:
+    """The rows of these groups, without parameters that were seen."""
+    rows = []
+    for group in groups:
+        for name, field in group.model_fields.items():
+            if name not in seen:
+                seen.add(name)
+                flag = "" if name in group.flags() else " In YAML and Python only."
+                rows.append(f"| `{name}` | {_shown(field.get_default())} | {_linked(field)}{flag} |\n")
+    return f"| parameter | default | |\n|---|---|---|\n{''.join(rows)}"
+
+
 def _shown(default: Any) -> str:
-    if default in (None, ()):
+    if default in (None, (), ""):
         return "-"
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default))
     return "false" if default is False else f"`{default}`"
 
 
@@ -147,12 +179,17 @@ def _kinds(annotation: Any) -> list[str]:
     return [annotation.__name__]
 
 
-def page() -> str:
-    text = PAGE.read_text("utf-8")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{tables()}{END}{rest.split(END)[1]}"
+def pages() -> dict[Path, str]:
+    """Every page with its tables."""
+    made = {DOCS / name: f"\n{table(groups, set())}\n" for name, groups in PAGES.items()}
+    return {path: _between(path, text) for path, text in {DOCS / "configuration.md": f"\n{tables()}", **made}.items()}
+
+
+def _between(path: Path, made: str) -> str:
+    before, rest = path.read_text("utf-8").split(BEGIN)
+    return f"{before}{BEGIN}{made}{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
-    STUB.write_text(stub(), "utf-8")
+    for path, text in {**pages(), STUB: stub()}.items():
+        path.write_text(text, "utf-8")
