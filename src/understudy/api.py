@@ -101,7 +101,7 @@ def plan(
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
 
     >>> print(us.plan(us.Budget(3, "1e-6"), labels=["knee", "hand"], expected_records=10_000).plan.usefulness)
-    Good: most topics will show.
+    Good: common themes will come through. This says nothing about how the texts read.
     """
     source, chosen, spent = _sorted_out(corpus, method, budget)
     if isinstance(source, Corpus):

@@ -46,7 +46,7 @@ def test_what_no_number_of_records_helps_names_none() -> None:
 def test_without_a_size_it_says_from_which_on_it_would_be_good() -> None:
     found = Verdict.of("topics", texts=10.0, labels=4)
     assert found.level is None
-    told = f"Good from about {found.records:,} records; declare --expected-records for a verdict."
+    told = f"Declare --expected-records for a verdict: {found.records:,} records are enough."
     assert (found.sentence(), found.sentence(spent=True), found.coarse) == (told, "", None)
     assert Verdict(None, "topics").sentence() == ""
 
@@ -56,9 +56,12 @@ def test_a_weight_in_records_of_another_kind_is_told_in_times() -> None:
     found = Verdict.of("topics", texts=14.4, records=400.0)
     assert (found.level, found.records) == ("thin", 900), "the broken twin names fewer than there are"
     said = found.in_times(400.0).sentence(spent=True)
-    assert said == "Thin: only what one text in 28 says shows; about 2.2 times as many records of this kind would do."
-    assert found.in_times(860.0).sentence(spent=True).endswith("; a few more records of this kind would do.")
-    assert found.in_times(0.0).sentence(spent=True) == "Thin: only what one text in 28 says shows."
+    assert (
+        said
+        == "Weak: only things said in at least 1 in 28 texts survive. About 2.2 times as many records would be enough."
+    )
+    assert found.in_times(860.0).sentence(spent=True).endswith(". A few more records would be enough.")
+    assert found.in_times(0.0).sentence(spent=True) == "Weak: only things said in at least 1 in 28 texts survive."
     assert Verdict.of("topics", texts=1.0, records=400.0).in_times(400.0).times is None, "good"
 
 
@@ -66,23 +69,25 @@ def test_it_is_one_plain_sentence() -> None:
     def told(level: Any, basis: Basis = "topics", spent: bool = False, **fields: Any) -> str:
         return Verdict(level, basis, **fields).sentence(spent=spent)
 
-    assert told("good", share=0.01) == "Good: most topics will show."
-    assert told("good", share=0.01, spent=True) == "Good: most topics show."
-    thin = "Thin: only what one text in nine says will show; about 9,000 records would do."
-    assert told("thin", share=0.11, records=9000) == thin
-    assert "one text in 25 says shows;" in told("thin", share=0.04, records=9000, spent=True)
-    assert "only what nearly every text says" in told("thin", share=0.8)
-    noise = "Noise: do not spend this budget; about 20,000 records would do."
-    assert told("noise", share=1.0, records=20_000) == noise
-    assert "20,000 owners would do" in Verdict("noise", "topics", 1.0, 20_000).sentence(unit="owner")
-    assert told("noise", share=1.0, spent=True) == "Noise: what shows is mostly chance."
-    assert "a lower --sampling-rate" in told("noise", "tokens", share=1.0)
-    assert told("good", "training") == "Good: the private texts stand well above the noise."
-    assert "--lora-rank" in told("thin", "training")
     assert (
-        Verdict("thin", "topics", 0.1, 9000).coarse.sentence()
-        == "Thin: the private texts hardly stand above the noise."
+        told("good", share=0.01) == "Good: common themes will come through. This says nothing about how the texts read."
     )
+    assert (
+        told("good", share=0.01, spent=True)
+        == "Good: common themes come through. This says nothing about how the texts read."
+    )
+    thin = "Weak: only things said in at least 1 in 9 texts will survive. About 9,000 records would be enough."
+    assert told("thin", share=0.11, records=9000) == thin
+    assert "at least 1 in 25 texts survive." in told("thin", share=0.04, records=9000, spent=True)
+    assert "only things said in nearly every text" in told("thin", share=0.8)
+    noise = "Noise: the result would be mostly chance; do not spend this budget. About 20,000 records would be enough."
+    assert told("noise", share=1.0, records=20_000) == noise
+    assert "20,000 owners would be enough" in Verdict("noise", "topics", 1.0, 20_000).sentence(unit="owner")
+    assert told("noise", share=1.0, spent=True) == "Noise: the result is mostly chance."
+    assert "A lower --sampling-rate" in told("noise", "tokens", share=1.0)
+    assert told("good", "training") == "Good: the private texts come through clearly."
+    assert "--lora-rank" in told("thin", "training")
+    assert Verdict("thin", "topics", 0.1, 9000).coarse.sentence() == "Weak: noise nearly drowns the data."
 
 
 def test_it_survives_json_and_none_of_another_form_is_read() -> None:

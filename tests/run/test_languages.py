@@ -190,7 +190,7 @@ def test_texts_that_are_not_in_the_language_that_was_stated_are_never_called_goo
     assert not any(topic.clear for topic in found.topics)
     made = us.release(tmp_path / "notes.csv", us.DPKPS(), BUDGET, **{**named, "ledger": str(tmp_path / "other.sqlite")})
     for statement in (found.release.statement, made.statement):
-        assert statement.usefulness.startswith("Noise: what shows is mostly chance")
+        assert statement.usefulness.startswith("Noise: the result is mostly chance")
         assert statement.usefulness.endswith(
             "Hardly any term of the vocabulary occurs in the texts: are they in English?"
         )

@@ -247,7 +247,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
 
 def test_a_corpus_too_small_for_its_budget_is_said_to_be_one(method: us.DPKPS) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 2, "dataset": "v", "insecure_noise_seed": 1}
-    with pytest.warns(us.UnderstudyWarning, match="Noise: what shows is mostly chance"):
+    with pytest.warns(us.UnderstudyWarning, match="Noise: the result is mostly chance"):
         small = us.run(in_memory(1), method, us.Budget("0.1", "1e-6"), **options)
     assert small.release.statement.usefulness.startswith("Noise")
     large = us.run(in_memory(2000), method, BUDGET, **options)

@@ -57,12 +57,12 @@ def at_least(total: float, std: float) -> float:
 
 _SHARES = ("topics", "tokens")
 _CURES: Mapping[Basis, str] = {
-    "tokens": "a lower --sampling-rate, more --subsets or fewer --tokens would help",
-    "predictions": "larger batches (--batch-size) or fewer --tokens-per-batch would help",
-    "answers": "fewer --queries or more --teachers would help",
-    "training": "more records per step (--sampling-rate) or a lower --lora-rank would help",
+    "tokens": "A lower --sampling-rate, more --subsets or fewer --tokens would help.",
+    "predictions": "Larger batches (--batch-size) or fewer --tokens-per-batch would help.",
+    "answers": "Fewer --queries or more --teachers would help.",
+    "training": "More records per step (--sampling-rate) or a lower --lora-rank would help.",
 }
-_NUMBERS = dict(enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2))
+_NAMES: Mapping[Level, str] = {"good": "Good", "thin": "Weak", "noise": "Noise"}
 _MOST_RECORDS, _MOST_TIMES, _HARDLY_MORE = 10**10, 1000, 1.1
 
 
@@ -80,7 +80,7 @@ class Verdict:
         unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
 
     >>> print(Verdict.of("topics", texts=20, records=1_000).sentence())
-    Thin: only what one text in 50 says will show; about 1,200 records would do.
+    Weak: only things said in at least 1 in 50 texts will survive. About 1,200 records would be enough.
     """
 
     level: Level | None
@@ -130,34 +130,45 @@ class Verdict:
         return Verdict(self.level, self.basis) if self.level else None
 
     def sentence(self, *, spent: bool = False, unit: UnitKind = "record") -> str:
-        """For people; empty where there is nothing to say. ``spent``: of a Release, and not of a plan. ``unit``: what
-        is protected; where these are owners, owners are counted."""
+        """Return the verdict in words; empty if there is nothing to say.
+
+        Args:
+            spent: the verdict is about a Release, not about a plan.
+            unit: what is protected: records or owners are counted.
+        """
         counted = "owners" if unit == "owner" else "records"
-        if self.level is None and (spent or not self.records):
-            return ""
         if self.level is None:
-            return f"Good from about {self.records:,} {counted}; declare --expected-records for a verdict."
-        show = "show" if spent else "will show"
-        if self.level == "noise":
-            told = "what shows is mostly chance" if spent else "do not spend this budget"
-        elif self.share is None:
-            told = f"the private texts {'stand well' if self.level == 'good' else 'hardly stand'} above the noise"
-        elif self.level == "good":
-            told = f"most topics {show}"
-        else:
-            one = round(1 / max(self.share, 1e-6))
-            often = "nearly every text" if one < 2 else f"one text in {_NUMBERS.get(one, f'{one:,}')}"
-            told = f"only what {often} says {'shows' if spent else show}"
-        cure = f"about {self.records:,} {counted} would do" if self.records else _CURES.get(self.basis, "")
-        if self.times is not None:
-            cure = f"about {self.times:g} times as many {counted} of this kind would do"
-            if self.times < _HARDLY_MORE:
-                cure = f"a few more {counted} of this kind would do"
-        ending = f"; {cure}." if cure and self.level != "good" else "."
+            known = not spent and self.records
+            return f"Declare --expected-records for a verdict: {self.records:,} {counted} are enough." if known else ""
+        said = [f"{_NAMES[self.level]}: {self._what(spent)}."]
         if self.if_labels:
-            more = f"More labels need more {counted}: declare yours (--labels)."
-            ending = f", with {self.if_labels} labels{ending} {more}"
+            said.append(f"This assumes {self.if_labels} labels; more labels need more {counted}. Declare --labels.")
+        if self.level != "good" and self.times is not None:
+            few = self.times < _HARDLY_MORE
+            said.append(f"{'A few more' if few else f'About {self.times:g} times as many'} {counted} would be enough.")
+        elif self.level != "good" and self.records:
+            said.append(f"About {self.records:,} {counted} would be enough.")
+        elif self.level != "good" and self.basis in _CURES:
+            said.append(_CURES[self.basis])
         if self.unsaid_in:
             language = "English" if self.unsaid_in == "en" else f"the language {self.unsaid_in!r}"
-            ending += f" Hardly any term of the vocabulary occurs in the texts: are they in {language}?"
-        return f"{self.level.capitalize()}: {told}{ending}"
+            said.append(f"Hardly any term of the vocabulary occurs in the texts: are they in {language}?")
+        return " ".join(said)
+
+    def _what(self, spent: bool) -> str:
+        """What such a budget buys, without a full stop."""
+        if self.level == "noise":
+            return (
+                "the result is mostly chance"
+                if spent
+                else "the result would be mostly chance; do not spend this budget"
+            )
+        if self.share is None:
+            return "the private texts come through clearly" if self.level == "good" else "noise nearly drowns the data"
+        if self.level == "good":
+            return (
+                f"common themes {'come' if spent else 'will come'} through. This says nothing about how the texts read"
+            )
+        one = round(1 / max(self.share, 1e-6))
+        often = "nearly every text" if one < 2 else f"at least 1 in {one:,} texts"
+        return f"only things said in {often} {'survive' if spent else 'will survive'}"

@@ -188,7 +188,7 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
         thin = [name for name, share in zip(names, shares, strict=True) if share < 0.5]
         more = f" and {len(thin) - _NAMED} more" if len(thin) > _NAMED else ""
         if thin:
-            said.append(f"Thin: most phrases are chance for {', '.join(thin[:_NAMED])}{more}.")
+            said.append(f"Weak: most phrases are chance for {', '.join(thin[:_NAMED])}{more}.")
     return " ".join(filter(None, said))
 
 

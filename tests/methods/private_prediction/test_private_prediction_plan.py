@@ -135,5 +135,7 @@ def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_n
     assert "155 texts on average, not the 31" in fuller.warnings[0]
     assert "texts on average" in plan(PrivatePrediction(), expected_records=20).forecast.warnings[0]
     weak = plan(PrivatePrediction(), budget=Budget("0.01", "1e-6")).forecast
-    assert weak.verdict.sentence().startswith("Noise: do not spend this budget; larger batches")
+    assert weak.verdict.sentence().startswith(
+        "Noise: the result would be mostly chance; do not spend this budget. Larger batches"
+    )
     assert plan(PrivatePrediction(batches=100), expected_records=20).usefulness.startswith("Noise")

@@ -146,7 +146,9 @@ def test_as_many_questions_are_asked_as_leave_the_noise_that_answers_bear(noise:
 
 def test_the_noise_is_said_to_be_large_where_it_is() -> None:
     assert "fewer --queries" not in planned(queries=1000).usefulness
-    assert planned(queries=100_000).usefulness.startswith("Noise: do not spend this budget; fewer --queries")
+    assert planned(queries=100_000).usefulness.startswith(
+        "Noise: the result would be mostly chance; do not spend this budget. Fewer --queries"
+    )
     few = planned(declared_records=200, queries=10).forecast
     assert few.verdict.sentence().startswith("Noise"), "ten answers are clear, and teach nothing"
 
