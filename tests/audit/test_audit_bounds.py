@@ -20,17 +20,8 @@ from understudy.audit.mechanisms.bounds import (
     secret_budget,
     upper_limit,
 )
-from understudy.audit.result import (
-    CEILING,
-    GuessRule,
-    canaries_needed,
-    guess_rules,
-    judge,
-    judge_groups,
-    largest_bound,
-    lower_bound,
-    p_value,
-)
+from understudy.audit.result import GuessRule, canaries_needed, guess_rules, judge, judge_groups, largest_bound
+from understudy.evaluate.metrics.guesses import CEILING, lower_bound, p_value
 from understudy.privacy.events import (
     Event,
     GaussianEvent,

@@ -1,9 +1,6 @@
 """What an audit of a whole run found: a lower bound on epsilon from many canaries, beside the promise.
 
-An (epsilon, delta)-private run lets nobody guess the coins of its own canaries much better than randomised response
-does: a guess is right with chance at most e^epsilon / (e^epsilon + 1), jointly over all guesses, plus a term in delta.
-
-Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Training Run* (arXiv:2305.08846), Theorem 5.2.
+How many coins of its canaries a private run lets anybody guess is in :mod:`understudy.evaluate.metrics.guesses`.
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,54 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.lazy import stats
+from understudy.evaluate.metrics.guesses import lower_bound, p_value
 from understudy.evaluate.metrics.intervals import LEVEL, bootstrap
 from understudy.evaluate.metrics.results import read_result, result_json, write_result
 from understudy.evaluate.metrics.value import Count, Interval, Number, Share
-from understudy.privacy.search import last_number, to_the_last_bit
+from understudy.privacy.search import last_number
 
-CEILING = 50.0
-"""Epsilons above this mean nothing; no bound is larger."""
 MOST_CANARIES = 100_000
-
-
-def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta: float) -> float:
-    """The chance, at most, that an (epsilon, delta)-private run lets ``correct`` or more guesses be right.
-
-    With W ~ Binomial(r, e^epsilon / (e^epsilon + 1)), r the guesses, v the right ones and m the canaries::
-
-        P[W >= v] + 2 m delta max over i of P[v > W >= v - i] / i
-
-    The guesses' number is fixed before the run, each canary is planted by a fair coin, and the promise is for adding or
-    removing one canary. Source: Theorem 5.2, for guesses of -1, 0 and 1.
-    """
-    share = 1 / (1 + math.exp(-epsilon))
-    chance = float(stats.binom.sf(correct - 1, guesses, share))
-    if delta > 0 and correct > 0:
-        steps = np.arange(1, correct + 1)
-        below = np.cumsum(stats.binom.pmf(correct - steps, guesses, share))
-        chance += 2 * canaries * delta * float(np.max(below / steps))
-    return min(chance, 1.0)
-
-
-@lru_cache(maxsize=256)
-def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, confidence: float) -> float:
-    """The epsilon, at most CEILING, below which so many guesses would be right in ``1 - confidence`` of all cases.
-
-    >>> round(lower_bound(1000, 1000, canaries=1000, delta=0, confidence=0.95), 3)
-    5.809
-    """
-
-    def rejected(epsilon: float) -> bool:
-        return p_value(correct, guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= 1 - confidence
-
-    if not rejected(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while rejected(high):
-        low, high = high, 2 * high
-        if low >= CEILING:
-            return CEILING
-    return to_the_last_bit(rejected, holds_at=low, fails_at=high)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from understudy.models.embedder_checks import require_trusted, trusted_with_text
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.exact import EPSILONS
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
@@ -73,6 +74,7 @@ class Tables:
         public: public texts that the synthetic ones may have strings from.
         schema: a JSON schema that texts should keep to.
         tuned: the language model that the Release of the synthetic ones holds, if it is here.
+        promised: epsilon and delta of the synthetic texts, where their folder states them.
     """
 
     synthetic: Sample
@@ -82,6 +84,7 @@ class Tables:
     public: tuple[str, ...]
     schema: JSONSchema | None
     tuned: TunedModel | None = None
+    promised: tuple[float, float] | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
         if embedder is None:
@@ -128,7 +131,8 @@ def _of_family(
         listener.say("Measuring fidelity.")
         return measure_fidelity(real, tables.synthetic, schema=tables.schema, **both)
     listener.say("Looking for leaks.")
-    return measure_leakage(real, tables.synthetic, public=tables.public, detectors=config.detectors, **both)
+    both |= {"public": tables.public, "promised": tables.promised}
+    return measure_leakage(real, tables.synthetic, detectors=config.detectors, **both)
 
 
 def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
@@ -313,7 +317,15 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
         recipient=None if others.recipient is None else sample(open_beside(others.recipient, made)),
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
+        promised=_promised(made.statement),
     )
+
+
+def _promised(statement: Statement | None) -> tuple[float, float] | None:
+    """Epsilon and delta of a statement; None where nothing is promised, or for secrets."""
+    if statement is None or not statement.private or not isinstance(statement.budget, Budget):
+        return None
+    return float(statement.budget.epsilon), float(statement.budget.delta)
 
 
 def _check_columns(real: Corpus, synthetic: Corpus) -> None:

@@ -18,6 +18,7 @@ from understudy.corpus.normalise import fold, pieces
 from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.detectors import Detector, make_detectors
 from understudy.evaluate.metrics import require_evaluate
+from understudy.evaluate.metrics.disclosure import measure_disclosure
 from understudy.evaluate.metrics.intervals import (
     NO_TEXTS,
     chance_of_none,
@@ -142,6 +143,7 @@ def measure_leakage(
     detectors: Sequence[str],
     seed: int,
     resamples: int = 200,
+    promised: tuple[float, float] | None = None,
 ) -> tuple[MetricValue, ...]:
     """Every value for the synthetic texts (``of="synthetic"``) and for held out ones (``of="holdout"``), in pairs.
 
@@ -153,6 +155,7 @@ def measure_leakage(
         holdout: real texts that were not used; None where there are none.
         public: public inputs that the synthetic texts may have strings from: example texts, vocabulary terms.
         detectors: of personal data; see :func:`~understudy.corpus.secrets.make_detectors`.
+        promised: epsilon and delta of the synthetic texts, if they are known.
     """
     require_evaluate()
     tables = {SYNTHETIC: synthetic} if holdout is None else {SYNTHETIC: synthetic, HOLDOUT: holdout}
@@ -165,8 +168,24 @@ def measure_leakage(
         *measure_rows(real, tables),
         *measure_near_duplicates(real_words, words, seed=seed),
         *measure_neighbours(real, tables, seed=seed, resamples=resamples),
+        *(_disclosed(real, tables, real_words, words, seed=seed, promised=promised) if holdout is not None else ()),
         *replayed,
     )
+
+
+def _disclosed(
+    real: Sample,
+    tables: Mapping[str, Sample],
+    real_words: Sequence[Sequence[str]],
+    words: Mapping[str, Sequence[Sequence[str]]],
+    **how: Any,
+) -> Iterator[MetricValue]:
+    """The test of disclosure by the longest phrase that a record shares with a synthetic text, and by embeddings."""
+    phrases = Phrases(words[SYNTHETIC], [*real_words, *words[HOLDOUT]]).longest().astype(np.float64)
+    yield from measure_disclosure(phrases[: len(real)], phrases[len(real) :], by="words in a row", **how)
+    near = [-_distances(records, tables[SYNTHETIC], 1).ravel() for records in (real, tables[HOLDOUT])]
+    if all(map(len, near)):
+        yield from measure_disclosure(*near, by="embeddings", **how)
 
 
 Ints = NDArray[np.int64]
