@@ -242,8 +242,8 @@ def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterat
         return
     words = "its charges keep what it promises"
     more = statement.notes[len(made.notes) :] if made is not None else ()  # a condition of the rows
-    of_table = {"notes": (*made.notes, *more), "table": statement.table} if made is not None else {}
-    if made is not None and replace(made, **of_table).to_json() != statement.to_json():
+    expected = made and replace(made, notes=(*made.notes, *more), table=statement.table)
+    if expected is not None and expected.to_json() != statement.to_json():
         yield Finding(path.name, "failed", "says something else than the Release")
     else:
         yield Finding(path.name, "ok", words if made is None else f"{words}, as the Release has it")
