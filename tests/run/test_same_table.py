@@ -193,6 +193,8 @@ def test_a_layout_tells_nothing_that_only_values_tell(tmp_path: Path) -> None:
     assert "Pat_ID" not in made[0].types
     many = frame().assign(Abteilung=pd.Categorical(frame()["Abteilung"], [*WARDS, *map(str, range(200))]))
     assert us.read_corpus(many, text="Befund").layout == made[0], "nor how many categories there are"
+    lists = us.read_corpus({"Befund": ["Husten"], "Tage": [1]}, text="Befund").layout
+    assert lists == Layout(("Befund", "Tage")), "a list declares no type"
 
 
 @pytest.mark.parametrize(
