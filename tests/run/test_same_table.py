@@ -155,6 +155,7 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
+    assert pq.read_schema(tmp_path / "t.parquet").equals(table.schema)
     plain = {name: each for name, each in DOMAINS.items() if name != "Pat_ID"}
     us.run(tmp_path / "t.parquet", BUDGET, **values(tmp_path, columns=plain, formats={"boolean": "ja|nein"}))
     made = pq.read_table(tmp_path / "out/release/synthetic.parquet")
@@ -190,6 +191,10 @@ def test_a_layout_tells_nothing_that_only_values_tell(tmp_path: Path) -> None:
     made = [us.read_corpus(each, text="Befund", label="Abteilung", labels=WARDS).layout for each in (frame(), less)]
     assert made[0] == made[1] == us.read_corpus(frame()[:0], text="Befund").layout
     assert "Pat_ID" not in made[0].types
+    many = frame().assign(Abteilung=pd.Categorical(frame()["Abteilung"], [*WARDS, *map(str, range(200))]))
+    assert us.read_corpus(many, text="Befund").layout == made[0], "nor how many categories there are"
+    lists = us.read_corpus({"Befund": ["Husten"], "Tage": [1]}, text="Befund").layout
+    assert lists == Layout(("Befund", "Tage")), "a list declares no type"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,7 @@ def test_a_layout_tells_nothing_that_only_values_tell(tmp_path: Path) -> None:
     [
         ((), "Befund;Abteilung;Datum;Kosten;Dringend;Pat_ID"),
         (("--like", "plain"), "Befund,Abteilung,Datum,Kosten,Dringend,Pat_ID"),
-        (("--like", "delimiter=| encoding=utf-8 formats=en-US"), "Befund|Abteilung|Datum|Kosten|Dringend|Pat_ID"),
+        (("--like", "delimiter=|,encoding=utf-8 formats=en-US"), "Befund|Abteilung|Datum|Kosten|Dringend|Pat_ID"),
         (("--provenance",), "Befund;Abteilung;Datum;Kosten;Dringend;Pat_ID;provenance"),
     ],
 )

@@ -58,7 +58,8 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert "Wrote 8 synthetic records" in said.err
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
-        *("sec-pe.release", "schema.json", "statement.json", "statement.md", "synthetic.parquet")
+        *("sec-pe.release", "schema.json", "statement.json", "statement.md"),
+        *("synthetic.parquet", "synthetic.csv", "provenance.parquet"),
     }
     assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
         "diary.jsonl",

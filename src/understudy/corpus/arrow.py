@@ -20,6 +20,8 @@ from understudy.schema.layout import Layout, typed_layout
 from understudy.schema.transcript import CONTENT, ROLE
 
 BATCH_ROWS = 256
+_INFERRED = b"understudy: types that values tell"
+"""Marks a table of lists, whose types nobody declared."""
 BATCH_BYTES = 1 << 28
 """Bytes of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
@@ -267,6 +269,8 @@ def is_frame(source: object) -> TypeGuard[Frame]:
 def frame_layout(source: Frame, table: pa.Table) -> Layout:
     """Return how a frame is laid out, by its declared types: those that only its values tell are left out."""
     names, dtypes, known = list(table.schema.names), {}, table.schema
+    if _INFERRED in (getattr(getattr(source, "schema", None), "metadata", None) or {}):
+        known = pa.schema([])
     if hasattr(source, "dtypes") and hasattr(source, "iloc"):  # of pandas
         dtypes = {str(name): str(kind) for name, kind in source.dtypes.items()}
         known = pa.schema([each for each in known if dtypes.get(each.name) != "object"])
@@ -347,7 +351,7 @@ def columns_as_table(columns: Mapping[str, object]) -> pa.Table:
             "The mapping is not one from columns to values.",
             "Give lists of one length, each with values of one type; or a list with a dict per row.",
         )
-    return found
+    return found.replace_schema_metadata({_INFERRED: b""})
 
 
 def _is_dataset(source: object) -> TypeGuard[Dataset]:

@@ -82,7 +82,7 @@ def export_run(
         raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(_FORMATS)}.")
     if to != "chat" and (document_type is not None or system is not None):
         raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
-    if to not in _ENDS and like is not None:
+    if to not in ("csv", "jsonl") and like is not None:
         raise ConfigError("Only CSV and JSON lines are written like something else.", "Leave --like out.")
     if to in _ENDS and output.suffix.lower() not in _ENDS[to]:
         raise ConfigError(

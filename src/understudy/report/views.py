@@ -431,6 +431,7 @@ def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
     statement = release.statement
     fields = {
         "dataset": statement.dataset,
+        **{name: value for name, value in release.schema.layout.to_json().items() if name in ("delimiter", "encoding")},
         **_columns_of(release.schema, declared=statement.labels_declared),
         **_unit(statement.unit),
         **_budget(statement.budget),

@@ -121,9 +121,9 @@ class Result:
         """The synthetic table as a ``pandas.DataFrame`` with the dtypes of the private one; where that is none,
         integers and booleans stay so beside missing values, and dates are ``datetime64``."""
         library("pandas")
-        frame = self.to_arrow().to_pandas(date_as_object=False)
         layout = self.release.schema.layout
         objects = [] if layout.format else [name for name, dtype in layout.dtypes.items() if dtype == "object"]
+        frame = self.to_arrow().to_pandas(date_as_object=bool(objects))
         return frame.astype(dict.fromkeys((name for name in objects if name in frame), object))
 
     def to_polars(self) -> Any:

@@ -91,8 +91,9 @@ def plain_layout(ending: str) -> Layout:
 
 
 def typed_layout(schema: Any, dtypes: Mapping[str, str], *, format: FileFormat) -> Layout:  # noqa: A002
-    """Return the layout that a schema of Arrow declares."""
-    types = {each.name: str(each.type) for each in schema}
+    """Return the layout that a schema of Arrow declares. How wide the numbers of categories are is not part of it: it
+    tells how many there are."""
+    types = {each.name: re.sub("indices=[a-z0-9]+", "indices=int32", str(each.type)) for each in schema}
     return Layout(
         tuple(schema.names),
         format,
@@ -117,7 +118,7 @@ def read_type(name: str) -> Any:
 
 def options_of(like: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that say how a text file is written; ConfigError if there are others."""
-    parts = dict(like) if isinstance(like, Mapping) else dict(_pair(part) for part in like.split(" ") if part)
+    parts = dict(like) if isinstance(like, Mapping) else dict(map(_pair, _BETWEEN.split(like.strip())))
     known = ("format", "delimiter", "encoding", "quotes", "formats")
     if unknown := [name for name in parts if name not in known]:
         raise ConfigError(f"A table cannot be written like {unknown[0]!r:.60}.", did_you_mean(unknown[0], known, LIKE))
@@ -126,6 +127,9 @@ def options_of(like: str | Mapping[str, Any]) -> dict[str, Any]:
     return parts
 
 
+_BETWEEN = re.compile("[ ,]+(?=[a-z_]+=)")
+
+
 def _pair(part: str) -> tuple[str, str]:
     name, _, value = part.partition("=")
-    return name, {"tab": "\t", "\\t": "\t"}.get(value, value)
+    return name, {"tab": "\t", "\\t": "\t", "": ","}.get(value, value)
