@@ -512,9 +512,9 @@ def _languages(made: Release, writing: Writing) -> frozenset[str]:
     stated = made.parameters.get("stop_words")
     known = {"en"}
     if isinstance(stated, str) and stop_word_languages(stated):
-        known = {stated} if len(stated) == 2 else {language_of(" ".join(made.terms))[0]} if made.terms else set()
+        known = {stated} if len(stated) == 2 else {language_of(" ".join(made.terms))} if made.terms else set()
     if known and writing.prompts.parameters.prompt is not None:
-        known.add(language_of(writing.prompts.template.user)[0])
+        known.add(language_of(writing.prompts.template.user))
     return frozenset(known)
 
 

@@ -69,7 +69,7 @@ _REFUSAL = (
 )
 _TASK = (
     r"\W*(?:sure|certainly|of course|absolutely|okay|ok|understood|got it|as requested)\b[^\n]{0,150}?"
-    r"\b(?:here(?:['’]s| is| are)|below is)\b[^\n]{0,120}?(?::|\n|\Z)",
+    r"\b(?:here(?:['’]s| is| are)|below is) (?:an?|the|your|one|some)\b[^\n]{0,120}?(?::|\n|\Z)",
     r"\W*(?:here(?:['’]s| is| are)|below is|this is) (?:an?|the|your|my|one) [^.\n]{0,80}?\b(?:text|ticket|review|note|"
     r"message|email|document|example|version|answer|response|question|paragraph|sentence|json)\b[^.\n]{0,80}:\s",
     r".*\b(?:using|includes?|including|contains?|containing|incorporat\w+|all|with) (?:of )?(?:all )?(?:the|your) "
@@ -118,17 +118,17 @@ class Gate:
             return "refusal"
         if any(_compiled(each).match(head) for each in _TASK):
             return "preamble"
+        if len(words) < _FEWEST:
+            return "length"
         if _echoes(words, phrases, prompt):
             return "echo"
         if _repeats(words):
             return "repetition"
-        if len(words) < _FEWEST:
-            return "length"
         if phrases and not any(_kept(text, words, phrase) for phrase in phrases):
             return "phrases"
         if self.languages and len(words) >= _TELLING:
-            language, probability = language_of(text)
-            if language not in self.languages and probability > _SURE:
+            found = languages_of(text)
+            if sum(found.get(language, 0.0) for language in self.languages) < _POSSIBLE:
                 return "language"
         return "unfinished" if finish and _breaks_off(text, words, finish) else None
 
@@ -175,7 +175,7 @@ Sifted = tuple[list["SyntheticRecord"], "Reading"]
 
 _HEAD = 600
 _FEWEST, _TELLING, _MOST_REFUSING = 2, 8, 80  # words
-_SURE = 0.98
+_POSSIBLE = 1e-4  # the probability of a language above which a text may be in it
 _LONG = 12  # words of a text in which what comes again is not chance
 
 
@@ -186,10 +186,14 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-def language_of(text: str) -> tuple[str, float]:
-    """Return the code of the language of a text, and the probability that it is that one."""
-    language, probability = _identifier().classify(text[:2000])
-    return str(language), float(probability)
+def languages_of(text: str) -> dict[str, float]:
+    """Return the languages in which a text may be, by code (ISO 639-1), with probabilities, the likeliest first."""
+    return {str(language): float(probability) for language, probability in _identifier().rank(text[:2000])}
+
+
+def language_of(text: str) -> str:
+    """Return the code of the likeliest language of a text."""
+    return next(iter(languages_of(text)))
 
 
 OPEN, ENGLISH = Gate(), Gate(frozenset({"en"}))
