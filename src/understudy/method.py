@@ -20,7 +20,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
-from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.plan import Charge, Plan, charges_of
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
@@ -59,6 +59,7 @@ __all__ = [
     "Unit",
     "Verdict",
     "Vocabulary",
+    "charges_of",
     "exact_sum",
     "gaussian_split",
     "load_vocabulary",

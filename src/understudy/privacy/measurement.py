@@ -194,7 +194,18 @@ def measure(
     if isinstance(mechanism, SampledSum):
         assert rates is not None
         rates = float(rates) if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
-        mechanism.require_rates(rates)
+        if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
+            raise bug("Records would be sampled with a rate that is no probability.", "its rates must lie in [0, 1]")
+        if not isinstance(rates, float) and mechanism.incidence is None:
+            raise bug(
+                "Records would be sampled with rates of their own, and the plan states one for all.",
+                "rates per record follow from an incidence that the plan names",
+            )
+        if isinstance(rates, float) and {rate for secret in mechanism.inclusion for rate, _ in secret} != {rates}:
+            raise bug(
+                "Records would be sampled with another rate than the event states.",
+                "its sampler and its event disagree",
+            )
         data = _Sampled(data, rates, source)
     if isinstance(mechanism, SubsampledSum):
         if records_per_unit != 1:

@@ -249,27 +249,6 @@ class SampledSum(_Sum):
     def event(self) -> MixtureEvent:
         return MixtureEvent(self.noise_multiplier, self.inclusion)
 
-    def require_rates(self, rates: float | NDArray[np.float64]) -> None:
-        """See that records are sampled with the rates that the event states.
-
-        Args:
-            rates: the rate of every record, or ``Float64[n]``, one per record of the corpus, in its order.
-
-        Raises PrivacyError if a rate is no probability, or one rate for all is not that of ``inclusion``.
-        """
-        if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
-            raise bug("Records would be sampled with a rate that is no probability.", "its rates must lie in [0, 1]")
-        if not isinstance(rates, float) and self.incidence is None:
-            raise bug(
-                "Records would be sampled with rates of their own, and the plan states one for all.",
-                "rates per record follow from an incidence that the plan names",
-            )
-        if isinstance(rates, float) and {rate for secret in self.inclusion for rate, _ in secret} != {rates}:
-            raise bug(
-                "Records would be sampled with another rate than the event states.",
-                "its sampler and its event disagree",
-            )
-
 
 @dataclass(frozen=True)
 class SubsampledSum(_Sum):

@@ -132,8 +132,8 @@ def planned_sums(
     multipliers: Sequence[float]
     found: tuple[Charge, ...] = ()
     if discovered := discovery_share(parameters):
-        selection, multipliers = split_off(budget, discovered, shares)
-        found = (Charge(DISCOVERED, selection, _FOUND),)
+        terms_found, multipliers = split_off(budget, discovered, shares)
+        found = (terms_found,)
     else:
         multipliers = noise_multipliers(budget, shares, noise)
     terms, most = None if discovered else parameters.top_terms, most_terms(parameters, vocabulary_size)
@@ -238,7 +238,6 @@ def records_per_term(parameters: DPKPSParameters) -> float:
     return terms if parameters.noise == "laplace" else math.sqrt(terms)
 
 
-_FOUND = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
 _DISCOVERY = "threshold of a term that no list has (weighted count, {units})"
 _COMMON = 0.05
 _DROWNED = (

@@ -13,7 +13,7 @@ from understudy.base.parameters import Parameters, public_file
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
-from understudy.privacy.plan import Plan
+from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.selection import NoisySelection
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary, stop_word_languages
 
@@ -81,13 +81,14 @@ def public_vocabulary(parameters: TermListParameters) -> Vocabulary:
     return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
 
 
-def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[NoisySelection, list[float]]:
-    """Return what finds terms for ``share`` of the budget (of mu^2) and its part of delta, and the noise multipliers of
-    Gaussian sums that have ``shares`` of the rest."""
+def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[Charge, list[float]]:
+    """Return the charge that finds terms for ``share`` of the budget (of mu^2) and its part of delta, and the noise
+    multipliers of Gaussian sums that have ``shares`` of the rest."""
     lone = budget.delta * _LONE_DELTA
     rest = Budget.of(budget.epsilon, budget.delta - lone)
     first, *others = gaussian_split(rest, [share, *((1 - share) * each for each in shares)])
-    return NoisySelection(first, float(lone), _PER_UNIT), others
+    why = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
+    return Charge(DISCOVERED, NoisySelection(first, float(lone), _PER_UNIT), why), others
 
 
 def word_for_word(plan: Plan) -> str:

@@ -41,20 +41,13 @@ from understudy.methods.additions.topics.labelling import (
 )
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
-from understudy.methods.shared.vocabulary import (
-    DISCOVERED,
-    VocabularyParameters,
-    WordsParameters,
-    public_vocabulary,
-    split_off,
-)
+from understudy.methods.shared.vocabulary import VocabularyParameters, WordsParameters, public_vocabulary, split_off
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LEAST_NOISE, QuerySpec
 from understudy.privacy.plan import AddedCharges, Charge, Plan, charges_of, plan_beside
 from understudy.privacy.sample import SubsampledSums
-from understudy.privacy.selection import NoisySelection
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
@@ -142,7 +135,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     if facts.labels.names:
         raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
     topics, expected, unit = parameters.topics, facts.expected_records, facts.unit
-    terms: NoisySelection | None = None
+    terms: Charge | None = None
     (whole,) = gaussian_split(budget, [1.0])
     rate, found = embedding_rate(expected, unit) if whole >= LEAST_NOISE else 1.0, None
     if isinstance(topics, str):
@@ -165,8 +158,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
         queries = {each.name: each.query for each in charges}
         charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why, queries),)
     if terms:
-        why = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
-        charges = (Charge(DISCOVERED, terms, why), *charges)
+        charges = (terms, *charges)
     return Plan(NAME, unit, budget, charges, forecast)
 
 
