@@ -27,6 +27,7 @@ from test_nothing_fails_after_the_charge import COMMON, EPSILON, ITERATIVE, METH
 from test_two_worlds import COLUMNS, FIELDS, TALKS, answer, corpus
 
 from understudy.audit import replay
+from understudy.audit.canaries import on_the_copy
 from understudy.audit.replay import ReplayAudit, audit_replay
 from understudy.base.errors import ConfigError, PrivacyError, UnderstudyWarning
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
@@ -84,7 +85,7 @@ CASES: dict[str, dict[str, Any]] = {
     "dp-kps, engine": {"method": "dp-kps", "engine": "processes", "workers": 1},
 }
 
-QUICK = {*METHODS, "dp-kps, columns", "dp-kps, discovered terms", "dp-kps, topics of a sample", "dp-kps, dialogues"}
+QUICK = (*METHODS, "dp-kps, columns", "dp-kps, discovered terms", "dp-kps, topics of a sample", "dp-kps, dialogues")
 
 
 def table(folder: Path, count: int = 24) -> None:
@@ -145,13 +146,13 @@ FEW = 3
 """Neighbours in every test run; slow tests try all, of which there are 12 or more."""
 
 
-@pytest.mark.parametrize("most", [FEW, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "most"),
+    [*((case, FEW) for case in QUICK), *(pytest.param(case, None, marks=pytest.mark.slow) for case in CASES)],
+)
 def test_every_method_of_ours_is_the_same_on_neighbours(
     case: str, most: int | None, settings: Callable[..., dict[str, Any]]
 ) -> None:
-    if most and case not in QUICK:
-        pytest.skip("slow tests try it")
     found = replayed(settings(**CASES[case]), most=most)
     print(f"REPLAYED {case}: {found.verdict}, {found.measurements} values, {len(found.neighbours)} neighbours")
     assert found.verdict == "same", [found.unsteady, *(each for each in found.neighbours if each.findings)]
@@ -273,6 +274,11 @@ def test_nothing_is_charged_and_nothing_is_left_but_the_result(
     replayed(settings(), most=1)
     assert not (tmp_path / "none.sqlite").exists()
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["replay.json"]
+
+
+def test_the_run_of_an_audit_is_not_signed(settings: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    signed = run_config(settings(sign="key", responsible="Ann"))
+    assert (on_the_copy(signed, tmp_path).sign, on_the_copy(signed, tmp_path).responsible) == (None, "")
 
 
 def test_a_run_with_a_promise_has_no_witness(settings: Callable[..., dict[str, Any]], tmp_path: Path) -> None:

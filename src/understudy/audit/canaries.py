@@ -229,6 +229,8 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
         "fresh": False,
         "sign": None,
         "responsible": "",
+        "sign": None,
+        "responsible": "",
     }
     if config.unit.kind == "secret":
         changes["secrets_file"] = str(private / SECRETS)

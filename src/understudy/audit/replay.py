@@ -90,12 +90,7 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
             neighbours = neighbours_of(corpus, unit, finder, skips=job.table.skips_bad_rows)
             names, schema = corpus.schema.columns, corpus.schema
         changes: dict[str, Any] = {"insecure_noise_seed": _SEED, "insecure_no_noise": False}
-        changes |= {
-            "sign": None,
-            "responsible": None,
-            "max_bad_rows": config.max_bad_rows,
-            "secrets_file": config.secrets_file,
-        }
+        changes |= {"max_bad_rows": config.max_bad_rows, "secrets_file": config.secrets_file}
         if not schema.labels_declared:  # the user takes the label set for public
             changes |= {"labels": schema.labels, "labels_from_data": False}
         settings = on_the_copy(config, folder).model_copy(update=changes)
