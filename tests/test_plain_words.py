@@ -126,3 +126,9 @@ def test_decisions_are_few_and_short() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700
+
+
+def test_the_docs_stay_short() -> None:
+    """Their sentences and tables, without code and what is generated."""
+    pages = (prose(page.read_text("utf-8")) for page in ROOT.glob("docs/*.md"))
+    assert sum(any(map(str.isalnum, word)) for page in pages for word in page.split()) <= 50_000

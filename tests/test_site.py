@@ -44,6 +44,12 @@ def test_the_navigation_lists_every_page_once() -> None:
     }
 
 
+def test_the_index_of_decisions_lists_every_page() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\]\((0[^)]+)\)", (folder / "README.md").read_text("utf-8"))
+    assert listed == sorted(page.name for page in folder.glob("0*.md"))
+
+
 def test_the_python_page_lists_every_public_name() -> None:
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
     named = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", text, re.MULTILINE)
