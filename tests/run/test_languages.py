@@ -73,15 +73,15 @@ def charged(folder: Path) -> bool:
 @pytest.mark.parametrize("language", ["de", "tr"])
 def test_nothing_is_charged_where_nothing_tells_the_language(language: str, method: Any, tmp_path: Path) -> None:
     named = table(tmp_path, spoken(language, 30))
-    with pytest.raises(ConfigError, match="language of the texts is not stated") as caught:
+    with pytest.raises(ConfigError, match="language of the texts is not declared") as caught:
         us.release(tmp_path / "notes.csv", method, BUDGET, **named)
     assert "language" in str(caught.value)
     assert not charged(tmp_path)
     said: list[str] = []
     assert us.check(tmp_path / "notes.csv", method, BUDGET, listener=us.Listener(say=said.append), **named).usable
-    assert any("language of the texts is not stated" in line for line in said)
+    assert any("language of the texts is not declared" in line for line in said)
     warned = us.plan(method, BUDGET, text="note").plan.forecast.warnings
-    assert any("language of the texts is not stated" in each for each in warned)
+    assert any("language of the texts is not declared" in each for each in warned)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_command_says_how_to_state_it_and_keeps_it(tmp_path: Path, understud
     named = table(tmp_path, english(40))
     told = ("--data", str(tmp_path / "notes.csv"), "--text", "note", "--ledger", named["ledger"])
     said = understudy("run", *told, "--epsilon", "6", "--delta", "1e-6", "--output", str(tmp_path / "out"), code=2)
-    assert "State it with two letters: --language en, or --language de." in said.err
+    assert "Declare it with two letters: --language en, or --language de." in said.err
     assert not charged(tmp_path)
     proposed = understudy("init", str(tmp_path / "notes.csv"), code=0).out
     assert "# language: en" in proposed

@@ -204,12 +204,12 @@ def test_a_run_goes_on_with_as_many_topics_as_it_began_with(tmp_path: Path) -> N
     output, said = str(tmp_path / "out"), list[str]()
     listener = Listener(say=said.append)
     made = ran(tmp_path, texts(400), topics="auto", expected_records=2000, output=output, listener=listener)
-    assert any(line.startswith("Topics: ") for line in said)
+    assert any(" topics, which suits about " in line for line in said)
     count = len(made.release.schema.labels)
     again = ran(tmp_path, texts(400), topics="auto", expected_records=90_000, output=output)
     assert len(again.release.schema.labels) == count
     resumed = decided(tmp_path, expected_records=90_000, output=output).topics_decision
-    assert resumed.line == f"Topics: {count}, as this run began."
+    assert resumed.line == f"Using {count} topics, because this folder's run began so."
     with pytest.raises(ResumeError):
         ran(tmp_path, texts(400), topics=count + 1, output=output)
 
@@ -224,21 +224,21 @@ def decided(folder: Path, **changes: Any) -> Job:
 
 def test_as_many_topics_are_looked_for_as_the_records_carry_and_it_is_said(tmp_path: Path) -> None:
     made = decided(tmp_path)
-    assert made.topics_decision.line == "Topics: 8, for 3,000 declared records."
+    assert made.topics_decision.line == "Using 8 topics, which suits about 3,000 records."
     assert made.label_set.size == 8
     assumed = decided(tmp_path, expected_records=None).topics_decision.line
-    assert assumed.endswith(", for 5,000 assumed records (declare how many: --expected-records).")
+    assert assumed.endswith(" suits about 5,000 records (an assumption: declare the size with --expected-records).")
     assert decided(tmp_path, epsilon="1").label_set.size < 8
     assert decided(tmp_path, expected_records=10**6).label_set.size == 50
     planned = forecast(run_config(settings(tmp_path, label=None, labels=None, topics="auto", epsilon="6")))
     assert "topics-sums-3" in [charge.name for charge in planned.plan.charges]
     assert planned.plan.charges[0].name == "topics-votes"
-    assert "Topics: " in planned.words
+    assert "Using " in planned.words
 
 
 def test_where_not_two_pay_there_are_none(tmp_path: Path) -> None:
     made = decided(tmp_path, expected_records=60, epsilon="0.5")
-    assert made.topics_decision.line == "Topics: none, two are too many for 60 declared records."
+    assert made.topics_decision.line == "Using no topics: two are too many for about 60 records."
     assert made.label_set == LabelSet()
     assert not made.additions
 

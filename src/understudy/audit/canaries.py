@@ -229,8 +229,6 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
         "fresh": False,
         "sign": None,
         "responsible": "",
-        "sign": None,
-        "responsible": "",
     }
     if config.unit.kind == "secret":
         changes["secrets_file"] = str(private / SECRETS)

@@ -34,10 +34,14 @@ from understudy.text.vocabulary.terms import BUILT_IN
 
 @dataclass(frozen=True)
 class TopicsDecision:
-    """How many topics a run looks for, from public facts; and why, where nobody said so. Or the file of known ones."""
+    """How many topics a run looks for, from public facts, or the file of known topics.
+
+    Args:
+        line: what was decided, for people; empty if the user decided.
+    """
 
     count: int | str | None
-    why: str = ""
+    line: str = ""
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
@@ -62,18 +66,20 @@ class TopicsDecision:
                 raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
             return cls(asked)
         if begun := settings_begun(config):
-            return cls(begun.get("topics"), "as this run began")
+            count = begun.get("topics")
+            return cls(count, f"Using {count or 'no'} topics, because this folder's run began so.")
         budget, expected = config.budget, config.expected_records
         if isinstance(budget, SecretBudget) or not budget.delta:
             return cls(2)  # refused, with its own message, when it is planned
         records = expected or TYPICAL_RECORDS
         share, spare = (1.0 - (config.method_parameters.get("discover_terms") or 0.0), 1.0) if own else _BESIDE
         count = topics_that_pay(budget, share=share, records=records / spare)
-        told = f"{records:,} {'declared' if expected else 'assumed'} {config.unit.kind}s"
-        told += "" if expected else " (declare how many: --expected-records)"
+        size = f"about {records:,} {config.unit.kind}s"
+        size += "" if expected else " (an assumption: declare the size with --expected-records)"
         if count:
-            return cls(count, f"for {told}")
-        return cls(2, f"though two are too many for {told}") if own else cls(None, f"two are too many for {told}")
+            return cls(count, f"Using {count} topics, which suits {size}.")
+        why = f"two are too many for {size}."
+        return cls(2, f"Using 2 topics, although {why}") if own else cls(None, f"Using no topics: {why}")
 
     def applied(self, config: RunConfig) -> RunConfig:
         """The configuration with as many."""
@@ -81,11 +87,6 @@ class TopicsDecision:
             return config.model_copy(update={"topics": self.count})
         own = {} if self.count is None else {"topics": self.count}
         return config.model_copy(update={"method_parameters": {**config.method_parameters, **own}})
-
-    @property
-    def line(self) -> str:
-        """What was decided, for people; empty where nothing was."""
-        return f"Topics: {self.count or 'none'}, {self.why}." if self.why else ""
 
 
 _LARGEST_DELTA = 5
@@ -100,7 +101,7 @@ def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
     delta, expected = settings_begun(config).get("delta"), config.expected_records
     if delta is None and expected is not None:
         delta = f"1e-{max(len(str(10 * expected - 1)), _LARGEST_DELTA)}"
-    line = f"Delta is {delta}, since none is given (--delta): it follows from the declared size of the corpus."
+    line = f"Using delta {delta}, which suits the declared size of the table (--delta sets another)."
     return config.model_copy(update={"delta": delta}), line if delta else ""
 
 
@@ -177,7 +178,8 @@ class LanguageDecision:
             return ""
         unit = "owners" if self.config.owner else "records"
         alone = "" if self.config.owner else f" {_REPEATED}"
-        return f"{float(found):.0%} of the budget finds terms that many {unit} share: they leave word for word.{alone}"
+        spent = f"{float(found):.0%} of the budget is spent on finding terms that many {unit} share"
+        return f"{spent}; they are released word for word.{alone}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -214,24 +216,24 @@ def _reads_english(config: RunConfig, method: Method) -> bool:
 
 
 _NOT_STATED = (
-    "The language of the texts is not stated, and no declared label or value shows that it is English.",
-    "State it with two letters: --language en, or --language de.",
+    "The language of the texts is not declared, and no declared label or value shows that it is English.",
+    "Declare it with two letters: --language en, or --language de.",
 )
-_ENGLISH_LIST = "The built-in list of terms is English, and the texts are said not to be."
+_ENGLISH_LIST = "The built-in list of terms is English, and you declared that the texts are not."
 _REPEATED = (
-    "A record is protected, not a person: what one person repeats in many records is among them (--owner COLUMN "
+    "Records are protected, not people: the terms can include what one person repeats in many records (--owner COLUMN "
     "protects people)."
 )
 _PROPOSED = (
-    "Let --discover-terms 0.3 find the texts' own terms, which then leave word for word, also those that one person "
-    "repeats in many records (--owner COLUMN protects people); or name a public list of words: --vocabulary FILE."
+    "Find the texts' own terms with --discover-terms 0.3; they are released word for word, including what one person "
+    "repeats in many records (--owner COLUMN protects people). Or name a public list of words: --vocabulary FILE."
 )
 _TOPICS_ARE_ENGLISH = (
-    "Topics in place of labels are found by English words, and the texts are said not to be English.",
+    "Topics in place of labels are found with English words, and you declared that the texts are not English.",
     "Find them first (`understudy topics --language ...`), or declare labels, and leave topics out.",
 )
 _ENGLISH_MODELS = (
-    "A built-in model reads the private texts, and knows English alone: name one of their language (--embedder, "
+    "A built-in model reads the private texts, but it knows only English. Name a model for their language (--embedder, "
     "--private-model; docs/languages.md)."
 )
 
@@ -281,14 +283,16 @@ class GuideDecision:
             return cls(False, NO_EMBEDDER)
         if config.embedder == "builtin" and language_of(config, table) != "en":
             return cls(False, "the built-in embedder reads English, and nothing says that the texts are")
-        told = "" if expected else f", if there are about {TYPICAL_RECORDS} records"
-        reads, rate, costs = "each text", embedding_rate(expected, unit), "30 %"
+        rate, why = embedding_rate(expected, unit), "30 % of the budget is spent on choosing better texts"
         if expected and rate < 1:
             size = sample_words(rate, expected, unit)
-            reads, costs = f"a random sample of the {unit.kind}s at rate {rate:g} ({size})", "less than 30 %"
+            why = f"less than {why}. The embedder reads a random sample of the {unit.kind}s at rate {rate:g} ({size})"
         elif not expected:
-            reads += f" (--expected-records lets it sample tables of more than {MOST_EMBEDDED})"
-        return cls(True, f"it pays{told}: the embedder reads {reads}, and {costs} of the budget is the guide's")
+            why += (
+                f". This assumes about {TYPICAL_RECORDS} records; --expected-records also lets the embedder read only "
+                f"a sample of tables of more than {MOST_EMBEDDED}"
+            )
+        return cls(True, why)
 
 
 def settings_begun(config: RunConfig) -> dict[str, Any]:
