@@ -87,7 +87,7 @@ class Votes:
             sums += noise.normal(0, std, sums.shape)
             centres = next_centres(sums, std, directions, public, last=number == ROUNDS)
         counts = TopicSizes(LabelCountsSpec(topics), centres).of_batch(records) / COUNT_GRID
-        topic, sizes = merged(centres, counts + noise.normal(0, stds[SIZES], counts.shape), candidates)
+        topic, sizes = merged(centres, counts + noise.normal(0, stds[SIZES], counts.shape))
         return topic[np.maximum(nearest_centres(centres, self.vectors), 0)], int((sizes > 3 * stds[SIZES]).sum())
 
 

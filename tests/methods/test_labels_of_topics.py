@@ -20,8 +20,9 @@ from understudy.audit.mechanisms.sums import InMemory
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
-from understudy.methods.additions.topics.centres import Candidates, nearest_centres, on_grid, terms_of
-from understudy.methods.additions.topics.found import names_of
+from understudy.methods.additions.topics import centres as centres_of_topics
+from understudy.methods.additions.topics.centres import Candidates, merged, nearest_centres, on_grid, terms_of
+from understudy.methods.additions.topics.found import called_by, names_of
 from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
 from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_topics
 from understudy.methods.additions.topics.release import TopicLabels
@@ -215,3 +216,22 @@ def test_a_topic_is_named_by_its_sure_terms_alone_and_by_none_that_nobody_wants(
     assert names_of([""] * 20) == ("other", "other (2)")
     assert Brief("message", label="other (2)").prompt == "message"
     assert set(terms_of(centres, np.ones(2), topic, candidates, terms)[10:]) == {"sex", ""}
+
+
+def test_topics_that_a_reader_would_call_the_same_are_one_and_all_others_stay() -> None:
+    axes = np.eye(12)
+    restaurants = [axes[0] + 0.4 * axes[place] for place in (8, 9, 10, 11)]  # four of seven, as different as dishes
+    others = [axes[1], axes[2], axes[2]]  # the last two are equal: the first has all records
+    centres = on_grid(0.5 * np.array([*restaurants, *others]))
+    topic, sizes = merged(centres, np.array([100.0, 90, 80, 70, 500, 60, 3]))
+    assert topic[:4].tolist() == [1] * 4
+    assert topic[4:].tolist() == [0, 2, 2]
+    assert sizes.tolist() == [500, 340, 60]
+
+
+def test_topics_with_the_same_name_are_told_from_those_without_any() -> None:
+    terms = [*["cards", "pin"], *[""] * 8, *["pin", "cards"], *[""] * 8, *[""] * 20]
+    assert called_by(terms) == [("cards", "pin"), ("cards", "pin"), ("2",), ("3",)]
+    centres = on_grid(0.5 * np.eye(4))
+    topic, sizes = centres_of_topics.by_size(np.array([0, 0, 2, 3]), centres, np.array([5.0, 4.0, 20.0, 1.0]))
+    assert (topic.tolist(), sizes.tolist()) == ([1, 1, 0, 2], [20.0, 9.0, 1.0])

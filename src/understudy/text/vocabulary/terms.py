@@ -87,7 +87,7 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
     """Load a public vocabulary.
 
     Args:
-        source: ``built-in`` (the English word list of symspellpy, 82,000 words by frequency), or a file: text with one
+        source: ``built-in`` (the English word list of symspellpy, 78,000 words by frequency), or a file: text with one
             term per line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
             frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).

@@ -102,6 +102,12 @@ def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
     return sizes + half - width, sizes + half + width
 
 
+def called_by(terms: Sequence[str]) -> list[tuple[str, ...]]:
+    """The terms in each topic's name, in any order; the number of a topic that has none."""
+    rows = [terms[first : first + _NAMED] for first in range(0, len(terms), TERMS_OF_TOPIC)]
+    return [tuple(sorted(filter(None, row))) or (str(number),) for number, row in enumerate(rows)]
+
+
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
     """Names of topics, no two alike: the first of each one's terms, TERMS_OF_TOPIC of which are behind the other's.
 

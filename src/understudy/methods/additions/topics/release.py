@@ -47,6 +47,7 @@ from understudy.methods.additions.topics.centres import (
     Directions,
     Floats,
     are_said,
+    by_size,
     first_centres,
     first_ones,
     merged,
@@ -55,7 +56,7 @@ from understudy.methods.additions.topics.centres import (
     require_short,
     terms_of,
 )
-from understudy.methods.additions.topics.found import require_embedder
+from understudy.methods.additions.topics.found import called_by, require_embedder
 from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
 from understudy.methods.additions.topics.plan import (
     CANDIDATES,
@@ -269,16 +270,20 @@ def find(
         centres, counts = centres[order], counts[order]
         topic, sizes = np.arange(topics, dtype=np.int32), counts
     else:
-        topic, sizes = merged(centres, counts, candidates)
-    said = are_said(centres, counts, topic, candidates)
-    few = not parameters.discover_terms and votes.sum() < _FEW_VOTES * counts.sum()
-    if few or (parameters.discover_terms and len(names) < FEWEST):
-        said[:] = 0
+        topic, sizes = merged(centres, counts)
     unwanted = None
     if not parameters.allow_words:
         unwanted = np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
     named = terms_of(centres, counts, topic, candidates, terms, unwanted=unwanted)
+    while not beside and len(set(called := called_by(named))) < len(called):  # what has the same name is the same
+        first = np.array([called.index(each) for each in called])
+        topic, sizes = by_size(first[topic], centres, counts)
+        named = terms_of(centres, counts, topic, candidates, terms, unwanted=unwanted)
+    said = are_said(centres, counts, topic, candidates)
     said &= np.array([bool(named[first]) for first in range(0, len(named), TERMS_OF_TOPIC)], dtype=np.int8)
+    few = not parameters.discover_terms and votes.sum() < _FEW_VOTES * counts.sum()
+    if few or (parameters.discover_terms and len(names) < FEWEST):
+        said[:] = 0
     check = _noise_check(sizes, noise, voters, counts)
     if not said.any() and check.verdict:
         check = replace(check, verdict=check.verdict.unsaid(parameters.tongue, expected=plan.forecast.verdict))
