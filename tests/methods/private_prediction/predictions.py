@@ -49,7 +49,7 @@ ODD_TABLES: dict[str, Sequence[Row]] = {
 }
 
 
-class Scripted:
+class Scripted(NoiseSource):
     """Takes the greatest utility. Counts, and dies at the ``dies_at``-th choice.
 
     Adds ``threshold`` to each threshold of a sparse vector, and nothing to distances. ``thresholds`` counts the runs.
