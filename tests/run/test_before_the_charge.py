@@ -131,7 +131,7 @@ def test_labels_of_several_types_are_written_in_every_format(
     values = settings(tmp_path, data=str(tmp_path / "notes.jsonl"), labels=labels)
     run(run_config(values))
     file = in_format(values, output_format)
-    again = us.read_corpus(file, text="text", label="department", labels=labels)
+    again = us.read_corpus(file, text="note", label="department", labels=labels)
     assert sum(len(batch.texts) for batch in again.batches()) == 4 * len(labels)
 
 
