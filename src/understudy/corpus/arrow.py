@@ -268,15 +268,25 @@ def is_frame(source: object) -> TypeGuard[Frame]:
 
 def frame_layout(source: Frame, table: pa.Table) -> Layout:
     """Return how a frame is laid out, by its declared types: those that only its values tell are left out."""
-    names, dtypes, known = list(table.schema.names), {}, table.schema
+    names, known = list(table.schema.names), table.schema
+    dtypes: dict[str, str] = {}
     if _INFERRED in (getattr(getattr(source, "schema", None), "metadata", None) or {}):
         known = pa.schema([])
     if hasattr(source, "dtypes") and hasattr(source, "iloc"):  # of pandas
-        dtypes = {str(name): str(kind) for name, kind in source.dtypes.items()}
-        known = pa.schema([each for each in known if dtypes.get(each.name) != "object"])
+        dtypes, known = stated({str(name): str(kind) for name, kind in source.dtypes.items()}, known)
     elif _is_dataset(source):
         known = pa.schema([each for each in known if class_names(source, each.name) is None])
     return replace(typed_layout(known, dtypes, format=""), columns=tuple(names))
+
+
+_BY_VALUES = {"int64", "float64", "bool", "object"}
+"""Dtypes that pandas chooses by the values: one missing value makes floats of integers, and objects of booleans."""
+
+
+def stated(dtypes: Mapping[str, str], types: pa.Schema) -> tuple[dict[str, str], pa.Schema]:
+    """Return the dtypes and types that do not depend on the values of a frame of pandas."""
+    kept = {name: kind for name, kind in dtypes.items() if kind not in _BY_VALUES}
+    return kept, pa.schema([each for each in types if dtypes.get(each.name) not in _BY_VALUES])
 
 
 def pandas_dtypes(types: pa.Schema) -> dict[str, str]:

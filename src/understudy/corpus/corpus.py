@@ -101,8 +101,8 @@ class Corpus:
 
     @property
     def layout(self) -> Layout:
-        """The names of all columns in their order, and how the table is written; of JSON lines and dicts those of the
-        first row that are declared."""
+        """The names of all columns in their order, and how the table is written. JSON lines and dicts have no order of
+        columns but that of the rows' keys, which is private: theirs has no names."""
         return self._table.layout()
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:

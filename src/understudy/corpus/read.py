@@ -138,9 +138,7 @@ def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTa
     def rows() -> Pass:
         return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(dicts, 1)))
 
-    keys = next(iter(dicts), {})
-    layout = partial(Layout, tuple(key for key in keys if key in schema.columns) if isinstance(keys, Mapping) else ())
-    return OpenTable(_typed(schema, None), rows, "dicts", sources=[dicts], layout=layout)
+    return OpenTable(_typed(schema, None), rows, "dicts", sources=[dicts])
 
 
 def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
@@ -172,18 +170,17 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
 
 
 def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
-    """Return how a file is laid out. JSON lines have no header: the keys of the first line stand for it, those that are
-    declared."""
+    """Return how a file is laid out. JSON lines have no header, and the order of a line's keys is private."""
     folders = tuple(name for name, _ in file.partitions)
     if file.format == "parquet":
         types = arrow.parquet_schema(file)
-        found = typed_layout(types, arrow.pandas_dtypes(types), format="parquet")
-        return replace(found, columns=(*(name for name in found.columns if name not in folders), *folders))
+        dtypes, known = arrow.stated(arrow.pandas_dtypes(types), types)
+        names = [name for name in types.names if name not in folders]
+        return replace(typed_layout(known, dtypes, format="parquet"), columns=(*names, *folders))
     quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
-    if file.format == "jsonl":
-        _, keys = next(readers.without_exceptions(readers.json_lines(file, reading), file.shown), (0, None))
-        names, delimiter = [key for key in keys if key in schema.columns] if isinstance(keys, Mapping) else [], ","
-    else:
+    names = []
+    delimiter = ","
+    if file.format != "jsonl":
         delimiter = csv_delimiter(file, reading)
         _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
         names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)

@@ -118,13 +118,10 @@ class Result:
         return self.table.to_arrow()
 
     def to_pandas(self) -> Any:
-        """The synthetic table as a ``pandas.DataFrame`` with the dtypes of the private one; where that is none,
-        integers and booleans stay so beside missing values, and dates are ``datetime64``."""
+        """Return the synthetic table as a ``pandas.DataFrame``, with the dtypes that the private one states: those that
+        pandas chooses by the values (``int64``, ``float64``, ``bool``, ``object``) are chosen again."""
         library("pandas")
-        layout = self.release.schema.layout
-        objects = [] if layout.format else [name for name, dtype in layout.dtypes.items() if dtype == "object"]
-        frame = self.to_arrow().to_pandas(date_as_object=bool(objects))
-        return frame.astype(dict.fromkeys((name for name in objects if name in frame), object))
+        return self.to_arrow().to_pandas(date_as_object=False)
 
     def to_polars(self) -> Any:
         """The synthetic table as a ``polars.DataFrame``."""
