@@ -105,6 +105,8 @@ def test_a_line_with_which_most_texts_begin_is_none_of_theirs() -> None:
     assert [record.text for record in sifted] == [""] * 5
     kept, _ = Gate(accept_all=True).sift(records, lambda text: text)
     assert [record.text for record in kept] == texts
+    in_parts, _ = OPEN.sift(records, lambda text: text.partition("\n")[2])
+    assert [record.text for record in in_parts] == texts, "turns and fields may begin alike"
 
 
 @pytest.mark.parametrize(("failed", "stops"), [(0, False), (33, False), (34, True), (100, True)])

@@ -138,14 +138,14 @@ class Gate:
         Args:
             plain: the words of a text that has parts.
         """
-        lines = Counter(record.text.partition("\n")[0] for record in records if "\n" in record.text.strip())
+        lines = Counter(record.text.partition("\n")[0] for record in records if "\n" in plain(record.text).strip())
         alike = {line for line, count in lines.items() if count > max(len(records) / 2, 3)}
         earlier, sifted, found = Earlier(), [], []
         for record in records:
             known, text = record.provenance, plain(record.text)
             finish = "" if text != record.text else known.get("finish", "stop")
             fault = known.get("fault") or self.fault(text, phrases=known.get("phrases", ()), finish=finish)
-            if fault is None and record.text.partition("\n")[0] in alike:
+            if fault is None and text == record.text and text.partition("\n")[0] in alike:
                 fault = "opening"
             if fault is None and not earlier.takes(text):
                 fault = "duplicate"
