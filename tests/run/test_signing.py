@@ -137,10 +137,12 @@ def test_files_of_any_name_and_depth_are_signed(folder: Path, keys: Path) -> Non
     assert verify(folder).failed == ["more/provenance.parquet"]
 
 
-def test_what_is_no_ordinary_file_is_not_waited_for(folder: Path) -> None:
+def test_what_is_no_ordinary_file_is_not_waited_for(folder: Path, keys: Path) -> None:
+    signed = read_signed(folder)
     os.mkfifo(folder / "pipe")
     assert verify(folder).failed == ["pipe"]
-    (folder / SIGNATURE).unlink()
+    with pytest.raises(ConfigError, match="cannot be signed"):
+        Signer.load(keys / "ours").sign(folder, signed)
     os.mkfifo(folder / SIGNATURE)
     assert "signature" in verify(folder).failed
 

@@ -20,7 +20,7 @@ _FILES = frozenset(
     (
         *("config", "data", "folder", "from_dir", "ledger", "location", "output", "real", "release", "runs", "scratch"),
         *("synthetic", "table", "holdout", "recipient", "public_texts", "vocabulary", "stop_words", "keywords"),
-        *("prompt", "json_schema", "secrets_file", "public_corpus"),
+        *("prompt", "json_schema", "secrets_file", "public_corpus", "sign", "key", "path", "file"),
     )
 )
 

@@ -130,13 +130,16 @@ class Signer:
         """Write the manifest of all files in ``folder``, and its signature. Returns it with the files."""
         for name in (SIGNATURE, MANIFEST):  # no old signature beside a new manifest
             (folder / name).unlink(missing_ok=True)
-        files = {name: SignedFile(path.stat().st_size, file_sha256(path)) for name, path in _files_in(folder)}
-        signed = replace(manifest, files=files)
-        data = signed.to_bytes()
         try:
+            found = dict(_files_in(folder))
+            if not all(path.is_file() for path in found.values()):
+                raise ValueError("it is a pipe or device")
+            files = {name: SignedFile(path.stat().st_size, file_sha256(path)) for name, path in found.items()}
+            signed = replace(manifest, files=files)
+            data = signed.to_bytes()
             Manifest.from_bytes(data)
         except ValueError:
-            problem = "These files cannot be signed: there are too many, or a name is too long or no text."
+            problem = "These files cannot be signed: one is no ordinary file, a name is no text, or there are too many."
             raise ConfigError(problem, "Rename or remove what understudy did not write there.") from None
         for name, content in ((MANIFEST, data), (SIGNATURE, self._key.sign(data))):
             with atomic_file(folder / name) as file:

@@ -227,7 +227,8 @@ def _spending(signed: Manifest) -> str:
         spent, cap = both(read_budget(signed.spent)), both(read_budget(signed.cap), left=True)
     except (ValueError, UnderstudyError):
         return "no numbers"
-    return f"dataset {signed.dataset}: {spent} in all, of a cap of {cap}"
+    names = "prior, posterior" if "prior" in signed.spent else "epsilon, delta"
+    return f"{names} {spent} by all runs on dataset {signed.dataset}, of a cap of {cap}"
 
 
 def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterator[Finding]:
