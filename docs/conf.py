@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from pygments.util import ClassNotFound
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
+
+from understudy import api
 
 ROOT = Path(__file__).parents[1]
 COPIED = "docs/_site/root/"
@@ -108,7 +111,15 @@ def cut_options(_app: Sphinx, _what: str, _name: str, _object: Any, _options: An
         del lines[lines.index("Options:") :]
 
 
+def show_written_signatures() -> None:
+    """Gives the verbs the signatures of their source, with ``**options``, in place of those with every option."""
+    for verb in vars(api).values():
+        if isfunction(verb):
+            vars(verb).pop("__signature__", None)
+
+
 def setup(app: Sphinx) -> None:
+    show_written_signatures()
     app.connect("autodoc-process-docstring", cut_options, priority=400)  # before Napoleon
     app.connect("builder-inited", remember_sources)
     app.connect("source-read", add_navigation)
