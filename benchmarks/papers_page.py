@@ -104,9 +104,9 @@ changes little with 100 sequences per label, and mostly costs accuracy with ten 
 has the same kind of texts as the data holder, so there may be nothing to adapt to.
 
 The built-in model, small as it is, loses little of what sequences say if their terms belong to their label: with
-dp-kps, and with dp-kde with contrast, ten of its texts per label teach about as much as ten real records do. It does not
-repair sequences of mixed terms. dp-kps, which counts exactly, is better than dp-kde by all judges. Differences of two or
-three points are within what runs differ by: most cells are one run.
+dp-kps, and with dp-kde with contrast, ten of its texts per label teach about as much as ten real records. It does not
+repair sequences of mixed terms. dp-kps, which counts exactly, is better than dp-kde by every judge at 100 sequences per
+label. Most cells are one run, and runs differ by two or three points.
 
 **Not here**, for want of processor time: the dashes, and written texts at the paper's count of 1,000 per label (a text
 takes about half a second of one core). The command makes any of these rows; with `--llm` it takes larger models too.
