@@ -508,7 +508,7 @@ def test_another_condition_is_another_run(tmp_path: Path, made: Release) -> None
 
 
 def test_without_the_extra_nothing_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.methods.additions.columns.fitting.find_spec", lambda name: None)
+    monkeypatch.setattr("understudy.methods.additions.columns.addition.find_spec", lambda name: None)
     values = tables(tmp_path)
     with pytest.raises(ConfigError, match="mbi, which is not installed"):
         run(values)
