@@ -417,7 +417,9 @@ def test_owners_by_two_columns_are_never_added(tmp_path: Path) -> None:
     assert runs_charged(values["ledger"]) == 2
     assert made.statement.unit == Unit("owner", 5, "clinician")
     assert load_release(tmp_path / "out" / "release" / "dp-kps.release").statement.unit.column == "clinician"
-    assert "one owner (column 'clinician'): all" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+    assert "each owner (column 'clinician') as a whole: all" in (
+        tmp_path / "out" / "release" / "statement.md"
+    ).read_text("utf-8")
 
 
 def test_a_unit_with_a_column_survives_json_and_older_units_are_read() -> None:

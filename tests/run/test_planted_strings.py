@@ -105,7 +105,7 @@ def nothing_leaves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable
     """Asserts that no planted string is in requests to an endpoint, in what was said or logged, or in results."""
     caplog.set_level(logging.DEBUG)
 
-    def assert_nothing(*said: Said, seen: Sequence[Any] = (), files: int = 5) -> None:
+    def assert_nothing(*said: Said, seen: Sequence[Any] = (), files: int = 7) -> None:
         for request in seen:
             sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
             assert_clean(sent, "a request")

@@ -133,7 +133,7 @@ def test_nothing_planted_leaves_a_run(
     release = str(tmp_path / "out" / "release" / "private-prediction.release")
     more = understudy("show", release, "--json")
     assert_clean(said.out + said.err + more.out + more.err + caplog.text, "what was said")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 5
+    assert assert_clean_folder(tmp_path / "out" / "release") == 7
     assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too
     diary = (tmp_path / "out" / "private" / "diary.jsonl").read_text("utf-8").splitlines()
     (cut,) = [entry for entry in map(json.loads, diary) if "private texts cut" in entry]
