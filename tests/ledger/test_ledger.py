@@ -410,7 +410,7 @@ def test_runs_that_recognise_other_secrets_are_not_added(ledger: Ledger) -> None
 
 def test_a_cap_of_one_kind_opens_no_dataset_of_another(ledger: Ledger) -> None:
     for cap, unit in ((SECRET_CAP, RECORD), (SECRET_CAP, Unit("owner", 5)), (CAP, SECRET)):
-        with pytest.raises(ConfigError, match=r"no budget for one.*secret_prior"):
+        with pytest.raises(ConfigError, match=r"not a budget for one.*secret_prior"):
             ledger.open_dataset("clinic", cap=cap, unit=unit)
     with pytest.raises(ConfigError, match=r"do not add up over runs.*rdp"):
         ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET, rule="basic")

@@ -165,7 +165,7 @@ def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
 
 def test_a_sampled_unit_is_never_given_away_however_seldom_it_is_sampled() -> None:
     assert replace(UNITS, noise_multiplier=LEAST_NOISE, rate=1e-9)
-    with pytest.raises(ConfigError, match="given away"):
+    with pytest.raises(ConfigError, match="reveal which units are sampled"):
         replace(UNITS, noise_multiplier=0.99 * LEAST_NOISE, rate=1e-9)
 
 
