@@ -436,12 +436,12 @@ def test_a_cap_for_secrets_is_never_lowered_nor_moved_to_another_prior(ledger: L
     ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET)
     with pytest.raises(LedgerError, match="only be raised: give at least its posterior"):
         ledger.raise_cap("clinic", cap=SecretBudget("1e-4", "9e-4"))
-    with pytest.raises(LedgerError, match=r"another prior.*neither is the higher.*Keep the prior"):
+    with pytest.raises(LedgerError, match=r"different prior.*neither is higher.*Keep the prior"):
         ledger.raise_cap("clinic", cap=SecretBudget("1e-5", "1e-2"))
-    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
+    with pytest.raises(LedgerError, match=r"not of the kind.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
         ledger.raise_cap("clinic", cap=Budget(100, "1e-6"))
     ledger.open_dataset("records", cap=CAP, unit=RECORD)
-    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*epsilon=E, delta=D"):
+    with pytest.raises(LedgerError, match=r"not of the kind.*raise_cap.*epsilon=E, delta=D"):
         ledger.raise_cap("records", cap=SECRET_CAP)
     assert ledger.history("clinic") == ledger.history("records") == []
 

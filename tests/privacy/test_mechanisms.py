@@ -210,7 +210,7 @@ def test_an_impossible_sensitivity_is_refused(mechanism: Any, sensitivity: float
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
 def test_a_value_too_large_to_be_stored_is_refused_in_the_plan(mechanism: Any) -> None:
     assert replace(mechanism, shape=(LARGEST_RELEASE // 10, 10))
-    with pytest.raises(ConfigError, match=r"would hold 2e\+08 numbers"):
+    with pytest.raises(ConfigError, match=r"would have 2e\+08 numbers"):
         replace(mechanism, shape=(LARGEST_RELEASE // 10, 10, 1 + 1))
 
 
