@@ -300,14 +300,14 @@ def test_an_unknown_version_is_refused_in_one_sentence(file: Path, version: obje
 def test_a_foreign_file_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "foreign.release"
     path.write_bytes(content)
-    with pytest.raises(ReleaseError, match=r"foreign.release is damaged or is no Release"):
+    with pytest.raises(ReleaseError, match=r"foreign.release is damaged or is not a Release"):
         load_release(path)
 
 
 @pytest.mark.parametrize("manifest", [b"", b"[]", b"null", b"{}", b"[" * 100_000, b"\xff", b'{"format": NaN}'])
 def test_a_foreign_zip_is_one_clear_error(file: Path, manifest: bytes) -> None:
     rewrite(file, lambda members: members.update({"release.json": manifest}))
-    with pytest.raises(ReleaseError, match="damaged or is no Release"):
+    with pytest.raises(ReleaseError, match="damaged or is not a Release"):
         load_release(file)
 
 
@@ -347,7 +347,7 @@ def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
 
 MEGABYTE = 1 << 20
 LIMIT = 64 * MEGABYTE
-DAMAGED = "damaged or is no Release"
+DAMAGED = "damaged or is not a Release"
 
 
 def write(path: Path, members: dict[str, bytes], *, method: int = zipfile.ZIP_DEFLATED, hashed: bool = True) -> None:
@@ -539,7 +539,7 @@ def test_a_statement_that_promises_more_than_its_charges_keep_is_refused(tmp_pat
     with pytest.raises(ReleaseError, match="promises more than its charges keep"):
         read_release(tmp_path / "dp-kps.release")
     (tmp_path / "statement.json").write_text(json.dumps(made.statement.to_json()), "utf-8")
-    with pytest.raises(ConfigError, match="no privacy statement"):
+    with pytest.raises(ConfigError, match="not a privacy statement"):
         load_statement(tmp_path / "statement.json")
 
 

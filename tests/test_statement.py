@@ -243,7 +243,7 @@ def test_a_statement_that_says_it_is_private_where_its_seal_does_not_is_refused(
     path.write_text(json.dumps(fields), "utf-8")
     assert load_statement(path) == gaussian()
     path.write_text(json.dumps({**fields, **lie}), "utf-8")
-    with pytest.raises(ConfigError, match="no privacy statement"):
+    with pytest.raises(ConfigError, match="not a privacy statement"):
         load_statement(path)
 
 
@@ -345,7 +345,7 @@ def test_a_statement_on_secrets_survives_json(options: dict[str, Any]) -> None:
     assert json.loads(json.dumps(again.to_json())) == fields
     assert fields["budget"] == {"prior": "1/10000", "posterior": "1/1000"}
     assert fields["epsilon_at_delta"] == []
-    assert fields["neighbours"] == "remove all records that hold one secret"
+    assert fields["neighbours"] == "remove all records that contain one secret"
 
 
 def test_the_posterior_is_stated_at_the_booked_prior_and_at_several_others() -> None:

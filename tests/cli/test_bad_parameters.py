@@ -157,7 +157,7 @@ def of_a_newer_version(path: Path) -> None:
 
 RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "not there": (Path.unlink, "There is no Release file", "Check the path"),
-    "cut off": (cut, "is damaged or is no Release", "Get the file again"),
+    "cut off": (cut, "is damaged or is not a Release", "Ask the sender for a new copy"),
     "of a newer version": (of_a_newer_version, "has format version 99", "Use the version of understudy that made it"),
 }
 

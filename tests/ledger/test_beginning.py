@@ -143,7 +143,7 @@ def test_a_pinned_id_takes_this_ledger_and_no_other(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "a.sqlite") as first, Ledger.create(tmp_path / "b.sqlite") as second:
         assert first.id != second.id
     Ledger(tmp_path / "a.sqlite", ledger_id=first.id).close()
-    with pytest.raises(LedgerError, match=rf"another id \({second.id}\).*ledger_id"):
+    with pytest.raises(LedgerError, match=rf"different id \({second.id}\).*ledger_id"):
         Ledger(tmp_path / "b.sqlite", ledger_id=first.id)
 
 

@@ -246,7 +246,7 @@ def test_a_writer_waits_for_another_and_gives_up_with_a_clear_error(
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     monkeypatch.setattr("understudy.ledger.database.PATIENCE_SECONDS", 1)
     with Database(parse_location(location)).write():
-        with pytest.raises(LedgerError, match="Another process holds it"):
+        with pytest.raises(LedgerError, match="Another process is using it"):
             ledger.charge("clinic", pure_plan("0.1"), run_id="r")
         ledger.check("clinic", pure_plan("0.1"))  # reading waits for nobody
     ledger.charge("clinic", pure_plan("0.1"), run_id="r")

@@ -410,7 +410,7 @@ def test_runs_that_recognise_other_secrets_are_not_added(ledger: Ledger) -> None
 
 def test_a_cap_of_one_kind_opens_no_dataset_of_another(ledger: Ledger) -> None:
     for cap, unit in ((SECRET_CAP, RECORD), (SECRET_CAP, Unit("owner", 5)), (CAP, SECRET)):
-        with pytest.raises(ConfigError, match=r"no budget for one.*secret_prior"):
+        with pytest.raises(ConfigError, match=r"not a budget for one.*secret_prior"):
             ledger.open_dataset("clinic", cap=cap, unit=unit)
     with pytest.raises(ConfigError, match=r"do not add up over runs.*rdp"):
         ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET, rule="basic")
@@ -436,12 +436,12 @@ def test_a_cap_for_secrets_is_never_lowered_nor_moved_to_another_prior(ledger: L
     ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET)
     with pytest.raises(LedgerError, match="only be raised: give at least its posterior"):
         ledger.raise_cap("clinic", cap=SecretBudget("1e-4", "9e-4"))
-    with pytest.raises(LedgerError, match=r"another prior.*neither is the higher.*Keep the prior"):
+    with pytest.raises(LedgerError, match=r"different prior.*neither is higher.*Keep the prior"):
         ledger.raise_cap("clinic", cap=SecretBudget("1e-5", "1e-2"))
-    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
+    with pytest.raises(LedgerError, match=r"not of the kind.*raise_cap.*secret_prior=0.0001, secret_posterior=R"):
         ledger.raise_cap("clinic", cap=Budget(100, "1e-6"))
     ledger.open_dataset("records", cap=CAP, unit=RECORD)
-    with pytest.raises(LedgerError, match=r"another kind.*raise_cap.*epsilon=E, delta=D"):
+    with pytest.raises(LedgerError, match=r"not of the kind.*raise_cap.*epsilon=E, delta=D"):
         ledger.raise_cap("records", cap=SECRET_CAP)
     assert ledger.history("clinic") == ledger.history("records") == []
 

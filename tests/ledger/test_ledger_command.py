@@ -149,7 +149,7 @@ def test_a_cap_that_makes_no_sense_is_one_error_with_its_cure(where: str, line: 
 
 def test_raise_raises_the_posterior(where: str) -> None:
     call(where, OPEN)
-    with pytest.raises(LedgerError, match="another kind"):
+    with pytest.raises(LedgerError, match="not of the kind"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     call(where, "open clinic --secret-prior 1e-4 --secret-posterior 1e-2 --raise")
     shown = call(where, "show").output

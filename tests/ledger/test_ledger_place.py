@@ -138,7 +138,7 @@ def test_only_where_a_new_ledger_cannot_be_made_another_file_is_advised(tmp_path
     with Ledger.create(path) as ledger:
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
         path.rename(tmp_path / "kept")
-        with pytest.raises(LedgerError, match=r"ledger.sqlite is gone. Put it back"):
+        with pytest.raises(LedgerError, match=r"ledger.sqlite is gone. Restore it"):
             ledger.charge("clinic", pure_plan("0.1"), run_id="r")
         path.parent.rmdir()
         path.parent.touch()  # what a drive was mounted on may be anything
@@ -265,7 +265,7 @@ def test_a_new_ledger_that_will_be_gone_with_its_container_is_warned_of(
 ) -> None:
     monkeypatch.setattr(location, "PASSING", drives_last)
     monkeypatch.setattr("understudy.ledger.location.drive_type_of", lambda _path: kind)
-    with pytest.warns(UnderstudyWarning, match=rf"\({kind}\) that is gone with its container"):
+    with pytest.warns(UnderstudyWarning, match=rf"\({kind}\) that is deleted with its container"):
         Ledger.create(tmp_path / "ledger.sqlite").close()
 
 

@@ -74,7 +74,7 @@ def test_a_file_with_two_names_is_refused_before_anything_is_charged(file: Path)
     other = other_name(file)
     for name in (file, other):
         for use in (Ledger, Ledger.create):
-            with pytest.raises(LedgerError, match=r"several names.*link the folder"):
+            with pytest.raises(LedgerError, match=r"several names.*link its folder"):
                 use(name)
     with pytest.raises(LedgerError, match="several names"):
         ledger.charge("clinic", pure_plan("0.1"), run_id="r")
@@ -110,7 +110,7 @@ def mounted(file: Path) -> Iterator[Path]:
 @pytest.mark.skipif(sys.platform != "linux", reason="bind mounts are Linux's")
 def test_a_file_that_is_mounted_by_itself_is_refused(mounted: Path, file: Path) -> None:
     for use in (Ledger, Ledger.create):
-        with pytest.raises(LedgerError, match=r"mounted as a single file.*Mount the folder"):
+        with pytest.raises(LedgerError, match=r"mounted as a single file.*Mount its folder"):
             use(mounted)
     Ledger(file).close()
 

@@ -110,7 +110,7 @@ def test_the_plan_has_the_charge_and_its_delta_and_spends_the_budget(tmp_path: P
     rho = [charge.event.rho for charge in plan.charges]
     assert rho[1] / sum(rho) == pytest.approx(0.3)
     assert "threshold" in str(plan.forecast)
-    assert "with a probability of at most 1e-07, a word of one single unit" in str(plan.charges[1].event)
+    assert "shows a word of one single unit with probability at most 1e-07" in str(plan.charges[1].event)
 
 
 @pytest.mark.parametrize("share", [None, 0])

@@ -154,7 +154,7 @@ def test_with_public_incidence_the_size_is_that_of_the_file() -> None:
 
 
 def test_another_unit_or_budget_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no budget for one record"):
+    with pytest.raises(ConfigError, match="not a budget for one record"):
         method().plan(BUDGET, PublicFacts(Unit("record")))
     with pytest.raises(ConfigError, match="promises secret protection"):
         method().plan(us.Budget(1, "1e-6"), PublicFacts(Unit("secret", 5)))

@@ -322,5 +322,5 @@ def test_a_cost_of_secrets_never_adds_to_an_epsilon(rule: CrossRunRule) -> None:
     secrets = Spending(SecretBudget("1e-4", "1e-3"), (MixtureEvent(2.0, (((1.0, 1),),)),))
     cap = BudgetFilter(Budget(100, "1e-5"), rule)
     for call in (lambda: cap.spent([secrets]), lambda: cap.admits([secrets], gaussian_run(1))):
-        with pytest.raises(PrivacyError, match="adds to no epsilon and delta"):
+        with pytest.raises(PrivacyError, match="cannot be added to an epsilon and a delta"):
             call()

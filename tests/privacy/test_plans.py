@@ -129,7 +129,7 @@ def test_gaussian_releases_protect_secrets_too() -> None:
     [(Unit(), SECRETS), (Unit("owner", 3), SECRETS), (Unit("secret", 3), BUDGET), (Unit("secret", 3), Budget(1, 0))],
 )
 def test_secrets_take_a_prior_and_a_posterior_and_nothing_else_does(unit: Unit, budget: Budget | SecretBudget) -> None:
-    with pytest.raises(ConfigError, match=r"is no budget for one \w+\. Secrets take a prior and a posterior"):
+    with pytest.raises(ConfigError, match=r"is not a budget for one \w+\. Secrets take a prior and a posterior"):
         Plan("test", unit, budget, ())
 
 

@@ -193,5 +193,5 @@ def test_a_run_without_releases_spends_next_to_nothing() -> None:
 
 
 def test_costs_in_epsilon_and_delta_are_one_clear_error() -> None:
-    with pytest.raises(PrivacyError, match="nothing of secrets"):
+    with pytest.raises(PrivacyError, match="is not for secrets"):
         SecretFilter(TEN_TIMES).admits([], Spending(Budget(1, "1e-6"), (GaussianEvent(4.3),)))

@@ -135,7 +135,7 @@ def test_without_noise_the_threshold_alone_decides() -> None:
 def test_a_name_that_comes_twice_would_get_two_noises_and_is_refused() -> None:
     mechanism = NoisySelection(2.0, 1e-7, 10)
     for chunks in [({"b": 1, "a": 1},), ({"a": 1}, {"a": 1}), ({"b": 1}, {"a": 1})]:
-        with pytest.raises(PrivacyError, match="twice, or in another order"):
+        with pytest.raises(PrivacyError, match="twice, or out of order"):
             shown(mechanism, *chunks)
 
 

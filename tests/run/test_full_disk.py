@@ -145,7 +145,7 @@ def test_a_locked_store_is_waited_for_and_then_said_to_be_locked(
     with monkeypatch.context() as patch:
         patch.setattr(database, "WAIT_SECONDS", 0)
         with pytest.raises(
-            StorageError, match=r"Another program holds .*run\.sqlite locked.*then repeat the same"
+            StorageError, match=r"Another program has locked .*run\.sqlite.*then repeat the same"
         ) as told:
             run(values)
     assert "fresh" not in str(told.value)

@@ -290,7 +290,7 @@ def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> N
     values = apart(tmp_path, "clinic")
     with Ledger(values["ledger"]) as ledger:
         pinned = ledger.id
-    with pytest.raises(LedgerError, match="another id"):
+    with pytest.raises(LedgerError, match="different id"):
         release(values, ledger_id="0" * 32)
     release(values, ledger_id=pinned)
     (tmp_path / "clinic" / "release" / "dp-kps.release").unlink()

@@ -236,7 +236,7 @@ def test_a_value_whose_seal_was_edited_is_refused(folder: Folder, change: dict[s
     with folder.open() as store:
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id, kept=_confirmed(folder, store.run_id))
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises(PrivacyError, match=r"sealed for another run, charge or table|has no seal of its own"):
+        with pytest.raises(PrivacyError, match=r"sealed for another run, charge or table|has no valid seal"):
             door.measure("sums", QUERY, Corpus())
 
 
@@ -264,7 +264,7 @@ def test_an_edited_value_is_not_what_the_ledger_has_confirmed(folder: Folder, ed
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id, kept=_confirmed(folder, store.run_id))
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
         with pytest.raises(
-            (LedgerError, PrivacyError), match=r"used already|no seal of its own|sealed for another run"
+            (LedgerError, PrivacyError), match=r"used already|no valid seal|sealed for another run"
         ):
             door.measure("sums", QUERY, Corpus())
 

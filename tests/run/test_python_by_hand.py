@@ -145,7 +145,7 @@ def test_the_package_shows_what_is_public_and_the_ledger_has_its_verbs(tmp_path:
     opened = us.ledger.open("v", BUDGET, owner="patient", ledger=place)
     assert (opened.dataset.unit.column, opened.spent, opened.remaining) == ("patient", None, BUDGET)
     secrets = us.SecretBudget("1e-4", "1e-3")
-    with pytest.raises(us.UnderstudyError, match="not described"):
+    with pytest.raises(us.UnderstudyError, match="are not given"):
         us.ledger.open("s", secrets, ledger=place)
     us.ledger.open("s", secrets, secret_detectors=["email"], max_records_per_secret=5, ledger=place)
     assert us.ledger.raise_cap("v", us.Budget(4, "1e-6"), ledger=place).dataset.cap == us.Budget(4, "1e-6")

@@ -153,7 +153,7 @@ def test_a_log_that_cannot_be_emptied_is_refused_and_changes_nothing(
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM value").fetchall()
     monkeypatch.setattr(aside, "WAIT_SECONDS", 0)
-    with pytest.raises(StorageError, match=r"Another program holds .*repeat the same command"):
+    with pytest.raises(StorageError, match=r"Another program has locked .*repeat the same command"):
         begin_fresh(folder)
     reader.close()
     assert not list(folder.glob("run-*.sqlite"))

@@ -1,4 +1,4 @@
-"""The durable record of what each dataset has spent, over all runs.
+"""Keep the durable record of each dataset's spending, over all runs.
 
 >>> import tempfile
 >>> from understudy.ledger import Ledger

@@ -1,4 +1,4 @@
-"""May this run still be charged? What is spent, what remains, and what a cap may be."""
+"""Decide whether a run may be charged, and compute what is spent, what remains and which caps are allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from understudy.privacy.unit import Unit
 
 
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
-    """How runs under this cap compose: ``rule``, if it may be chosen; else a ConfigError."""
+    """Return how runs under this cap compose: ``rule``, if it is allowed; else a ConfigError."""
     require_budget_of(unit, cap)
     if rule not in (None, "basic", "rdp"):
         raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
@@ -37,12 +37,12 @@ def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossR
 
 
 def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
-    """See that the dataset's cap may become ``cap``; LedgerError if it is lower, of another kind or another prior."""
+    """Check that the dataset's cap may become ``cap``; LedgerError if it is lower, or its kind or prior differs."""
     old, of = dataset.cap, f"of dataset {dataset.name!r}"
     if isinstance(old, SecretBudget) and isinstance(cap, SecretBudget):
         if cap.prior != old.prior:
             raise LedgerError(
-                f"The cap {cap} has another prior than the cap {old} {of}: neither is the higher.",
+                f"The cap {cap} has a different prior than the cap {old} {of}, so neither is higher.",
                 "Keep the prior, and give a higher posterior.",
             )
         lower, cure = cap.posterior < old.posterior, "its posterior"
@@ -50,7 +50,7 @@ def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
         lower, cure = cap.epsilon < old.epsilon or cap.delta < old.delta, "its epsilon and its delta"
     else:
         raise LedgerError(
-            f"The cap {cap} is of another kind than the cap {old} {of}.", f"Raise it with: {raising(dataset.name, old)}"
+            f"The cap {cap} is not of the kind of the cap {old} {of}.", f"Raise it with: {raising(dataset.name, old)}"
         )
     if lower:
         raise LedgerError(
@@ -59,7 +59,7 @@ def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
 
 
 def raising(name: str, cap: Budget | SecretBudget, to: Budget | SecretBudget | None = None) -> str:
-    """The command that raises a dataset's cap: to no less than ``to``, or to numbers that the user chooses."""
+    """Return the command that raises a dataset's cap: to at least ``to``, or to numbers that the user chooses."""
     if isinstance(cap, SecretBudget):
         posterior = round_up(float(to.posterior)) if isinstance(to, SecretBudget) else "R"
         flags = f"--secret-prior {as_typed(cap.prior)} --secret-posterior {posterior}"
@@ -72,7 +72,7 @@ def raising(name: str, cap: Budget | SecretBudget, to: Budget | SecretBudget | N
 
 
 def first_cap(name: str, cap: Budget | SecretBudget) -> str:
-    """What a dataset's first run does to its cap, in words, before it is charged."""
+    """Return in words how a dataset's first run sets its cap, before it is charged."""
     twice = Budget.of(2 * cap.epsilon, min(2 * cap.delta, Fraction(1, 2))) if isinstance(cap, Budget) else None
     return (
         f"This run sets the cap of dataset {name!r} to {cap}: all runs on it together may spend no more. "
@@ -81,7 +81,7 @@ def first_cap(name: str, cap: Budget | SecretBudget) -> str:
 
 
 def not_opened(name: str, unit: Unit) -> LedgerError:
-    require_name(name)  # so that the message quotes no more than a name
+    require_name(name)  # so that the message only quotes a name
     flags = {
         "record": "--epsilon E --delta D",
         "owner": f"--owner {shlex.quote(unit.column or '')} --epsilon E --delta D",
@@ -110,7 +110,7 @@ def account(connection: sa.Connection, dataset: Dataset) -> list[Balance]:
 
 
 def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget | SecretBudget | None:
-    """The cap less what is spent; None if nothing is left, or where secrets' posteriors cannot be subtracted."""
+    """Return the cap less the spending; None if nothing is left, or if posteriors of secrets cannot be subtracted."""
     cap = dataset.cap
     if spent is None:
         return cap
@@ -122,12 +122,12 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
-    """True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
+    """Return True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
         raise LedgerError(
             f"Dataset {name!r} protects one {dataset.unit.name}, this run one {plan.unit.name}: "
-            "what the two spend cannot be added.",
+            "their budgets cannot be added.",
             f"Run with the unit {dataset.unit.name}, as the dataset was opened.",
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
@@ -153,9 +153,9 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
 
 
 def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None:
-    """See that every value of a run that was ever used is among those that are kept (digests, by name).
+    """Check that every used value of a run is among those that it still has (digests, by name).
 
-    LedgerError if one is missing or another, so that a second sample for one charge would be used.
+    LedgerError if one is missing or differs: a second sample would be used for one charge.
     """
     if not used.items() <= kept.items():
         raise LedgerError(
@@ -170,12 +170,12 @@ def _spendings(connection: sa.Connection, dataset: Dataset) -> list[Spending]:
 
 
 def _spent(dataset: Dataset, history: list[Spending]) -> Budget | SecretBudget | None:
-    with reading_fields():  # each may be a number, and their sum none
+    with reading_fields():  # each may be valid, but not their sum
         return _filter(dataset).spent(history)
 
 
 def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
-    """What two charges must share to be one: everything but the words that explain them."""
+    """Return what two charges must have in common to be the same: everything but their explanations."""
     return canonical_json([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
 
 
@@ -203,7 +203,7 @@ def _exceeded(
     return BudgetExceeded(
         f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: "
         f"{spent or 'nothing'} is spent, and {left or 'no epsilon'} remains.",
-        "More texts of a Release that is there already are free (`understudy generate`). For another one "
+        "More texts from an existing Release are free (`understudy generate`). For a new Release "
         f"{'choose a smaller epsilon or delta, or ' * bool(left)}raise the cap with: "
         f"{raising(dataset.name, dataset.cap, together)}",
     )

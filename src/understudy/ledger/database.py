@@ -1,17 +1,17 @@
-"""Transactions on SQLite or PostgreSQL: one writer at a time, on disk when they return.
+"""Run transactions on SQLite or PostgreSQL: one writer at a time, on disk when they return.
 
 A write begins by taking the ledger's only write lock (the file's and ``BEGIN IMMEDIATE``, or an advisory lock), so
-that whatever it reads stays true until it commits: check-and-charge is serialised by construction.
+that everything it reads stays true until it commits: check-and-charge is serialised by construction.
 
-SQLite keeps a rollback journal, whose locks are on the file and not on a name of it. A write-ahead log lies beside one
-name: writers by two names (a file mounted into a container, a hard link) would each have a log of their own, and lose
-each other's charges.
+SQLite keeps a rollback journal, whose locks are on the file and not on one of its names. A write-ahead log belongs to
+one name: two writers by different names (a file mounted into a container, a hard link) would each have a separate log,
+and lose each other's charges.
 
-The lock on the file itself holds by whatever name it is opened. SQLite's own locks are POSIX record locks, which a
+The lock on the file itself works for all of its names. SQLite's own locks are POSIX record locks, which a
 process loses as soon as it closes *any* descriptor of the file. So there is one table of descriptors for the whole
-process: every transaction enters its file here first and leaves it last, and a descriptor is closed only when no
-transaction of this process is in that file. The lock is ``flock``, which knows nothing of record locks; threads of one
-process, which share the descriptor, take turns.
+process: every transaction enters its file in the table first and leaves it last, and a descriptor is closed only when
+no transaction of this process is in that file. The lock is ``flock``, which is independent of record locks; threads of
+one process share the descriptor and take turns.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import try_lock, unlock
 from understudy.ledger.values import damaged
 
-PATIENCE_SECONDS = 120  # how long a transaction waits for others
-VANISHED_SECONDS = 60  # after which PostgreSQL takes the lock from a client that says nothing any more
+PATIENCE_SECONDS = 120  # that a transaction waits for others
+VANISHED_SECONDS = 60  # after which PostgreSQL takes the lock from a client that no longer answers
 CONNECT_SECONDS = 30
 _WRITE = "understudy_write"
 _ADVISORY_KEY = int.from_bytes(b"understd", "big") >> 1  # PostgreSQL's keys are signed 64-bit
 _SQLITE_SETTINGS = (
-    "PRAGMA synchronous = EXTRA",  # as FULL, and the journal's removal, which commits, is on disk too
+    "PRAGMA synchronous = EXTRA",  # as FULL, and the removal of the journal (the commit) is on disk too
     FULL_FSYNC,
     "PRAGMA foreign_keys = ON",
 )
-_LOG = "it keeps a write-ahead log, by which charges could be lost: set its journal_mode to DELETE"
-_BUSY = "Another process holds it: try again when that one has finished."
+_LOG = "it has a write-ahead log, with which charges could be lost: set its journal_mode to DELETE"
+_BUSY = "Another process is using it: try again when that one has finished."
 _Inode = tuple[int, int]
 
 
 class Database:
-    """Makes transactions; keeps no connection open between them, so that it is safe across threads and forks."""
+    """Make transactions. No connection stays open between them, so this is safe across threads and forks."""
 
     def __init__(self, url: sa.URL) -> None:
         self.place = describe(url)
@@ -63,9 +63,9 @@ class Database:
         return self._transaction(write=False)
 
     def write(self, *, create: bool = False) -> AbstractContextManager[sa.Connection]:
-        """The only writing transaction at its time; committed and synced at the end, undone on any error.
+        """Run the only writing transaction at its time; it is committed and synced at the end, undone on any error.
 
-        ``create`` makes the file where it is not there.
+        ``create`` makes the file if it is missing.
         """
         return self._transaction(write=True, create=create)
 
@@ -78,7 +78,7 @@ class Database:
             with (
                 self._file_held(write=write, create=create),
                 self._engine.connect().execution_options(**{_WRITE: write}) as connection,
-                connection.begin(),  # which undoes what is not committed
+                connection.begin(),  # which undoes uncommitted changes
             ):
                 yield connection
         except sa.exc.SQLAlchemyError as error:
@@ -101,7 +101,7 @@ class Database:
             yield
 
     def _translate(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
-        """The driver's first line only (no statement, no parameters), without the password."""
+        """Return an error with only the driver's first line (no statement, no parameters), without the password."""
         cause = getattr(error, "orig", None)
         reason = str(cause or type(error).__name__).partition("\n")[0]
         for secret in self._secrets:
@@ -117,13 +117,13 @@ class Database:
         if "locked" in reason or "lock timeout" in reason:
             cure = _BUSY
         elif is_damage(cause):
-            cure = "Restore the file from a backup: what it recorded must not be forgotten."
+            cure = "Restore the file from a backup: its records must not be lost."
         else:
-            cure = "See that it is there and that you may write it, then run the same command again."
+            cure = "Check that it exists and that you may write to it, then run the same command again."
         return LedgerError(f"The ledger {self.place} cannot be used ({reason}).", cure)
 
 
-@lru_cache(8)  # it holds no connection, only the statements that it has compiled
+@lru_cache(8)  # it keeps no connection, only compiled statements
 def _sqlite(file: Path) -> sa.Engine:
     def creator() -> sqlite3.Connection:
         return connect(file, *_SQLITE_SETTINGS, wait=PATIENCE_SECONDS)
@@ -149,8 +149,8 @@ def _postgresql(url: sa.URL) -> sa.Engine:
             "A ledger in PostgreSQL needs the package psycopg, which is not installed.",
             "Install it with: pip install 'understudy[postgres]'",
         ) from None
-    # Read committed: each statement sees what was committed before it, hence what the last holder of the lock
-    # wrote. In a stricter level the snapshot would be older than the lock.
+    # Read committed: each statement sees all earlier commits, hence the writes of the last holder of the lock.
+    # In a stricter level the snapshot would be older than the lock.
     settings = {  # a server that has vanished is noticed in minutes, not in hours
         "connect_timeout": CONNECT_SECONDS,
         "keepalives_idle": VANISHED_SECONDS,
@@ -183,7 +183,7 @@ class StillLocked(Exception):
 
 
 class OpenFile:
-    """The descriptors of one file in this process, and whose turn it is."""
+    """The descriptors of one file in this process, and the lock that its threads share."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
@@ -196,7 +196,7 @@ class OpenFile:
 
     @contextmanager
     def alone(self, deadline: float) -> Iterator[None]:
-        """Hold the file's lock; StillLocked if it is not free by ``deadline`` (monotonic), OSError if there are no
+        """Hold the file's lock; StillLocked if it is not free by ``deadline`` (monotonic), OSError if the drive has no
         locks.
         """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -209,7 +209,7 @@ class OpenFile:
             try:
                 yield
             finally:
-                if self.descriptors:  # none in a child that was forked meanwhile: the lock is its parent's
+                if self.descriptors:  # empty in a child that was forked meanwhile: the lock is its parent's
                     unlock(self.descriptors[0])
         finally:
             self._turn.release()
@@ -223,7 +223,7 @@ _guard = threading.Lock()
 def in_use(path: Path, *, create: bool = False) -> Iterator[OpenFile]:
     """Keep a descriptor of the file for as long as a connection to it is open.
 
-    ``path`` has its symbolic links resolved; ``create`` makes it (mode 0600) where it is not there. OSError where it
+    ``path`` has its symbolic links resolved; ``create`` makes the file (mode 0600) if it is missing. OSError if it
     cannot be opened for reading and writing.
     """
     with _guard:
@@ -253,7 +253,7 @@ def _inode(status: os.stat_result) -> _Inode:
 
 
 def _forget() -> None:
-    """In a forked child: its descriptors are its parent's locks, and must neither count as its own nor outlive them."""
+    """Forget the descriptors in a forked child: they are its parent's locks, and must not count as its own."""
     global _guard
     _guard = threading.Lock()
     for file in _files.values():

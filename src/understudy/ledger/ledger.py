@@ -1,4 +1,4 @@
-"""The ledger: opens datasets, checks and books what runs spend, and forgets nothing."""
+"""Keep the ledger: open datasets, check and book the spending of runs, and never delete an entry."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Seal, charge_of
 from understudy.privacy.unit import Unit
 
-BEGINNING_SECONDS = 3  # which beginning a ledger does not take
+BEGINNING_SECONDS = 3  # more than creating a ledger takes
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Ledger:
-    """What every dataset has spent, over all runs.
+    """The spending of every dataset, over all runs.
 
-    Any number of processes may use one ledger at once. Every method is one transaction, and what it wrote is
+    Any number of processes may use one ledger at once. Every method is one transaction, and its writes are
     on disk when it returns.
 
     Args:
-        location: a path (SQLite, on a local drive) or ``postgresql://USER:PASSWORD@HOST/DATABASE``. Without it,
-            :func:`default_location`. A ledger that is not there is begun only where neither ``location`` nor
-            ``UNDERSTUDY_LEDGER`` names one: in the user's state folder. Elsewhere :meth:`create` begins it.
+        location: a path (SQLite, on a local drive) or ``postgresql://USER:PASSWORD@HOST/DATABASE``. Default:
+            :func:`default_location`. A missing ledger is only created in the user's state folder, which is used if
+            neither ``location`` nor ``UNDERSTUDY_LEDGER`` names one. Elsewhere use :meth:`create`.
         ledger_id: the :attr:`id` that it must have.
 
-    Raises LedgerError here and in every method, if the ledger is not there, cannot be reached, read or written, is
-    damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is of another
-    version.
+    Raises LedgerError here and in every method, if the ledger is missing, damaged or empty, cannot be reached, read or
+    written, has several names, has a different id than ``ledger_id``, belongs to another program, or has a different
+    format version.
     """
 
     id: str
     """32 hexadecimal digits, made with the ledger."""
 
     fingerprint_key: bytes
-    """32 random bytes that key the content fingerprints of this ledger; made with it, the same for ever."""
+    """32 random bytes that key the content fingerprints of this ledger; made with it and never changed."""
 
     def __init__(self, location: str | Path | None = None, *, ledger_id: str | None = None) -> None:
         self._database = Database(parse_location(location or default_location()))
@@ -75,13 +75,13 @@ class Ledger:
         if settings is None:
             raise LedgerError(
                 f"There is no ledger at {self.location}" + (", but an empty file." if file and file.exists() else "."),
-                "If there was one, see that its drive is mounted, or restore it from a backup; else begin it with: "
+                "If there was one, check that its drive is mounted, or restore it from a backup; else create it with: "
                 f"understudy ledger create --ledger {shlex.quote(self.location)}",
             )
         if ledger_id is not None and ledger_id != settings.id:
             raise LedgerError(
-                f"The ledger at {self.location} has another id ({settings.id}) than --ledger-id.",
-                "Name the ledger that has it (--ledger), or correct --ledger-id.",
+                f"The ledger at {self.location} has a different id ({settings.id}) than --ledger-id.",
+                "Name the ledger that has this id (--ledger), or correct --ledger-id.",
             )
         if file is not None:
             keep_to_owner(file)
@@ -90,10 +90,10 @@ class Ledger:
 
     @classmethod
     def create(cls, location: str | Path | None = None, *, strict: bool | None = None) -> Ledger:
-        """Begin a ledger; where one is, open it. Another program's file is left alone (LedgerError).
+        """Create a ledger, or open it if it exists. Another program's file is not changed (LedgerError).
 
-        ``strict``: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
-        ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
+        ``strict``: whether every dataset must be opened by hand before a run; a change is recorded. None does not
+        change an existing ledger, and makes a new one strict if it is in PostgreSQL.
         """
         database = Database(parse_location(location or default_location()))
         _begin(database, strict=database.file is None if strict is None else strict)
@@ -115,18 +115,18 @@ class Ledger:
 
     @property
     def location(self) -> str:
-        """Where it is, fit to be shown (no user, no password)."""
+        """Return the location without user and password, which may be shown."""
         return self._database.place
 
     @property
     def strict(self) -> bool:
-        """Whether a run on a dataset that is not open is refused, and does not open it with its own budget."""
+        """Return whether the ledger refuses runs on datasets that are not open (a run cannot open one itself)."""
         with self._read() as connection:
             return rows.is_strict(connection)
 
     @property
     def strict_changes(self) -> tuple[tuple[datetime, bool], ...]:
-        """When the ledger was made strict (True), or no longer (False), in order."""
+        """Return when the ledger was made strict (True) or not strict (False), in order."""
         with self._read() as connection:
             settings = rows.read_meta(connection)
         return () if settings is None else settings.strict_changes
@@ -140,17 +140,17 @@ class Ledger:
         rule: CrossRunRule | None = None,
         by_hand: bool = True,
     ) -> Dataset:
-        """Open a dataset; opening it again with the same values changes nothing, with others is a LedgerError.
+        """Open a dataset. Opening it again with the same values changes nothing; other values are a LedgerError.
 
         Args:
             name: 1 to 64 letters, digits, dots, underscores and hyphens.
-            cap: what all runs together may spend; a ``SecretBudget`` where the unit is a secret.
+            cap: the most that all runs together may spend; a ``SecretBudget`` if the unit is a secret.
             unit: the privacy unit.
             rule: ``basic`` (the default) adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their
                 events in one Renyi accountant at the cap's delta. Posteriors never add: for secrets it is ``rdp``.
-            by_hand: False where a run opens it with its own budget, which a strict ledger refuses.
+            by_hand: False if a run opens it with its own budget, which a strict ledger refuses.
 
-        Raises ConfigError if the name or the rule is impossible, or the cap is of a kind that the unit does not have.
+        Raises ConfigError if the name or the rule is invalid, or the unit does not allow this kind of cap.
         """
         require_name(name)
         rule = admission.rule_for(cap, unit, rule)
@@ -181,7 +181,7 @@ class Ledger:
             return rows.require(connection, name)
 
     def raise_cap(self, name: str, *, cap: Budget | SecretBudget, note: str = "") -> Dataset:
-        """Raise a dataset's cap, and record it in the history; the same changes nothing, a lower is a LedgerError."""
+        """Raise a dataset's cap and record it in the history. The same cap changes nothing; LedgerError if lower."""
         with self._write() as connection:
             known = rows.require(connection, name)
             admission.require_no_lower(known, cap)
@@ -207,26 +207,26 @@ class Ledger:
             return rows.every_dataset(connection)
 
     def history(self, name: str) -> list[Entry]:
-        """Every run that was charged and every raise of the cap, in order."""
+        """Return every run that was charged and every raise of the cap, in order."""
         with self._read() as connection:
             rows.require(connection, name)
             return rows.history(connection, name)
 
     def account(self, name: str) -> list[Balance]:
-        """What is spent and capped after each entry of the history, in order."""
+        """Return the spending and the cap after each entry of the history, in order."""
         with self._read() as connection:
             return admission.account(connection, rows.require(connection, name))
 
     def spent(self, name: str) -> Budget | SecretBudget | None:
-        """What the runs so far spend together (for secrets: the posterior at the cap's prior); None if nothing is."""
+        """Return the spending of all runs so far (for secrets: the posterior at the cap's prior); None without runs."""
         with self._read() as connection:
             return admission.spent(connection, rows.require(connection, name))
 
     def remaining(self, name: str) -> Budget | SecretBudget | None:
-        """The cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
+        """Return the cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
 
-        Posteriors neither add nor subtract: after a first run only :meth:`check` can tell what still fits. With rule
-        ``basic`` a run of this budget is the largest that fits; with ``rdp`` what remains is at the cap's delta, and a
+        Posteriors neither add nor subtract: after a first run only :meth:`check` shows whether a run still fits. With
+        rule ``basic`` this is the budget of the largest run that fits; with ``rdp`` it is at the cap's delta, and a
         larger run may fit.
         """
         with self._read() as connection:
@@ -234,17 +234,17 @@ class Ledger:
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """See that the plan could be charged to the dataset now, or that the run ``run_id`` is. Writes nothing.
+        """Check that the plan could be charged to the dataset now, or was charged as run ``run_id``. Writes nothing.
 
         Raises:
-            BudgetExceeded: if it does not fit into what remains.
-            LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
+            BudgetExceeded: if it does not fit into the remaining budget.
+            LedgerError: if the dataset is not open or has a different unit, or the run was charged differently.
         """
         with self._read() as connection:
             admission.admit(connection, name, plan, run_id)
 
     def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """As :meth:`check` if the dataset is open; else see that a run may open it: not where the ledger is strict."""
+        """Do :meth:`check` if the dataset is open; else check that a run may open it (not in a strict ledger)."""
         if self.dataset(name) is not None:
             self.check(name, plan, run_id=run_id)
         elif self.strict:
@@ -262,16 +262,16 @@ class Ledger:
     ) -> Receipt:
         """Check the plan and book it, as one serialised transaction that is on disk when this returns.
 
-        Charging the same run and charges again books nothing and returns a new receipt.
+        Charging the same run with the same charges again books nothing and returns a new receipt.
 
         Args:
-            kept: digests of the noisy values that the run has sampled before and keeps, by charge (or part of it).
-            begin: called last before the charge is committed, and never where it is refused: it makes the run durable,
-                so that no crash leaves a charge whose run is unknown. What it raises is raised; nothing is booked then.
+            kept: digests of the noisy values that the run sampled before and still has, by charge (or part of it).
+            begin: called last before the commit, and never if the charge is refused. It makes the run durable, so that
+                no crash leaves a charge whose run is unknown. If it raises an error, nothing is booked.
 
         Raises:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
-            LedgerError: if a value of this run is confirmed that is not among ``kept``.
+            LedgerError: if a confirmed value of this run is not among ``kept``.
         """
         epsilon, delta = rows.stored(plan.budget)
         with self._write() as connection:
@@ -296,18 +296,18 @@ class Ledger:
         return Receipt(run_id, plan, ledger_id=self.id, charge_number=number)
 
     def confirm(self, seal: Seal, digest: str) -> None:
-        """Make the seal of a noisy value good, before the value is used; doing it again changes nothing.
+        """Confirm the seal of a noisy value before the value is used; confirming it again changes nothing.
 
-        A run resumed from a copy of its folder would have another value: that is refused here.
+        A run that is resumed from a copy of its folder would sample a different value, which is refused.
 
         Args:
             seal: from the receipt of :meth:`charge`; its ``name`` is that of the charge that paid for the value, or of
-                a part of what it paid for: ``CHARGE/PART``.
+                a part of it: ``CHARGE/PART``.
             digest: a hash of the value with its seal, keyed with :attr:`fingerprint_key`; never leaves the ledger.
 
         Raises:
-            LedgerError: if another value is confirmed under this name.
-            PrivacyError: if the ledger has no such charge of this run, or its noise is not the system's.
+            LedgerError: if a different value is confirmed under this name.
+            PrivacyError: if the ledger has no such charge of this run, or the noise is not from the system's entropy.
         """
         with self._write() as connection:
             booked = rows.booked(connection, seal.run_id)
@@ -322,8 +322,8 @@ class Ledger:
                 or known.get(charge_of(seal.name)) != seal.event
             ):
                 raise PrivacyError(
-                    f"The ledger has no charge that pays for the value {seal.name!r} as it is sealed.",
-                    "Charge the plan first, and leave the run's private folder as it is.",
+                    f"The ledger has no charge that pays for the value {seal.name!r} with this seal.",
+                    "Charge the plan first, and do not change the run's private folder.",
                 )
             if used := rows.drawn(connection, seal.run_id, seal.name):
                 admission.require_same_draws(used, {seal.name: digest})
@@ -331,28 +331,28 @@ class Ledger:
                 connection.execute(sa.insert(draws).values(run_id=seal.run_id, name=seal.name, digest=digest, at=now()))
 
     def known_as(self, *contents: str) -> str | None:
-        """The name of the dataset that one of these contents belongs to, None if they are new."""
+        """Return the name of the dataset that one of these contents belongs to; None if they are new."""
         with self._read() as connection:
             return next(iter(rows.known_as(connection, contents)), None)
 
     def identify(self, name: str, *contents: str, sketch: Sketch | None = None) -> list[str]:
-        """Record that the dataset has these contents (again, or newly: data grow).
+        """Record that the dataset has these contents (again, or new ones, since data grow).
 
         Args:
-            contents: hashes of what is in it, keyed with :attr:`fingerprint_key`; they never leave the ledger.
+            contents: hashes of its content, keyed with :attr:`fingerprint_key`; they never leave the ledger.
             sketch: of its cells, under the same key.
 
         Returns:
             The other datasets that share much of their content with this one, sorted.
 
-        Raises LedgerError if one of the contents is known as another dataset's, or the dataset is not open.
+        Raises LedgerError if one of the contents belongs to another dataset, or the dataset is not open.
         """
         with self._write() as connection:
             others = [known for known in rows.known_as(connection, contents) if known != name]
             if others:
                 raise LedgerError(
                     f"This content is known as {others[0]!r}.",
-                    f"Use --dataset {others[0]}: what was spent on it counts, whatever the file is called.",
+                    f"Use --dataset {others[0]}: its spending counts, whatever the file is called.",
                 )
             rows.require(connection, name)
             rows.add_prints(connection, name, contents)
@@ -379,7 +379,7 @@ class Ledger:
     @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         if self._database.file is not None:
-            require_one_name(self._database.file)  # it may have got another since
+            require_one_name(self._database.file)  # it may have got a second name since
         with self._database.write() as connection:
             self._require_same(connection)
             yield connection
@@ -388,20 +388,20 @@ class Ledger:
         found = sa.select(rows.meta.c.value).where(rows.meta.c.key == "id")
         if connection.execute(found).scalar_one_or_none() != self.id:
             raise LedgerError(
-                f"At {self.location} is another ledger than the one that was opened.",
-                f"Put the one with the id {self.id} back (is its drive mounted?), then run the same command again.",
+                f"The ledger at {self.location} is not the one that was opened.",
+                f"Restore the one with the id {self.id} (is its drive mounted?), then run the same command again.",
             )
 
 
 def _begin(database: Database, *, strict: bool) -> None:
-    """Make the ledger, unless it is there."""
+    """Make the ledger, unless it exists."""
     if database.file is not None:
         if not database.file.exists():
             make_folder(database.file)
         require_one_name(database.file)
         if database.file.exists():
             with database.read() as connection:
-                if rows.read_meta(connection) is not None:  # else an empty file; another program's is an error
+                if rows.read_meta(connection) is not None:  # else the file is empty; another program's raises an error
                     return
     with database.write(create=True) as connection:
         if rows.read_meta(connection) is None:

@@ -1,7 +1,7 @@
-"""Where a ledger is: a PostgreSQL database, or a file with one name, its owner's alone, on a drive of this machine.
+"""Locate a ledger: a PostgreSQL database, or a file with one name, private to its owner, on a drive of this machine.
 
-SQLite's locks are not to be trusted on drives of other machines; and what a crash leaves to be undone lies beside *one*
-name of the file: opened by another name after a crash, the ledger would show half a transaction.
+SQLite's locks cannot be trusted on drives of other machines. And after a crash, the journal that undoes a transaction
+belongs to *one* name of the file: opened by a different name, the ledger would show half a transaction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from understudy.base.errors import LedgerError, UnderstudyWarning
 from understudy.base.files import sync_folder
 
 VOUCHED = "UNDERSTUDY_LOCAL_DRIVES"
-"""The environment variable with types, separated by commas, that the user says are local."""
+"""The environment variable with file system types, separated by commas, that the user declares local."""
 
 PASSING = frozenset({"overlay", "ramfs", "rootfs", "tmpfs"})
-"""Local, but gone with the container or at the next start."""
+"""Local, but deleted with the container or at the next start."""
 
 LOCAL = PASSING | {
     *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "nilfs2", "reiserfs", "bcachefs"),
@@ -33,8 +33,8 @@ LOCAL = PASSING | {
     *("ntfs", "ntfs3", "vfat", "msdos", "exfat", "udf"),
     *("apfs", "hfs", "hfsplus", "ufs", "ffs", "hammer2"),
 }
-"""File system types whose locks are the kernel's own. Whatever is not here may have its locks on another machine, or
-none: network drives, shares with a virtual machine's host (virtiofs, vboxsf, 9p), object stores and all of FUSE."""
+"""File system types whose locks are the kernel's. All others may have their locks on another machine, or no locks:
+network drives, shares with a virtual machine's host (virtiofs, vboxsf, 9p), object stores and all of FUSE."""
 
 UNKNOWN = "unknown"
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -57,7 +57,7 @@ def drive_type(mounts: Iterable[tuple[str, str]], path: PurePath) -> str:
 
 
 def drive_type_of(path: Path) -> str:
-    """:func:`drive_type` by this machine's mounts; a UNC path (``//server/share``) is ``unc``."""
+    """Return :func:`drive_type` by this machine's mounts; ``unc`` for a UNC path (``//server/share``)."""
     path = path.resolve()
     if path.as_posix().startswith("//"):
         return "unc"
@@ -69,7 +69,7 @@ def drive_type_of(path: Path) -> str:
 
 
 def is_local(kind: str) -> bool:
-    """Whether drives of this type are of this machine: known to be, or vouched for by the user."""
+    """Return whether drives of this type are local: known to be, or declared by the user."""
     vouched = {word.strip() for word in os.environ.get(VOUCHED, "").split(",")}
     return kind in LOCAL or kind in vouched or (sys.platform == "win32" and kind in _WINDOWS_LOCAL)
 
@@ -83,7 +83,7 @@ def _mounts() -> list[tuple[str, str]]:
 
 
 def require_one_name(path: Path) -> None:
-    """See that the file at ``path`` (absolute, symbolic links resolved) has one name: no hard link, and not
+    """Check that the file at ``path`` (absolute, symbolic links resolved) has one name: no hard link, and not
     itself mounted (``docker -v FILE:FILE``, ``subPath``). Else LedgerError."""
     try:
         status = path.stat()
@@ -91,19 +91,18 @@ def require_one_name(path: Path) -> None:
         return
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise LedgerError(
-            f"The ledger {path} has several names (hard links), by which charges could be lost.",
-            "Remove all but one, and link the folder that holds it instead.",
+            f"The ledger {path} has several names (hard links), so charges could be lost.",
+            "Remove all but one, and link its folder instead.",
         )
     if _MOUNTS.exists() and str(path) in dict(_mounts()):
         raise LedgerError(
-            f"The ledger {path} is mounted as a single file, and has another name elsewhere, by which charges could "
-            "be lost.",
-            "Mount the folder that holds it instead.",
+            f"The ledger {path} is mounted as a single file and has a second name elsewhere, so charges could be lost.",
+            "Mount its folder instead.",
         )
 
 
 def keep_to_owner(path: Path) -> None:
-    """See that nobody else can read or write the file, and say so where it had to be changed, or cannot be."""
+    """Make the file private to its owner; warn if its mode had to be changed or cannot be."""
     if os.name != "posix":
         return
     status = path.stat()
@@ -114,11 +113,11 @@ def keep_to_owner(path: Path) -> None:
             _warn(f"The ledger {path} can be read or written by others. Make it private: chmod 600 {path}")
         else:
             _warn(
-                f"The ledger {path} could be read or written by others; it is now its owner's alone (mode 0600). "
+                f"The ledger {path} could be read or written by others; now only its owner can use it (mode 0600). "
                 "Share a ledger through PostgreSQL (--ledger postgresql://...)."
             )
     folder = path.parent.stat()
-    by_group = folder.st_mode & stat.S_IWGRP and folder.st_gid != folder.st_uid  # alike: a group of one, as on Debian
+    by_group = folder.st_mode & stat.S_IWGRP and folder.st_gid != folder.st_uid  # equal: a group of one, as on Debian
     if (by_group or folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX:
         _warn(f"Others can write to the folder of the ledger {path}, and so replace it: chmod go-w {path.parent}")
 
@@ -134,21 +133,21 @@ def state_folder_location() -> str:
 
 
 def default_location() -> str:
-    """``UNDERSTUDY_LEDGER`` if it is set, else ``ledger.sqlite`` in the user's state folder."""
+    """Return ``UNDERSTUDY_LEDGER`` if it is set, else ``ledger.sqlite`` in the user's state folder."""
     return os.environ.get("UNDERSTUDY_LEDGER") or state_folder_location()
 
 
 def begins_by_itself(location: str | Path | None) -> bool:
-    """Whether a ledger that is not there is begun: only one that nobody named.
+    """Return whether a missing ledger is created: only if nobody named it.
 
-    A named one that is missing was there before, more likely than not, on a drive that is not mounted, say: a new one
+    A named ledger that is missing probably existed before, for example on a drive that is not mounted now: a new one
     would be a second full budget.
     """
     return location is None and not os.environ.get("UNDERSTUDY_LEDGER")
 
 
 def parse_location(location: str | Path) -> sa.URL:
-    """The database URL of a location. Makes nothing."""
+    """Return the database URL of a location. Creates nothing."""
     text = str(location)
     if "://" not in text:
         return _sqlite(Path(text))
@@ -159,7 +158,7 @@ def parse_location(location: str | Path) -> sa.URL:
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
         if "@" in f"{url.host}{url.database}{text.partition('?')[2]}":
             raise LedgerError(
-                "The ledger's URL has an @ where none belongs, and what stands before it may be of a password.",
+                "The ledger's URL has an extra @, and the text before it may be part of a password.",
                 f"Write @ as %40 and ? as %3F. {_FORMS}",
             )
         return url.set(drivername="postgresql+psycopg")
@@ -169,7 +168,7 @@ def parse_location(location: str | Path) -> sa.URL:
 
 
 def describe(url: sa.URL) -> str:
-    """For messages: never a user's name or password."""
+    """Return the location for messages, without user name and password."""
     if url.drivername == "sqlite":
         return str(url.database)
     port = f":{url.port}" if url.port else ""
@@ -181,8 +180,8 @@ def file_of(url: sa.URL) -> Path | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a new ledger (mode 0700), so that its name outlives a power failure; LedgerError if it
-    cannot be.
+    """Make the folder of a new ledger (mode 0700), synced so that it survives a power failure; LedgerError if that
+    fails.
     """
     made = [folder for folder in path.parents if not folder.exists()]
     try:
@@ -194,22 +193,22 @@ def make_folder(path: Path) -> None:
     kind = drive_type_of(path)
     if kind in PASSING:
         warnings.warn(
-            f"The new ledger {path} is on a drive ({kind}) that is gone with its container or at the next start, and "
-            "with it what was spent. Keep it on a lasting drive (--ledger PATH or UNDERSTUDY_LEDGER).",
+            f"The new ledger {path} is on a drive ({kind}) that is deleted with its container or at the next start, "
+            "and the record of the spending with it. Keep it on a lasting drive (--ledger PATH or UNDERSTUDY_LEDGER).",
             UnderstudyWarning,
             stacklevel=2,
         )
 
 
 def cannot_write(path: Path, error: OSError, *, new: bool) -> LedgerError:
-    """The error for a file that cannot be opened, or made where it is ``new``."""
-    cure = "Restore write access to it: another ledger would not know what has been spent."
+    """Return the error for a file that cannot be opened, or cannot be made if it is ``new``."""
+    cure = "Restore write access to it: a new ledger would not know the earlier spending."
     if new:
         cure = "Choose a file that you may write (--ledger PATH or UNDERSTUDY_LEDGER)."
     elif isinstance(error, FileNotFoundError):
         return LedgerError(
             f"The ledger {path} is gone.",
-            "Put it back (is its drive mounted?): another ledger would not know what has been spent.",
+            "Restore it (is its drive mounted?): a new ledger would not know the earlier spending.",
         )
     return LedgerError(f"The ledger {path} cannot be written ({error.strerror}).", cure)
 
@@ -227,7 +226,7 @@ def _sqlite(path: Path) -> sa.URL:
         raise LedgerError(
             f"The ledger {path} is on a drive of the type {kind!r}, which is not known to be local: file locks cannot "
             "be trusted there, and charges could be lost.",
-            "Choose a file on a local disk, or share a ledger through PostgreSQL (--ledger postgresql://...); if the "
-            f"drive is one of this machine alone, say so with the environment variable {VOUCHED}={kind}.",
+            "Choose a file on a local disk, or share a ledger through PostgreSQL (--ledger postgresql://...); if "
+            f"only this machine uses the drive, declare it with the environment variable {VOUCHED}={kind}.",
         )
     return sa.URL.create("sqlite", database=str(path))

@@ -1,4 +1,4 @@
-"""Locks of files, which the kernel lets go of when their process ends."""
+"""Lock files. The kernel releases the locks when their process ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.base.errors import ResumeError, StorageError
 from understudy.base.files import AGAIN
 
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
-_FAR = 1 << 40  # Windows' locks keep others from reading: beyond all that SQLite reads or locks
+_FAR = 1 << 40  # Windows' locks prevent reading, so this is beyond everything that SQLite reads or locks
 
 if sys.platform == "win32":
     import msvcrt
@@ -31,7 +31,7 @@ else:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the file's lock, if no other process has it; OSError where there are no locks."""
+    """Take the file's lock, if no other process has it; OSError if the drive has no locks."""
     try:
         _lock(descriptor, _TAKE)
     except OSError as error:
@@ -47,12 +47,12 @@ def unlock(descriptor: int) -> None:
 
 _LOCK = "run.lock"
 LOCK_SECONDS = 3.0
-"""For which a holder that is about to end is waited; one that works takes hours."""
+"""The wait for a holder that is about to end; one that is working takes hours."""
 _PAUSE_SECONDS = 0.1
 
 
 class FolderLock:
-    """Held from construction to :meth:`release`, or the end of the process.
+    """A lock on a folder, held from construction to :meth:`release` or the end of the process.
 
     Raises:
         ResumeError: if another process (or this one) holds it.
@@ -76,7 +76,7 @@ class FolderLock:
             raise
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others in. The file stays unless its folder is removed with it: who waits for a removed one notices."""
+        """Release the lock. The file stays unless its folder is removed too: a waiting process notices that."""
         if remove:
             with suppress(OSError):
                 self._path.unlink()
@@ -84,7 +84,7 @@ class FolderLock:
 
 
 def is_in_use(folder: Path) -> bool:
-    """Whether a process holds the folder's :class:`FolderLock`. It is tried for a moment, which holders wait out."""
+    """Return whether a process holds the folder's :class:`FolderLock`. It is taken briefly, for which holders wait."""
     try:
         file = os.open(folder / _LOCK, os.O_RDWR)
     except OSError:

@@ -1,7 +1,7 @@
-"""The ledger's tables, and their rows as values. Budgets are exact fractions as text ("1/10"); nothing is ever deleted.
+"""Define the ledger's tables, and read rows as values. Budgets are exact fractions as text ("1/10"). No row is deleted.
 
-A budget is two columns, named after epsilon and delta. Where the dataset's unit is a secret they hold a prior and a
-posterior instead: the unit says how they are read, for the cap and for every entry of the dataset.
+A budget is two columns, named after epsilon and delta. If the dataset's unit is a secret, they contain a prior and a
+posterior instead: the unit determines how they are read, for the cap and for every entry of the dataset.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ sketches = sa.Table(
 class Meta:
     """The ledger's own settings.
 
-    ``id`` is 32 hexadecimal digits, the same in a copy; ``strict_changes`` when it was made strict (True) or not, in
-    order; ``fingerprint_key`` 32 bytes.
+    ``id`` is 32 hexadecimal digits, the same in a copy; ``strict_changes`` says when it was made strict (True) or not,
+    in order; ``fingerprint_key`` is 32 bytes.
     """
 
     id: str
@@ -105,11 +105,11 @@ class Meta:
 
 
 def read_meta(connection: sa.Connection) -> Meta | None:
-    """The ledger's own settings; None if the database holds no ledger yet."""
+    """Return the ledger's own settings; None if the database does not contain a ledger yet."""
     tables = set(sa.inspect(connection).get_table_names())
     if meta.name not in tables:
         if tables and connection.dialect.name == "sqlite":
-            raise LedgerError("The file holds a database that is not a ledger.", "Name another file (--ledger PATH).")
+            raise LedgerError("The file is a database that is not a ledger.", "Name another file (--ledger PATH).")
         return None
     found = {row.key: row.value for row in connection.execute(sa.select(meta))}
     version = found.get("version")
@@ -123,7 +123,7 @@ def read_meta(connection: sa.Connection) -> Meta | None:
     if not tables >= metadata.tables.keys():
         raise damaged()
     if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-        raise damaged()  # an entry of a dataset that is not there
+        raise damaged()  # an entry of a missing dataset
     with reading_fields():
         changes = json.loads(found["strict"])
         if not isinstance(changes, list):
@@ -145,7 +145,7 @@ def create(connection: sa.Connection, *, strict: bool) -> None:
 
 
 def set_strict(connection: sa.Connection, *, strict: bool) -> None:
-    """Note that the ledger is strict from now on, or is no longer, behind the changes before."""
+    """Record that the ledger is strict from now on, or no longer, after the earlier changes."""
     found = read_meta(connection)
     changes = () if found is None else found.strict_changes
     noted = [[at.isoformat(), "on" if state else "off"] for at, state in changes]
@@ -165,7 +165,7 @@ def _hexadecimal(text: str, size: int) -> bytes:
     return found
 
 
-_WRITTEN = re.compile(r"[0-9]+(/[0-9]+)?", re.ASCII)  # as a fraction is, and nothing else
+_WRITTEN = re.compile(r"[0-9]+(/[0-9]+)?", re.ASCII)  # the only form of a written fraction
 _ENTRIES = sa.select(entries, datasets.c.unit.label("dataset_unit")).join(datasets)
 
 
@@ -180,10 +180,10 @@ def find(connection: sa.Connection, name: str) -> Dataset | None:
 
 
 def require(connection: sa.Connection, name: str) -> Dataset:
-    """The dataset of this name; LedgerError if it is not open."""
+    """Return the dataset of this name; LedgerError if it is not open."""
     found = find(connection, name)
     if found is None:
-        require_name(name)  # so that the message quotes no more than a name
+        require_name(name)  # so that the message only quotes a name
         raise LedgerError(
             f"The ledger has no dataset {name!r}.",
             f"Open it with: understudy ledger open {name} --epsilon E --delta D",
@@ -202,7 +202,7 @@ def history(connection: sa.Connection, name: str) -> list[Entry]:
 
 
 def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
-    """The dataset's name and the entry of a run, None if it was never charged."""
+    """Return the dataset's name and the entry of a run; None if it was never charged."""
     row = connection.execute(_ENTRIES.where(entries.c.run_id == run_id)).one_or_none()
     return None if row is None else (row.dataset, _to_entry(row))
 
@@ -212,7 +212,7 @@ def entry_number(connection: sa.Connection, run_id: str) -> int:
 
 
 def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> dict[str, str]:
-    """The digests of the run's values that were used, by name: all, or that of one (a run may have thousands)."""
+    """Return the digests of the run's used values, by name: all, or that of one (a run may have thousands)."""
     wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)
     if name is not None:
         wanted = wanted.where(draws.c.name == name)
@@ -239,7 +239,7 @@ def add_prints(connection: sa.Connection, name: str, prints: Collection[str]) ->
 
 
 def similar(connection: sa.Connection, name: str, sketch: Sketch) -> list[str]:
-    """The names of the other datasets that share much of their content with what this sketch is of, sorted."""
+    """Return the names of the other datasets that share much of their content with this sketch's table, sorted."""
     wanted = sa.select(sketches).where(sketches.c.dataset != name)
     with reading_fields():
         found = [row.dataset for row in connection.execute(wanted) if sketch.is_near(Sketch.from_text(row.sketch))]
@@ -247,7 +247,7 @@ def similar(connection: sa.Connection, name: str, sketch: Sketch) -> list[str]:
 
 
 def add_sketch(connection: sa.Connection, name: str, sketch: Sketch) -> None:
-    """Note what a dataset's content looks like, beside what it looked like before."""
+    """Add the sketch of a dataset's content to its earlier sketches."""
     mine = sketches.c.dataset == name
     before = connection.execute(sa.select(sketches.c.sketch).where(mine)).scalar_one_or_none()
     if before is None:

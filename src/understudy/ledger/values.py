@@ -1,4 +1,4 @@
-"""What the ledger knows, as immutable values; and the one error for a field that nobody could have written."""
+"""Represent the ledger's records as immutable values, with one error for a stored field that is invalid."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from understudy.privacy.unit import Unit
 
 def damaged() -> LedgerError:
     return LedgerError(
-        "The ledger is damaged: it holds a value that cannot be read.",
-        "Restore it from a backup: what it recorded must not be forgotten.",
+        "The ledger is damaged: it contains a value that cannot be read.",
+        "Restore it from a backup: its records must not be lost.",
     )
 
 
 @contextmanager
 def reading_fields() -> Iterator[None]:
-    """Turn whatever goes wrong while stored fields are read into that one LedgerError.
+    """Turn every error while stored fields are read into that one LedgerError.
 
-    A field's own validator would blame a flag that the user never gave, and quote the field.
+    The usual validator would blame an option that the user never gave, and quote the field.
     """
     try:
         yield
@@ -49,11 +49,11 @@ class Dataset:
     """A dataset as the ledger knows it.
 
     Args:
-        cap: what all of its runs together may spend.
+        cap: the most that all of its runs together may spend.
         unit: that it was opened with. Every run protects the same kind of unit, identified by the same column; how many
             records of one unit a run uses at most is the run's choice.
-        rule: how charges compose over runs; always ``rdp`` where secrets are protected.
-        hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; the same for ever.
+        rule: how charges compose over runs; always ``rdp`` if secrets are protected.
+        hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; it never changes.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Dataset:
     opened_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """JSON fields; the cap stays exact, the key is left out."""
+        """Return JSON fields; the cap stays exact, the key is left out."""
         return {
             "dataset": self.name,
             "unit": self.unit.to_json(),
@@ -79,7 +79,7 @@ class Entry:
     """One line of a dataset's history: a run that was charged, or a cap that was raised.
 
     Args:
-        cost: what the run spends; None for a raised cap, as are the run's id, method and unit.
+        cost: the spending of the run; None for a raised cap, as are the run's id, method and unit.
         cap: the new cap; None for a run.
         charges: as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
     """
@@ -94,15 +94,15 @@ class Entry:
     note: str
 
     def spending(self, rule: CrossRunRule) -> Spending | None:
-        """What the accountant composes: the events too where the rule needs them; None for a raised cap;
-        LedgerError where an event is of a kind that this version does not know."""
+        """Return the accountant's input, with the events if the rule needs them; None for a raised cap. LedgerError if
+        this version does not know an event's kind."""
         if self.cost is None:
             return None
         if rule == "basic":
             return Spending(self.cost, ())
         if not all(charge["event"]["kind"] in EVENT_KINDS for charge in self.charges):
             raise LedgerError(
-                "The ledger holds a charge of a kind that this version of understudy does not know.",
+                "The ledger contains a charge of a kind that this version of understudy does not know.",
                 "Upgrade understudy.",
             )
         with reading_fields():
@@ -110,7 +110,7 @@ class Entry:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """For people: when, what, how much, for what, which run, and the note."""
+        """Return the cells for people: time, method, cost, releases, run and note."""
         return (
             f"{self.at:%Y-%m-%d %H:%M:%S}",
             self.method or "cap raised",
@@ -121,7 +121,7 @@ class Entry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON fields; budgets stay exact."""
+        """Return JSON fields; budgets stay exact."""
         return {
             "at": self.at.isoformat(),
             "run_id": self.run_id,
@@ -139,8 +139,8 @@ class Balance:
     """A dataset's account after one entry.
 
     Args:
-        spent: by all runs up to it, composed by the dataset's rule at the cap that it has now; None if nothing is.
-        cap: then; None before the first raise of a cap, which does not record the one before.
+        spent: by all runs up to it, composed by the dataset's rule at its present cap; None if nothing is spent.
+        cap: at that time; None before the first raise of a cap, which does not record the earlier cap.
     """
 
     entry: Entry
@@ -158,7 +158,7 @@ def require_name(name: str) -> None:
 
 
 def now() -> str:
-    """The time as the ledger writes it: ISO 8601, UTC, whole seconds."""
+    """Return the present time as the ledger writes it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -168,19 +168,19 @@ def canonical_json(value: object) -> str:
 
 _BYTES = 8
 _LEAST_SHARED = 3
-"""Fewer cells in common say nothing: two tables may both hold "n/a"."""
+"""Fewer common cells prove nothing: two tables may both contain "n/a"."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Keyed hashes of the distinct cells of a table's texts, the lowest of them: enough to tell that another table is
-    much the same, also with a column more, read as JSON records, or with other punctuation.
+    """The lowest keyed hashes of the distinct cells of a table's texts: enough to detect that another table is much the
+    same, even with an additional column, read as JSON records, or with different punctuation.
 
     The *bottom-k sketch* of a set (Broder 1997; Cohen and Kaplan 2007) is the k smallest of its elements' hashes: a
-    uniform sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a
-    sample of the union that shows of each element whether it is in A, in B or in both; the share of A's part that is in
-    B estimates |A and B| / |A|. Of the smaller set this is the containment, which is never below the Jaccard
-    similarity: it stays 1 when a table has grown to ten times its size, or was cut to a tenth.
+    uniform sample, taken in the same way from every set. For two sets A and B, the hashes up to the end of the shorter
+    sketch are a sample of the union that shows for each element whether it is in A, in B or in both. The share of A's
+    part that is in B estimates |A and B| / |A|. For the smaller set this is the containment, which is never below the
+    Jaccard similarity: it stays 1 when a table has grown to ten times its size, or was cut to a tenth.
 
     Args:
         hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.
@@ -191,10 +191,10 @@ class Sketch:
     hashes: tuple[int, ...] = field(repr=False)
 
     def is_near(self, other: Sketch) -> bool:
-        """Whether the smaller of the two tables has more than half of its cells from the other, as estimated.
+        """Return whether the smaller table shares more than half of its cells with the other, as estimated.
 
-        With 512 hashes the standard error is at most 0.03 for tables of one size, and 0.1 where one is twenty times
-        the other. Where one is more than some hundred times the other, too few hashes are left to tell.
+        With 512 hashes the standard error is at most 0.03 for tables of the same size, and 0.1 if one is twenty times
+        the other. If one is more than some hundred times the other, too few hashes are left for an estimate.
         """
         reach = min(self._reach, other._reach)
         mine, theirs = ({each for each in sketch.hashes if each <= reach} for sketch in (self, other))
@@ -203,11 +203,11 @@ class Sketch:
 
     @property
     def _reach(self) -> int:
-        """The highest hash up to which every hash of the table is known."""
+        """Return the highest hash up to which every hash of the table is known."""
         return self.hashes[-1] if len(self.hashes) == self.SIZE else (1 << (8 * _BYTES)) - 1
 
     def merged(self, other: Sketch) -> Sketch:
-        """The sketch of both tables together."""
+        """Return the sketch of both tables together."""
         return Sketch(tuple(sorted({*self.hashes, *other.hashes})[: self.SIZE]))
 
     def to_text(self) -> str:
@@ -215,7 +215,7 @@ class Sketch:
 
     @classmethod
     def from_text(cls, text: str) -> Sketch:
-        """The inverse of :meth:`to_text`; LedgerError, ValueError or TypeError for any other text."""
+        """Read the text of :meth:`to_text`; LedgerError, ValueError or TypeError for any other text."""
         packed = base64.b64decode(text, validate=True)
         hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
         if len(packed) % _BYTES or len(hashes) > cls.SIZE or list(hashes) != sorted(set(hashes)):
@@ -224,11 +224,11 @@ class Sketch:
 
 
 def numbers(budget: Budget | SecretBudget | None, *, left: bool = False) -> tuple[str, str] | None:
-    """Epsilon and delta, or prior and posterior, in six digits; None for no budget.
+    """Return epsilon and delta, or prior and posterior, in six digits; None for no budget.
 
     Args:
-        left: of what may still be spent, which is rounded down; what is spent is rounded up. (The prior of a secret is
-            rounded to the other side.)
+        left: whether it is a remaining budget, which is rounded down; spending is rounded up. (The prior of a secret is
+            rounded the other way.)
     """
     if budget is None:
         return None
@@ -243,7 +243,7 @@ def both(budget: Budget | SecretBudget | None, *, left: bool = False) -> str:
 
 
 def what_remains(dataset: Dataset, remaining: Budget | SecretBudget | None) -> str:
-    if remaining is None:  # posteriors do not subtract
+    if remaining is None:  # posteriors cannot be subtracted
         return "depends on the run" if dataset.unit.kind == "secret" else "0"
     return both(remaining, left=True)
 

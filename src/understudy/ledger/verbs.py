@@ -1,4 +1,4 @@
-"""The verbs of ``understudy ledger``, for Python: ``us.ledger.show()``."""
+"""Provide the verbs of ``understudy ledger`` in Python: ``us.ledger.show()``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 
 Location = str | Path | None
-"""A file or ``postgresql://...``. None: as :class:`Ledger` finds it."""
+"""A file or ``postgresql://...``. None: the default of :class:`Ledger`."""
 HEADS = ("dataset", "unit", "rule", "cap", "spent", "remaining")
 
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset, what is spent of its cap (None: nothing), and what remains (None: nothing, or it depends on a run)."""
+    """A dataset, the spent part of its cap (None: nothing), and the rest (None: nothing, or it depends on the run)."""
 
     dataset: Dataset
     spent: Budget | SecretBudget | None
@@ -37,21 +37,21 @@ class Account:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """For people, under :data:`HEADS`."""
+        """Return the cells of a line for people, under :data:`HEADS`."""
         dataset = self.dataset
         cap, spent, remains = both(dataset.cap, left=True), both(self.spent), what_remains(dataset, self.remaining)
         return dataset.name, unit_words(dataset), dataset.rule, cap, spent, remains
 
 
 class Accounts(list[Account]):
-    """Several of them; as a table where they are shown."""
+    """A list of accounts, shown as a table."""
 
     def __repr__(self) -> str:
         return aligned(HEADS, [account.row for account in self])
 
 
 class Entries(list[Entry]):
-    """What one was charged for; as a table where they are shown."""
+    """The entries of one dataset, shown as a table."""
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Entries(list[Entry]):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """For people, under :attr:`heads`."""
+        """Return the lines for people, under :attr:`heads`."""
         return [entry.cells for entry in self]
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Entries(list[Entry]):
 
 
 def create(ledger: Location = None, *, strict: bool | None = None) -> None:
-    """Begin a ledger; where there is one, change nothing but ``strict``.
+    """Create a ledger; if it exists, change only ``strict``.
 
     Args:
         strict: refuse runs on datasets that nobody opened.
@@ -93,11 +93,11 @@ def open(  # noqa: A001 - the verb's name
     rule: CrossRunRule | None = None,
     ledger: Location = None,
 ) -> Account:
-    """Open the dataset ``name`` with a cap on what all of its runs together may spend.
+    """Open the dataset ``name`` with a cap on the total spending of all its runs.
 
     Args:
-        cap: the cap; or in its place ``epsilon`` and ``delta``, or ``secret_prior`` and ``secret_posterior``.
-        owner: what is protected, described as in the runs; so are the owner's and the secrets' other parameters.
+        cap: the cap; or give ``epsilon`` and ``delta``, or ``secret_prior`` and ``secret_posterior`` instead.
+        owner: the protected owner column, given as in the runs, like the other parameters of owners and secrets.
         rule: how runs compose: ``basic`` or ``rdp``.
     """
     cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
@@ -106,7 +106,7 @@ def open(  # noqa: A001 - the verb's name
         told = recognised_by(secrets, secrets_file, secret_detectors)
         if told is None or max_records_per_secret is None:
             raise ConfigError(
-                "The secrets, or how many records hold one at most, are not described.",
+                "The secrets, or the most records that contain one of them, are not given.",
                 "Give secrets, secrets_file or secret_detectors, and max_records_per_secret, as the runs will.",
             )
         unit = Unit("secret", max_records_per_secret, recognised_by=told)
@@ -116,7 +116,7 @@ def open(  # noqa: A001 - the verb's name
 
 
 def _cap(cap: Budget | SecretBudget | None, *numbers: Number | None) -> Budget | SecretBudget:
-    """The cap, or that of these numbers: epsilon and delta, or a prior and a posterior."""
+    """Return the cap, or the cap of these numbers: epsilon and delta, or a prior and a posterior."""
     epsilon, delta, prior, posterior = numbers
     if cap is not None and any(number is not None for number in numbers):
         raise ConfigError("The cap is given twice.", "Give a Budget, or epsilon and delta.")
@@ -135,10 +135,10 @@ def raise_cap(
     secret_posterior: Number | None = None,
     ledger: Location = None,
 ) -> Account:
-    """Raise the cap of a dataset that is open, as ``understudy ledger open --raise``.
+    """Raise the cap of an open dataset, as ``understudy ledger open --raise`` does.
 
     Args:
-        cap: the new one, given as for :func:`open`.
+        cap: the new cap, given as for :func:`open`.
     """
     cap = _cap(cap, epsilon, delta, secret_prior, secret_posterior)
     with Ledger(ledger) as book:
@@ -147,13 +147,13 @@ def raise_cap(
 
 
 def show(name: str | None = None, *, ledger: Location = None) -> Accounts:
-    """Caps, and what is spent and left of them, for one dataset or all."""
+    """Return the caps of one dataset or all, and how much of each is spent and left."""
     with Ledger(ledger) as book:
         names = [name] if name else [dataset.name for dataset in book.datasets()]
         return Accounts(Account.of(book, each) for each in names)
 
 
 def history(name: str, *, ledger: Location = None) -> Entries:
-    """The runs that a dataset was charged for, and the raises of its cap."""
+    """Return the runs that a dataset was charged for, and the raises of its cap."""
     with Ledger(ledger) as book:
         return Entries(book.history(name))

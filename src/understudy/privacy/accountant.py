@@ -1,4 +1,4 @@
-"""Composition of the mechanisms' events, and the filter that keeps a dataset within its cap.
+"""Compose the mechanisms' events, and keep a dataset within its cap.
 
 Within one run the plan is fixed before any private record is read, so its events
 compose by any sound accountant: Gaussian events in closed form (n of them are
@@ -46,15 +46,15 @@ CrossRunRule = Literal["basic", "rdp"]
 _POWER_DELTAS = (1e-2, 1e-3, 1e-4, 1e-6)
 _EXPONENT = 700.0
 SMALLEST_DELTA = 1e-15
-"""Below it the tails of the normal distribution are lost in rounding."""
+"""Below it, rounding loses the tails of the normal distribution."""
 DISCRETE_EXCESS = 2e-7
-"""More than the relative excess of delta of one discrete Gaussian over the continuous one on the coarsest grid that
-:mod:`understudy.privacy.mechanisms` allows: a (a + mu) / (24 sigma^2) with a = epsilon/mu - mu/2."""
+"""An upper bound on the relative excess of delta of one discrete Gaussian over the continuous one, on the coarsest grid
+that :mod:`understudy.privacy.mechanisms` allows: a (a + mu) / (24 sigma^2) with a = epsilon/mu - mu/2."""
 
 
 @dataclass(frozen=True)
 class Composition:
-    """The sequential composition of a fixed list of events.
+    """Compose a fixed list of events sequentially.
 
     >>> round(Composition((GaussianEvent(4.22468),)).epsilon(1e-6), 5)
     1.0
@@ -68,18 +68,18 @@ class Composition:
 
     @property
     def failure(self) -> float:
-        """The probability with which what else is said of the composition does not hold, at most."""
+        """Return an upper bound on the probability that the other statements about the composition fail."""
         return math.fsum(event.failure for event in self.events) * (1 + 1e-15)
 
     @property
     def mu(self) -> float | None:
-        """mu of the composition if every event is Gaussian, but for its :attr:`failure`; else None."""
+        """Return mu of the composition (except for its :attr:`failure`) if every event is Gaussian; else None."""
         if not all(isinstance(event, GaussianEvent) for event in self.events):
             return None
         return math.sqrt(math.fsum(2 * event.rho for event in self.events))
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon these events are known to imply at ``delta`` (infinity if none)."""
+        """Return the smallest epsilon that these events are known to imply at ``delta`` (infinity if there is none)."""
         if not self.events:
             return 0.0
         pure = self.pure_epsilon
@@ -93,10 +93,11 @@ class Composition:
         return min(pure, _numerical_epsilon(self.events, delta))
 
     def power(self, false_alarms: float) -> float:
-        """Largest true-positive rate of any test for one unit's presence at this false-positive rate.
+        """Return the largest true-positive rate of any test for one unit's presence at this false-positive rate.
 
-        The trade-off curve of f-DP (Dong, Roth and Su 2022): exact for Gaussian events; for others the best of the
-        bounds e^epsilon x + delta and 1 - e^-epsilon (1 - delta - x) (Wasserman and Zhou 2010) over several deltas.
+        This is the trade-off curve of f-DP (Dong, Roth and Su 2022). It is exact for Gaussian events. For others it is
+        the best of the bounds e^epsilon x + delta and 1 - e^-epsilon (1 - delta - x) (Wasserman and Zhou 2010) over
+        several deltas.
         """
         if self.mu is not None:
             return min(1.0, phi_bar(-normal_quantile(false_alarms) - self.mu) + self.failure)
@@ -109,15 +110,15 @@ class Composition:
 
     @functools.cached_property
     def _points(self) -> tuple[tuple[float, float], ...]:
-        """(epsilon, delta) at several deltas: one numerical composition each, kept for every rate that is asked for."""
+        """Return (epsilon, delta) at several deltas: one numerical composition each, cached for all rates."""
         return tuple((self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS))
 
 
 @functools.lru_cache(maxsize=32)
 def _numerical_epsilon(events: tuple[Event, ...], delta: float) -> float:
-    """Epsilon by privacy loss distributions where every event has one on a grid of workable size, else by zCDP.
+    """Return epsilon by privacy loss distributions if every event has one on a grid of workable size, else by zCDP.
 
-    A plan, its statement and its ledger entry ask for the same one, which takes most of a second.
+    A plan, its statement and its ledger entry need the same value, which takes most of a second to compute.
     """
     if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in events):
         return ZCDP(math.fsum(event.rho for event in events)).epsilon(delta)
@@ -126,13 +127,13 @@ def _numerical_epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 @functools.lru_cache(maxsize=2)
 def _losses(events: tuple[Event, ...]) -> Any:
-    """The composed privacy loss distribution, kept for every delta that is asked for."""
+    """Return the composed privacy loss distribution, cached for all deltas."""
     losses: list[Any] = [event.to_pld() for event in events]
     return functools.reduce(lambda a, b: a.compose(b), losses)
 
 
 _LARGEST = 300.0
-"""Pure epsilon of one release whose losses are put on a grid: e^epsilon overflows at 709."""
+"""Largest pure epsilon of one release whose losses are put on a grid: e^epsilon overflows at 709."""
 
 
 def _of_one(event: Event) -> float:
@@ -142,11 +143,11 @@ def _of_one(event: Event) -> float:
 
 
 def _gaussian_releases(event: Event) -> int:
-    """How many discrete Gaussians the event is about.
+    """Return how many discrete Gaussians the event contains.
 
-    One on a Poisson sample of rate q exceeds its continuous twin by no larger a factor than one on all data: delta at
-    epsilon of a mixture (1-q) Q + q P from Q, or of Q from it, is a constant times delta of P from Q, or of Q from P,
-    at another epsilon (Balle, Barthe and Gaboardi 2018, Theorem 2).
+    Sampling does not enlarge the factor by which a discrete Gaussian exceeds the continuous one: delta at epsilon of a
+    mixture (1-q) Q + q P from Q, or of Q from it, is a constant times delta of P from Q, or of Q from P, at a different
+    epsilon (q is the rate of the Poisson sample; Balle, Barthe and Gaboardi 2018, Theorem 2).
     """
     if isinstance(event, SubsampledGaussianEvent):
         return event.count
@@ -154,7 +155,7 @@ def _gaussian_releases(event: Event) -> int:
 
 
 def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
-    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho, and by its failure.
+    """Return epsilon at ``delta`` of the events in one Renyi accountant, each by its zCDP rho and its failure.
 
     >>> round(renyi_epsilon([GaussianEvent(2.0), PureEvent(0.5)], 1e-6), 2)
     3.54
@@ -171,7 +172,7 @@ def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
 
 
 def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
-    """Noise multipliers of Gaussian releases that together spend ``budget`` and no more.
+    """Return noise multipliers of Gaussian releases that together spend ``budget`` and no more.
 
     Args:
         shares: how much of mu^2 each release gets; positive, any scale.
@@ -192,8 +193,8 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
         )
     if budget.delta < SMALLEST_DELTA:
         raise ConfigError(
-            f"delta = {as_typed(budget.delta)} is too small to be computed with.",
-            f"Give a delta of at least {SMALLEST_DELTA:g}, or choose laplace noise, which needs none.",
+            f"delta = {as_typed(budget.delta)} is too small for the computation.",
+            f"Give a delta of at least {SMALLEST_DELTA:g}, or choose laplace noise, which needs no delta.",
         )
     delta = float(budget.delta) / (1 + DISCRETE_EXCESS * len(shares))
     total = gaussian_noise_multiplier(float(budget.epsilon), delta * (1 - 1e-9)) * (1 + 1e-9)
@@ -202,16 +203,16 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
 
 
 def zcdp_within(budget: Budget) -> float:
-    """The largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
+    """Return the largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
 
-    Raises ConfigError if delta is 0: zCDP implies no pure differential privacy.
+    Raises ConfigError if delta is 0: zCDP does not imply pure differential privacy.
 
     >>> round(zcdp_within(Budget(3, "1e-6")), 4)
     0.1851
     """
     if budget.delta == 0:
         raise ConfigError(
-            "Private tokens are accounted by zCDP, which gives no pure differential privacy (delta = 0).",
+            "Private tokens are accounted by zCDP, which cannot give pure differential privacy (delta = 0).",
             "Give a delta such as 1e-6.",
         )
     epsilon, delta = float(budget.epsilon), float(budget.delta)
@@ -222,7 +223,7 @@ def zcdp_within(budget: Budget) -> float:
 
 
 def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
-    """Epsilons of pure releases that together spend ``budget.epsilon`` and no more (basic composition).
+    """Return epsilons of pure releases that together spend ``budget.epsilon`` and no more (basic composition).
 
     >>> [round(each, 3) for each in pure_split(Budget(3, 0), [1, 2])]
     [1.0, 2.0]
@@ -231,12 +232,12 @@ def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(budget.epsilon) * (1 - 1e-12) * share / whole for share in shares)
 
 
-_LEAST = Fraction(1, 10**9)  # a Renyi accountant may say 0 for a tiny spending; a budget is never 0
+_LEAST = Fraction(1, 10**9)  # a Renyi accountant may return 0 for a tiny spending; a budget is never 0
 
 
 @dataclass(frozen=True)
 class Spending:
-    """One run's entry in a dataset's history: what it states, and the events behind the statement.
+    """One run's entry in a dataset's history: the stated cost, and the events that it was computed from.
 
     >>> Spending(Budget(3, 0), (PureEvent(3.0),)).cost.epsilon
     Fraction(3, 1)
@@ -248,15 +249,15 @@ class Spending:
 
 @dataclass(frozen=True)
 class BudgetFilter:
-    """Says whether a dataset's history plus one more run stays within the cap.
+    """Decide whether a dataset's history plus one more run stays within the cap.
 
     Guarantee:
         ``basic``: stated (epsilon, delta) add up exactly, as fractions; sound under adaptive choice
         (Rogers, Roth, Ullman and Vadhan 2016). ``rdp``: the events of all runs in one Renyi accountant at
-        the cap's delta; a filter at each fixed order (Feldman and Zrnic 2021). Every event counts by its zCDP rho, a
-        multiple of the order, so there is one order at which most rho fits the cap: the best one is fixed.
+        the cap's delta; a filter at each fixed order (Feldman and Zrnic 2021). Every event counts by its zCDP rho times
+        the order, so the order at which the most rho fits the cap does not depend on the events: the best is fixed.
 
-    Raises PrivacyError if a cost is for secrets: it never adds to one for records or owners.
+    Raises PrivacyError if a cost is for secrets: such a cost cannot be added to one for records or owners.
 
     >>> run = Spending(Budget(2, 0), (PureEvent(2.0),))
     >>> BudgetFilter(Budget(3, 0)).admits([], run), BudgetFilter(Budget(3, 0)).admits([run], run)
@@ -267,7 +268,7 @@ class BudgetFilter:
     rule: CrossRunRule = "basic"
 
     def spent(self, history: Iterable[Spending]) -> Budget | None:
-        """(epsilon, delta) spent so far; None if nothing is."""
+        """Return the (epsilon, delta) spent so far; None if nothing was spent."""
         entries = list(history)
         if not entries:
             return None
@@ -278,7 +279,7 @@ class BudgetFilter:
         return Budget.of(max(Fraction(min(epsilon, sys.float_info.max)), _LEAST), self.cap.delta)
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
-        """True if the history and ``new`` together stay within the cap."""
+        """Return True if the history and ``new`` together stay within the cap."""
         entries = [*history, new]
         if self.rule == "basic":
             epsilon, delta = _sums(entries)
@@ -292,8 +293,8 @@ def _sums(entries: Iterable[Spending]) -> tuple[Fraction, Fraction]:
     for entry in entries:
         if isinstance(entry.cost, SecretBudget):
             raise PrivacyError(
-                f"The cost {entry.cost} of protecting secrets adds to no epsilon and delta.",
-                "Keep runs that protect secrets in a dataset of their own.",
+                f"The cost {entry.cost} of protecting secrets cannot be added to an epsilon and a delta.",
+                "Use a separate dataset for runs that protect secrets.",
             )
         epsilon, delta = epsilon + entry.cost.epsilon, delta + entry.cost.delta
     return epsilon, delta

@@ -1,8 +1,8 @@
-"""What one mechanism costs, as immutable events.
+"""Describe the cost of one mechanism as an immutable event.
 
-An event says how far the output distributions of a mechanism on two neighbouring
-datasets can lie apart; the accountant composes events. Each knows its own pure
-epsilon (infinity if it has none), its zCDP rho, and its privacy loss distribution where it has one.
+An event bounds the distance between a mechanism's output distributions on two neighbouring
+datasets; the accountant composes events. Each event knows its pure
+epsilon (infinity if it has none), its zCDP rho, and its privacy loss distribution if it has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from understudy.privacy.exact import NONNEGATIVE, POSITIVE, PROBABILITIES, RATES
 
 
 class _Event:
-    """Without a pure epsilon, unless it says otherwise; its numbers are checked when it is made."""
+    """Base of the events: checks the numbers when an event is made. No pure epsilon unless a subclass has one."""
 
     def __post_init__(self) -> None:
         known = vars(self)
@@ -38,7 +38,7 @@ class _Event:
 
     @property
     def failure(self) -> float:
-        """The probability with which the rest of what is said here does not hold; the accountant adds it to delta."""
+        """Return the probability that the event's other properties fail; the accountant adds it to delta."""
         return 0.0
 
 
@@ -66,12 +66,12 @@ class GaussianEvent(_Event):
 
 @dataclass(frozen=True)
 class SelectionEvent(GaussianEvent):
-    """Gaussian noise on sums over names that nobody listed, of which those above a threshold are shown.
+    """Gaussian noise on sums per name: names come from the data, and only sums above a threshold are shown.
 
-    With the unit the output is distributed as (1 - p) P + p R, where p, the probability of showing a name that the unit
-    alone has, is at most ``delta``; without it as Q; and P and Q are those of the Gaussian. So what the noise implies
-    at some d holds at d + delta: for any set S and e = e^epsilon, (1 - p) P(S) + p R(S) - e Q(S) <= (1 - p) d + p, and
-    Q(S) - e (1 - p) P(S) = (1 - p) (Q(S) - e P(S)) + p Q(S) <= (1 - p) d + p. Composed with others it is alike.
+    With the unit, the output is distributed as (1 - p) P + p R; without it, as Q. Here p is the probability of showing
+    a name that only this unit has, at most ``delta``; P and Q are those of the Gaussian. A guarantee of the noise at d
+    therefore holds at d + delta: for any set S and e = e^epsilon, (1 - p) P(S) + p R(S) - e Q(S) <= (1 - p) d + p, and
+    Q(S) - e (1 - p) P(S) = (1 - p) (Q(S) - e P(S)) + p Q(S) <= (1 - p) d + p. The same holds in a composition.
 
     >>> SelectionEvent(2.0, 1e-7).failure
     1e-07
@@ -89,12 +89,12 @@ class SelectionEvent(GaussianEvent):
         return self.delta
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; with a probability of at most {self.delta:.3g}, a word of one single unit"
+        return f"{super().__str__()}; shows a word of one single unit with probability at most {self.delta:.3g}"
 
 
 @dataclass(frozen=True)
 class PureEvent(_Event):
-    """Any ``epsilon``-DP mechanism: Laplace noise of scale L1 sensitivity / epsilon, for one.
+    """Any ``epsilon``-DP mechanism, for example Laplace noise of scale L1 sensitivity / epsilon.
 
     >>> PureEvent(0.5).pure_epsilon, PureEvent(0.5).rho
     (0.5, 0.125)
@@ -112,7 +112,7 @@ class PureEvent(_Event):
         return self.epsilon**2 / 2
 
     def to_pld(self) -> Any:
-        """The dominating pair of any epsilon-DP mechanism (Kairouz, Oh and Viswanath 2015)."""
+        """Return the dominating pair of any epsilon-DP mechanism (Kairouz, Oh and Viswanath 2015)."""
         return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(self.epsilon, 0))
 
     def __str__(self) -> str:
@@ -123,8 +123,8 @@ class PureEvent(_Event):
 class ZCDPEvent(_Event):
     """Any ``rho``-zCDP mechanism, such as a bounded-range choice.
 
-    Our own wrapper: ``dp_accounting`` has a release that forgets how often exponential-mechanism events
-    repeat.
+    It does not use ``dp_accounting``'s exponential-mechanism events: one of its versions ignores how often
+    they repeat.
 
     >>> str(ZCDPEvent(0.1))
     'zCDP, rho 0.1'
@@ -137,26 +137,26 @@ class ZCDPEvent(_Event):
         NONNEGATIVE.of(rho=self.rho)
 
     def to_pld(self) -> None:
-        """zCDP alone determines no privacy loss distribution."""
+        """Return None: zCDP alone does not determine a privacy loss distribution."""
 
     def __str__(self) -> str:
         return f"zCDP, rho {self.rho:.6g}"
 
 
 Inclusion = tuple[tuple[float, int], ...]
-"""For the records that hold one secret: (probability of being sampled, how many records have it), largest first."""
+"""For the records that contain one secret: (probability of being sampled, how many records have it), largest first."""
 
 
 @dataclass(frozen=True)
 class MixtureEvent(_Event):
     """Gaussian noise on a sum over records that were each sampled independently, for each of several secrets.
 
-    With K = how many of a secret's records are sampled (Poisson-binomial), the release lies between N(0, sigma^2) and
-    K + N(0, sigma^2), sigma = ``noise_multiplier`` times one record's L2 sensitivity.
+    K is how many of a secret's records are sampled (Poisson-binomial). The release is dominated by the pair
+    N(0, sigma^2) and K + N(0, sigma^2), sigma = ``noise_multiplier`` times one record's L2 sensitivity.
 
     Args:
         noise_multiplier: in sensitivities of one record.
-        inclusion: one entry a secret; the promise holds for each of them.
+        inclusion: one entry per secret; the guarantee holds for each of them.
 
     >>> MixtureEvent(4.0, (((0.5, 2),),)).rho
     0.125
@@ -173,12 +173,12 @@ class MixtureEvent(_Event):
 
     @property
     def rho(self) -> float:
-        """All of a secret's records sampled: the most that can happen."""
+        """Return the zCDP parameter in the worst case, in which all of a secret's records are sampled."""
         most = max((sum(records for _, records in secret) for secret in self.inclusion), default=0)
         return most**2 / (2 * self.noise_multiplier**2)
 
     def to_pld(self) -> None:
-        """Secret protection does not go through (epsilon, delta): see :mod:`understudy.privacy.secrets`."""
+        """Return None: secret protection does not use (epsilon, delta); see :mod:`understudy.privacy.secrets`."""
 
     def __str__(self) -> str:
         return f"Gaussian noise on sampled records, noise multiplier {self.noise_multiplier:.6g}"
@@ -186,10 +186,10 @@ class MixtureEvent(_Event):
 
 @dataclass(frozen=True)
 class SubsampledGaussianEvent(_Event):
-    """``count`` releases, each of a sum over a Poisson subsample of its own, with Gaussian noise.
+    """``count`` releases, each of a sum over a fresh Poisson subsample, with Gaussian noise.
 
-    Each release lies between N(0, sigma^2) and (1 - rate) N(0, sigma^2) + rate N(1, sigma^2), whichever of the two is
-    the dataset with the unit; sigma = ``noise_multiplier``.
+    Each release is dominated by the pair N(0, sigma^2) and (1 - rate) N(0, sigma^2) + rate N(1, sigma^2), whichever of
+    the two is the dataset with the unit; sigma = ``noise_multiplier``.
 
     Args:
         noise_multiplier: in L2 sensitivities.
@@ -207,20 +207,20 @@ class SubsampledGaussianEvent(_Event):
 
     @property
     def rho(self) -> float:
-        """The zCDP parameter as if every unit were sampled each time, which is an upper bound.
+        """Return the zCDP parameter as if every unit were sampled each time, which is an upper bound.
 
         Renyi divergences are quasi-convex: that of a mixture from one of its parts is at most that of the other part.
-        Subsampling gains much at low orders, but nothing that holds at all of them, as zCDP must.
+        Subsampling helps much at low orders, but not at all orders, as zCDP requires.
         """
         return self.count / (2 * self.noise_multiplier**2)
 
     def to_pld(self, *, interval: float = 1e-4) -> Any:
-        """The privacy loss distributions of both directions, adding and removing.
+        """Return the privacy loss distributions of both directions, adding and removing.
 
         Source: Zhu, Dong and Wang 2022, Theorem 11, for the dominating pairs.
 
         Args:
-            interval: of the grid of losses. A coarser one is faster, and says a little more: never less than is lost.
+            interval: spacing of the loss grid. A coarser grid is faster and overstates a little; it never understates.
         """
         one = gaussian_loss(self.noise_multiplier, rate=self.rate, interval=interval)
         return one.self_compose(self.count)
@@ -234,7 +234,7 @@ class SubsampledGaussianEvent(_Event):
 
 @dataclass(frozen=True)
 class SubsampledPureEvent(_Event):
-    """``count`` releases by an ``epsilon``-DP mechanism, each on a Poisson subsample of its own.
+    """``count`` releases by an ``epsilon``-DP mechanism, each on a fresh Poisson subsample.
 
     Each is ln(1 + rate (e^epsilon - 1))-DP (Balle, Barthe and Gaboardi 2018, Theorem 8).
 
@@ -254,8 +254,8 @@ class SubsampledPureEvent(_Event):
 
     @property
     def each(self) -> float:
-        """The epsilon of one release, the sampling included."""
-        # e^epsilon may overflow: there the rate costs no more than a summand
+        """Return the epsilon of one release, including the effect of sampling."""
+        # e^epsilon may overflow; for so large an epsilon, sampling only subtracts about ln(1/rate)
         if self.epsilon > _EXPONENT:
             return self.epsilon
         return math.log1p(self.rate * math.expm1(self.epsilon)) * (1 + 2**-50)
@@ -281,27 +281,27 @@ _EXPONENT = 700.0
 
 @lru_cache(maxsize=4)
 def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float = 1e-4) -> Any:
-    """The privacy loss distribution of one release: to the bit that of ``dp_accounting``'s Gaussian mechanism.
+    """Return the privacy loss distribution of one release, bit for bit as ``dp_accounting``'s Gaussian mechanism.
 
-    That one computes delta at one epsilon after the other, which takes most of a plan's time; here the same curve is
-    computed at all of them at once. Its dots and everything behind them are ``dp_accounting``'s.
+    ``dp_accounting`` computes delta at one epsilon after the other, which takes most of a plan's time. This function
+    computes the same curve at all of them at once; the connect-the-dots step is ``dp_accounting``'s.
     """
     import numpy as np
 
     def loss(place: float) -> float:
-        """The loss of a unit that is removed, where the noise is ``place``."""
+        """Return the loss of a unit that is removed, if the noise is ``place``."""
         sampled = (-0.5 - place) / noise_multiplier**2
         return sampled if rate == 1 else common.log_a_times_exp_b_plus_c(rate, sampled, 1 - rate)
 
-    cut = special.ndtri(0.5 * math.exp(-50)) * noise_multiplier  # the noise beyond counts as an infinite loss
+    cut = special.ndtri(0.5 * math.exp(-50)) * noise_multiplier  # noise beyond this counts as an infinite loss
     most, least = loss(cut - 1), loss(-cut)
 
     def dots(sign: int) -> Any:
-        """The dots for a unit that is removed (1), or added (-1)."""
+        """Return the dots for a unit that is removed (1), or added (-1)."""
         lower, upper = (least, most) if sign == 1 else (-most, -least)
         low, high = math.floor(lower / interval), math.ceil(upper / interval)
         epsilons = np.arange(low, high + 1) * interval
-        with np.errstate(all="ignore"):  # beyond the largest loss that sampling leaves, and the smallest
+        with np.errstate(all="ignore"):  # beyond the largest and the smallest loss that are possible with sampling
             unsampled = sign * np.log1p(np.maximum(np.expm1(sign * epsilons) / rate, -1))  # the loss of the release
             at = -sign / 2 - unsampled * noise_multiplier**2
             plain, moved = at / noise_multiplier, (at + sign) / noise_multiplier
@@ -318,10 +318,10 @@ def gaussian_loss(noise_multiplier: float, *, rate: float = 1.0, interval: float
 
 
 def epsilon_of(loss: Any, delta: float) -> float:
-    """``loss.get_epsilon_for_delta(delta)`` of a privacy loss distribution.
+    """Return ``loss.get_epsilon_for_delta(delta)`` of a privacy loss distribution.
 
-    That function goes through the losses one after the other, which takes a twentieth of a second; a statement asks for
-    a dozen epsilons. Here all are looked at at once.
+    That function loops over the losses, which takes a twentieth of a second, and a statement needs a dozen epsilons.
+    This one looks at all losses at once.
     """
     halves = (loss._pmf_remove,) if loss._symmetric else (loss._pmf_remove, loss._pmf_add)
     return max(
@@ -331,7 +331,7 @@ def epsilon_of(loss: Any, delta: float) -> float:
 
 
 def _dense_epsilon(half: Any, delta: float) -> float:
-    """The least epsilon >= 0 with delta >= P[loss > epsilon] - e^epsilon E[e^-loss; loss > epsilon]."""
+    """Return the least epsilon >= 0 with delta >= P[loss > epsilon] - e^epsilon E[e^-loss; loss > epsilon]."""
     import numpy as np
 
     if half._infinity_mass > delta:
@@ -346,7 +346,7 @@ def _dense_epsilon(half: Any, delta: float) -> float:
         return float(losses[np.argmax(unbounded)])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         epsilons = np.log((above - delta) / below)
-    ends = (below[:-1] > 0) & (epsilons[:-1] >= losses[1:])  # it is no smaller than these
+    ends = (below[:-1] > 0) & (epsilons[:-1] >= losses[1:])  # epsilon is not smaller than these losses
     place = np.argmax(ends) if ends.any() else len(losses) - 1
     return float(epsilons[place]) if above[place] > below[place] + delta else 0.0
 
@@ -364,7 +364,7 @@ EVENT_KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(E
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event as JSON fields; floats survive exactly.
+    """Return the event as JSON fields, in which floats stay exact.
 
     >>> event_to_json(GaussianEvent(2.0))
     {'kind': 'gaussian', 'noise_multiplier': 2.0}
@@ -373,7 +373,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(fields: dict[str, Any]) -> Event:
-    """The inverse of :func:`event_to_json`.
+    """Read an event from the fields of :func:`event_to_json`.
 
     >>> event_from_json({"kind": "pure", "epsilon": 0.5})
     PureEvent(epsilon=0.5)
@@ -385,8 +385,8 @@ def event_from_json(fields: dict[str, Any]) -> Event:
 
 
 def budget_shares(events: Sequence[Event]) -> tuple[float | None, ...]:
-    """Return the share of the privacy budget that each event uses, in what composes by addition: epsilon if all events
-    are pure, else rho of zCDP (which is proportional to mu squared of Gaussian events). None without noise.
+    """Return each event's share of the privacy budget: of epsilon if all events are pure, else of rho of zCDP (which is
+    proportional to mu squared of Gaussian events). None if there is no noise.
 
     >>> budget_shares([GaussianEvent(2.0), GaussianEvent(1.0)])
     (0.2, 0.8)

@@ -1,8 +1,8 @@
-"""The numbers of budgets: exactly as typed, and within a public range.
+"""Read the numbers of budgets exactly as typed, and check that they are within a public range.
 
-Such numbers from users, configurations and files are read here. A number is a decimal in ASCII digits
+The numbers come from users, configurations and files. A number is a decimal in ASCII digits
 (``3``, ``0.5``, ``1e-6``) or a ratio of whole numbers (``1/3``), and is kept as a fraction. The ranges are wide enough
-for every use, and such that everything that is computed from a number in them stays clear of what doubles cannot hold.
+for every use, and narrow enough that no computation from a number in them overflows or underflows a double.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Number = float | int | str | Decimal | Fraction
 
 @dataclass(frozen=True)
 class Range:
-    """A range of numbers, which reads those that lie in it. Every number of a budget or mechanism is checked by one.
+    """Check that a number is in a range. Every number of a budget or mechanism is checked by one of these.
 
     Args:
-        low, high: its ends; None where it has none.
-        words: which numbers these are, as after "Expected epsilon".
-        without: ends that are outside.
-        or_zero: whether 0 is inside though it is below ``low``.
+        low, high: its ends; None if it is unbounded.
+        words: the range in words, as after "Expected epsilon".
+        without: ends that are excluded.
+        or_zero: whether 0 is included though it is below ``low``.
 
     >>> EPSILONS.of(epsilon=0.1), DELTAS.of(delta="1e-6"), POSITIVE.of(noise=0.5)
     (Fraction(1, 10), Fraction(1, 1000000), Fraction(1, 2))
@@ -39,7 +39,7 @@ class Range:
     or_zero: bool = False
 
     def of(self, **named: Number | None) -> Fraction:
-        """Return the one named value as an exact fraction. Raises ConfigError if it is no number of this range."""
+        """Return the one named value as an exact fraction. Raises ConfigError if it is not in this range."""
         ((name, value),) = named.items()
         if value is None:
             raise ConfigError(f"{name} is missing.", f"Give {name}: it has no default.")
@@ -82,9 +82,9 @@ _MOST_STORED = 2000
 
 
 def exact(text: str) -> Fraction:
-    """The fraction that a stored number spells: what ``str`` of a Fraction writes, or a decimal. Of any size.
+    """Return the fraction that a stored text spells: a decimal, or as ``str`` of a Fraction writes it. Of any size.
 
-    Raises ValueError: it spells no number. Takes no time, whatever the text.
+    Raises ValueError if it does not spell a number. Fast for any text.
 
     >>> exact("1e-6"), exact("1/3")
     (Fraction(1, 1000000), Fraction(1, 3))
@@ -94,13 +94,13 @@ def exact(text: str) -> Fraction:
             return Fraction(text)
         except ZeroDivisionError:
             pass
-    raise ValueError("this spells no number")
+    raise ValueError("this does not spell a number")
 
 
 def typed(value: object) -> str:
-    """What a user typed, or a number of Python's or NumPy's as it is shown: ``0.1`` is one tenth, whatever its type.
+    """Return the text that a user typed, or the text of a Python or NumPy number: ``0.1`` is one tenth in any type.
 
-    Raises ValueError: it is neither text nor a number.
+    Raises ValueError if it is neither text nor a number.
 
     >>> typed(0.1), typed(" 3 ")
     ('0.1', '3')
@@ -113,7 +113,7 @@ def typed(value: object) -> str:
 
 
 def as_typed(number: Fraction) -> str:
-    """A number in full: never rounded to 0, nor to fewer digits than a double has.
+    """Return a number in full: never rounded to 0, nor to fewer digits than a double has.
 
     >>> as_typed(Fraction(6)), as_typed(Fraction("1.0000049")), as_typed(Fraction("1e-6")), as_typed(Fraction("1e-400"))
     ('6', '1.0000049', '1e-06', '1e-400')
@@ -132,7 +132,7 @@ def as_typed(number: Fraction) -> str:
 
 
 def round_up(value: float) -> str:
-    """Four digits, never less than the value.
+    """Return the value in four digits, rounded up.
 
     >>> round_up(0.123401)
     '0.1235'
@@ -141,7 +141,7 @@ def round_up(value: float) -> str:
 
 
 def in_a_hundred(rate: float) -> str:
-    """A rate in percent, never less than it is.
+    """Return a rate in percent, rounded up.
 
     >>> in_a_hundred(0.05)
     '5'

@@ -1,4 +1,4 @@
-"""What a plan forecasts and a noise check finds: typed entries, put into words where they are shown."""
+"""Facts of a plan's forecast or a noise check: typed entries, which are put into words when they are shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = int | float | str | tuple[int | float, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """One entry: an identifier for programs, its value, and what it is for people, its unit in brackets.
+    """One entry: an identifier for programs, its value, and a title for people with the unit in brackets.
 
     >>> Fact("count_noise", 12.3456, "noise on a count (std)").line()
     'noise on a count (std): 12.35'
@@ -27,7 +27,7 @@ class Fact:
     title: str
 
     def line(self, labels: Sequence[str] = ()) -> str:
-        """For people; ``labels`` are those by which the numbers of a fact per label go."""
+        """Return the entry as a line for people; ``labels`` name the numbers of a fact that has one per label."""
         if not isinstance(self.value, tuple):
             return f"{self.title}: {_shown(self.value)}"
         if len(labels) != len(self.value) or len(labels) < 2:
@@ -39,7 +39,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """Entries in order, no two of one name; what to be warned of, in a sentence or two each; and what it comes to.
+    """Entries in order, with unique names; warnings of a sentence or two each; and a verdict.
 
     >>> (Facts((Fact("a", 1, "one"),)) + Facts((Fact("b", 2, "two"),))).lines()
     ['one: 1', 'two: 2']
@@ -76,7 +76,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Facts:
-        """What :meth:`to_json` made, which may come from anybody; else a ValueError."""
+        """Read the fields that :meth:`to_json` made. They are not trusted: ValueError if they are invalid."""
         needed = {name: fields[name] for name in ("entries", "warnings")}
         return read_form(cls, {**needed, "verdict": fields.get("verdict")})
 

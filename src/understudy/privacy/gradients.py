@@ -1,8 +1,8 @@
-"""DP-SGD: noisy sums of clipped per-example gradients over Poisson samples. Sampler, noise and event in one object.
+"""DP-SGD: noisy sums of clipped per-example gradients over Poisson samples. Sampler, noise and event are one object.
 
-Abadi et al. 2016, *Deep learning with differential privacy*, Algorithm 1. What is summed is a
-:class:`~understudy.privacy.measurement.Query` whose vectors are clipped and rounded to integers, so that the sum is
-exact whatever the order and the micro-batches.
+Abadi et al. 2016, *Deep learning with differential privacy*, Algorithm 1. The sum is a
+:class:`~understudy.privacy.measurement.Query` whose vectors are clipped and rounded to integers, so it is exact in
+any order and with any micro-batches.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ MOST_STEPS = 1_000_000
 _LEAST_CLIP = 1e-6
 _PRIORITIES = 2**62
 _LARGEST_SCALE = 2.0**49
-"""In grid units: noise then ends below 2^53, up to where floating point holds every integer."""
+"""In grid units: noise then stays below 2^53, up to which floating point represents every integer."""
 
 
 @dataclass(frozen=True)
 class DPSGD:
-    """``steps`` noisy gradient sums, each over a Poisson sample of its own.
+    """Release ``steps`` noisy gradient sums, each over a fresh Poisson sample.
 
     Guarantee:
-        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one record is then taken.
-        Neighbours add or remove one; n is never used otherwise: the divisor of a step is declared.
+        Unit: one of the n units passed to ``sample``: a record, or an owner, of whom one record is then used.
+        Neighbours add or remove one; n is not used for anything else: the divisor of a step is declared.
         Sampling: each unit is included with probability ``rate``, independently of all others and of every other step.
-        Sensitivity: of an *included* unit: it adds one vector of integers, of L2 norm ``grid`` at most after clipping
+        Sensitivity: an *included* unit adds one vector of integers, of L2 norm at most ``grid`` after clipping
         to ``clipping_norm`` and rounding towards zero. Integers are summed exactly, so the sum with the unit is the sum
         without it plus that vector, bit for bit, if its gradient and those of others do not depend on one another
         (which is probed on the device: :func:`understudy.models.training.require_separate_gradients`).
         Noise: Gaussian on every coordinate, sigma = noise_multiplier * grid, rounded to integers. It is sampled in
-        floating point (from the operating system's entropy, by Box and Muller's transform, each number from a pair of
-        its own): tails end at 12 sigma. Rounding the noise is rounding the noisy sum, hence post-processing; that the
-        samples are not exactly Gaussian is the one approximation, and the statement names it. A sample without a unit
-        has noise like any other.
-        Event: ``steps`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate``; what was
-        released before may steer each of them in any way (adaptive composition).
-        Crash: steps whose outcome was not stored are sampled again, since nobody saw them.
+        floating point (from the operating system's entropy, by the Box-Muller transform, each number from a separate
+        pair): tails end at 12 sigma. Rounding the noise is rounding the noisy sum, hence post-processing. The samples
+        are not exactly Gaussian: this is the only approximation, and the statement names it. An empty sample has noise
+        like any other.
+        Event: ``steps`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate``. Each may
+        depend in any way on earlier releases (adaptive composition).
+        Crash: steps whose result was not stored are sampled again, since nobody saw it.
         Source: Abadi et al. 2016, Algorithm 1; Zhu, Dong and Wang 2022 (Poisson sampling, both directions).
 
     Args:
@@ -73,7 +73,7 @@ class DPSGD:
         if not _LEAST_CLIP <= POSITIVE.of(clipping_norm=self.clipping_norm) <= 1 / _LEAST_CLIP:
             raise ConfigError(
                 f"Expected a clipping norm of {_LEAST_CLIP:g} to {1 / _LEAST_CLIP:g}, got {self.clipping_norm}.",
-                "Give one near 1: gradients of texts have such norms.",
+                "Give one near 1: gradients of texts have norms of about 1.",
             )
         object.__setattr__(self, "steps", self.event.count)  # checks the others; JSON may bring a float
         if self.steps > MOST_STEPS:
@@ -87,29 +87,29 @@ class DPSGD:
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """The sensitivity of the integer sum, which a query must keep to."""
+        """Return the sensitivity of the integer sum, which a query must not exceed."""
         return Sensitivity(None, self.grid, self.grid / self.clipping_norm)
 
     def open(self, source: NoiseSource) -> PaidSteps:
-        """What a paid charge gives. Only what has paid may call it."""
+        """Return the steps that a paid charge allows. Only code that has paid the charge may call it."""
         return PaidSteps(self, source)
 
 
 class PaidSteps(PaidInParts["DPSGD"]):
-    """A charge that was paid, from which each step is taken once."""
+    """A paid charge, which gives each step once."""
 
     @property
     def noisy(self) -> bool:
         return self._source.origin != "none"
 
     def between(self, first: int, last: int) -> Steps:
-        """The steps after ``first`` up to ``last``, where ``first`` of them are stored already.
+        """Return the steps after ``first`` up to ``last``, if ``first`` of them are stored already.
 
-        Raises PrivacyError if one of them was asked for before, or is not among those that were charged.
+        Raises PrivacyError if one of them was requested before, or was not charged.
         """
         if not 0 <= first < last <= self._mechanism.steps:
             raise PrivacyError(
-                "Steps are asked for that were not charged.",
+                "Some of the requested steps were not charged.",
                 "The run folder does not belong to this charge: release into a new one.",
             )
         for number in range(first, last):
@@ -118,7 +118,7 @@ class PaidSteps(PaidInParts["DPSGD"]):
 
 
 class Steps:
-    """Steps that may be taken, one after another: a sample, then its noisy sum. One thread at a time."""
+    """Steps that may be taken in order: a sample, then its noisy sum. One thread at a time."""
 
     def __init__(self, mechanism: DPSGD, source: NoiseSource, left: int) -> None:
         self._mechanism = mechanism
@@ -127,26 +127,26 @@ class Steps:
         self.left = left
 
     def sample(self, units: int) -> NDArray[np.bool_]:
-        """``Bool[units]``: which units are in the next step's sample.
+        """Return ``Bool[units]``: which units are in the next step's sample.
 
         Raises PrivacyError if the last sample has not been summed, or no step is left.
         """
         if self._sampled or self.left < 1:
             raise bug(
-                "A sample was asked for, but no step is left or the last sample was not summed.",
+                "A sample was requested, but no step is left or the last sample was not summed.",
                 "each step has one fresh sample",
             )
         self._sampled = True
         return self._source.include(np.full(units, self._mechanism.rate))
 
     def one_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each entry a number below it, at random: which of its records a sampled owner shows."""
+        """Return a random number below each entry: which of its records a sampled owner contributes."""
         return self._source.uniform(len(counts), below=_PRIORITIES) % counts
 
     def without_noise(self) -> None:
-        """Let the last sample go by: what is made of it is not private.
+        """Discard the last sample, as its result gets no noise and is not private.
 
-        Raises PrivacyError where the run has noise, and so a promise.
+        Raises PrivacyError if the run has noise, and so a guarantee.
         """
         if self._source.origin != "none" or not self._sampled:
             raise bug(
@@ -157,16 +157,16 @@ class Steps:
         self.left -= 1
 
     def noisy_sum(self, query: Query[Any], data: Batches[Any]) -> NDArray[np.float64]:
-        """The sum of ``query`` over the last sample, ``data``, with noise: ``Float64[query.shape]``, unscaled.
+        """Return the sum of ``query`` over the last sample, ``data``, with noise: ``Float64[query.shape]``, unscaled.
 
-        Raises PrivacyError if nothing was sampled for this step, or the query may move further than was charged.
+        Raises PrivacyError if nothing was sampled for this step, or the sensitivity or grid is not the charged one.
         """
         if not self._sampled:
-            raise bug("A noisy sum was asked for without a sample.", "each step has one fresh sample")
+            raise bug("A noisy sum was requested without a sample.", "each step has one fresh sample")
         paid = self._mechanism.sensitivity
         if not query.sensitivity.within(paid, "gaussian"):
             raise bug(
-                "A gradient query is not the one that was planned: its sensitivity or grid is another.",
+                "A gradient query is not the one that was planned: its sensitivity or grid differs.",
                 "clip to the clipping norm of the mechanism",
             )
         exact = exact_sum(query, data)

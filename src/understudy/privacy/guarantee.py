@@ -1,4 +1,4 @@
-"""What is promised: privacy guarantees as immutable values, and conversions between them.
+"""Represent privacy guarantees as immutable values, and convert between them.
 
 All guarantees here are for the neighbouring relation "add or remove one unit"
 (:mod:`understudy.privacy.unit`). The formulas:
@@ -85,12 +85,12 @@ class GDP:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: ``(epsilon, delta)``, kept exact.
+    """The ``(epsilon, delta)`` that a run may spend, kept exact.
 
     Args:
         epsilon: from 1e-9 to 100,000. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
-        delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. None: a run takes one from its
-            ``expected_records``; anything else raises ConfigError.
+        delta: 0 for pure differential privacy, or from 1e-14 to 0.5. If it is None, a run derives it from its
+            ``expected_records``; any other use raises ConfigError.
 
     >>> print(Budget(0.1, "1e-6"))
     (epsilon=0.1, delta=1e-06)
@@ -107,12 +107,12 @@ class Budget:
             object.__setattr__(self, "delta", DELTAS.of(delta=delta))
 
     def __getattr__(self, name: str) -> Never:
-        """Of a budget without a delta: raise ConfigError for it."""
+        """Raise ConfigError if ``delta`` of a budget without one is read."""
         if name != "delta":
             raise AttributeError(name)
         raise ConfigError(
             "delta is missing.",
-            "Give --delta, such as 1e-6; or to a run --expected-records N, your estimate, from which one follows.",
+            "Give --delta, such as 1e-6; or give a run --expected-records N (your estimate), which sets it.",
         )
 
     def __repr__(self) -> str:
@@ -120,9 +120,9 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction) -> Budget:
-        """What is left, added up or stored: any epsilon above 0 and any delta in [0, 1), whatever a user may ask for.
+        """Make a remaining, summed or stored budget: any epsilon above 0 and delta in [0, 1), beyond a user's ranges.
 
-        Raises ConfigError if a value is neither.
+        Raises ConfigError if a value is outside these ranges.
         """
         made = object.__new__(cls)
         object.__setattr__(made, "epsilon", POSITIVE.of(epsilon=epsilon))
@@ -134,7 +134,7 @@ class Budget:
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> Budget:
-        """What :meth:`to_json` made. Raises ValueError if a field is no number."""
+        """Read what :meth:`to_json` made. Raises ValueError if a field is not a number."""
         return cls.of(exact(fields["epsilon"]), exact(fields["delta"]))
 
     def __str__(self) -> str:
@@ -143,10 +143,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class SecretBudget:
-    """``(p, r)``: whoever guesses a secret rightly with probability p before a release does so with at most r after.
+    """``(p, r)``: an attacker who guesses a secret with probability p before a release does so with at most r after.
 
-    More exactly: a test for the secret that is wrong with probability p where it is absent is right with probability at
-    most r where it is present. The probabilities are over the noise; no single outcome's odds are bounded. Kept exact.
+    More exactly: a test that reports an absent secret with probability p reports a present one with probability at most
+    r. The probabilities are over the noise; the odds after one single outcome are not bounded. Kept exact.
 
     Args:
         prior: p, from 1e-100, no default.
@@ -166,7 +166,7 @@ class SecretBudget:
 
     @classmethod
     def of(cls, prior: Fraction, posterior: Fraction) -> SecretBudget:
-        """What is added up or stored: any 0 < prior < posterior < 1, whatever a user may ask for.
+        """Make a summed or stored budget: any 0 < prior < posterior < 1, beyond the ranges allowed to users.
 
         Raises ConfigError if the values are not in this order.
         """
@@ -181,12 +181,12 @@ class SecretBudget:
             raise ConfigError(
                 f"Expected secret_prior < secret_posterior < 1, got {as_typed(self.prior)} and "
                 f"{as_typed(self.posterior)}.",
-                "The posterior is how often an attacker may guess rightly, for example ten times the prior.",
+                "The posterior is how often an attacker may guess correctly, for example ten times the prior.",
             )
 
     @property
     def mu(self) -> float:
-        """Any release that is mu-GDP for a secret gives (p, r): mu = Phi^-1(1 - p) - Phi^-1(1 - r)."""
+        """Return the mu at which a mu-GDP release (for a secret) gives (p, r): Phi^-1(1 - p) - Phi^-1(1 - r)."""
         return normal_quantile(float(self.posterior)) - normal_quantile(float(self.prior))
 
     def to_json(self) -> dict[str, str]:
@@ -194,7 +194,7 @@ class SecretBudget:
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> SecretBudget:
-        """What :meth:`to_json` made. Raises ValueError if a field is no number."""
+        """Read what :meth:`to_json` made. Raises ValueError if a field is not a number."""
         return cls.of(exact(fields["prior"]), exact(fields["posterior"]))
 
     def __str__(self) -> str:
@@ -202,7 +202,7 @@ class SecretBudget:
 
 
 def phi_bar(x: float) -> float:
-    """Upper tail of the standard normal, accurate far out.
+    """Return the upper tail of the standard normal, accurate for large values.
 
     >>> phi_bar(0.0)
     0.5
@@ -215,7 +215,7 @@ def normal_quantile(probability: float) -> float:
 
 
 def _gdp_delta(mu: float, epsilon: float) -> float:
-    """An upper bound: what rounding may have taken away is added: some 1e-9 of delta at epsilon 1e-3, 1e-3 at 1e-9."""
+    """Return an upper bound on delta, rounding included: some 1e-9 of delta at epsilon 1e-3, 1e-3 at 1e-9."""
     if mu == 0 or (first := phi_bar(epsilon / mu - mu / 2)) == 0:
         return 0.0
     farther = epsilon / mu + mu / 2
@@ -230,17 +230,17 @@ def _gdp_delta(mu: float, epsilon: float) -> float:
     return min(1.0, max(0.0, first - second) + rounding)
 
 
-_SMALLEST_TAIL = 1e-290  # below, doubles lose digits, and logarithms take over
+_SMALLEST_TAIL = 1e-290  # below it doubles lose digits, so logarithms are used
 _OF_LOGARITHMS = 1e-11
-"""Far more than two logarithms add of rounding whose sum is below 0, and each less than 2000 in size."""
+"""A generous bound on the rounding of two logarithms whose sum is below 0, each less than 2000 in size."""
 _ROUNDING = 1e-15
 """Nine halves of a double's last digit. Both terms are at most ``first``. An argument is rounded by at most 4 u x (u is
-half a last digit, x the larger argument), which moves its tail by the (1 + x)-fold; erfc, exp and what combines them
-add some u: in all less than 9 u (x + 2)^2."""
+half a last digit, x the larger argument), which moves its tail by the (1 + x)-fold. erfc, exp and combining them add
+some u: in total less than 9 u (x + 2)^2."""
 
 
 def _zcdp_delta(rho: float, epsilon: float) -> float:
-    """Canonne, Kamath and Steinke 2020, Corollary 13, minimised over the order a by golden section."""
+    """Return delta by Canonne, Kamath and Steinke 2020, Corollary 13, minimised over the order by golden section."""
     if rho == 0:
         return 0.0
 
@@ -262,7 +262,7 @@ def _zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
-    """Smallest epsilon with ``delta_of(epsilon) <= delta``, from above (never understated)."""
+    """Return the smallest epsilon with ``delta_of(epsilon) <= delta``, from above (never understated)."""
     PROBABILITIES_OR_ZERO.of(delta=delta)
     if delta == 0:
         return math.inf
@@ -278,7 +278,7 @@ def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float
 
 @lru_cache(maxsize=4096)
 def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
-    """z(epsilon, delta): smallest noise multiplier of one Gaussian release that is (epsilon, delta)-DP.
+    """Return z(epsilon, delta): the smallest noise multiplier of one Gaussian release that is (epsilon, delta)-DP.
 
     The analytic Gaussian mechanism (Balle and Wang 2018). z(1, 1e-6) = 4.22468, z(6, 1e-6) = 0.83591.
     """

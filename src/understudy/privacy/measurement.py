@@ -1,7 +1,7 @@
-"""From private records to one noisy value: what a query adds per batch, the loop over batches, and the noise.
+"""Turn private records into one noisy value: sum a query over batches and add the noise.
 
-A query says what *one batch* adds, as exact integers that may be added in any order, on any machine. The loop is here,
-once for all queries; so is the check that what is summed is what was paid for.
+A query computes what *one batch* adds, as exact integers that may be added in any order, on any machine. This module
+contains the loop for all queries, and the check that the sum is the one that was paid for.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Spec = TypeVar("Spec", bound=QuerySpec)
 T = TypeVar("T")
 R = TypeVar("R")
 Rates = float | NDArray[np.float64]
-"""The rate of every record, or ``Float64[n]``, one per record of the corpus, in its order."""
+"""One rate for every record, or ``Float64[n]``: one per record of the corpus, in its order."""
 
 
 class Query(Protocol[Batch_contra]):
     """A sum of one integer vector per unit.
 
-    ``sensitivity`` bounds how far one unit moves the finished integers, after all rounding. Entries must fit: no sum
-    over a corpus leaves the 64-bit integers.
+    ``sensitivity`` bounds how far one unit moves the finished integers, after all rounding. Entries must be so small
+    that no sum over a corpus leaves the 64-bit integers.
     """
 
     @property
@@ -49,19 +49,19 @@ class Query(Protocol[Batch_contra]):
         return self.shape
 
     def of_batch(self, batch: Batch_contra) -> NDArray[np.int64]:
-        """What one batch adds: ``Int64[partial_shape]``. Private: only :func:`exact_sum` may call it."""
+        """Return what one batch adds: ``Int64[partial_shape]``. Private: only :func:`exact_sum` may call it."""
         ...
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[shape]`` from what all batches add: an exact function of the whole sum, mostly the identity. Where
-        it is another, ``sensitivity`` is that of its result."""
+        """Return ``Int64[shape]`` from the sum over all batches: an exact function of it, mostly the identity. If it is
+        not the identity, ``sensitivity`` is that of its result."""
         return sums
 
 
 @dataclass(frozen=True)
 class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
-    """A query that is built from the spec of its charge (:meth:`~understudy.privacy.plan.Plan.query`), so that the two
-    cannot disagree: it states no sensitivity itself, and of its shape what its data are found to have.
+    """A query built from the spec of its charge (:meth:`~understudy.privacy.plan.Plan.query`), so that the two cannot
+    disagree. The sensitivity is the spec's; only dimensions that the spec leaves open come from the data.
 
     >>> from types import SimpleNamespace
     >>> spec = SimpleNamespace(sensitivity=Sensitivity.of_counts(1, grid=1), shape=(2, None))
@@ -75,7 +75,7 @@ class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        """The sizes of the last dimensions, where data tell them: :func:`measure` sees that they are as planned."""
+        """Return the sizes of the last dimensions if they depend on the data; :func:`measure` checks them."""
         return ()
 
     @property
@@ -90,70 +90,70 @@ class PlannedQuery(Query[Batch_contra], Generic[Batch_contra, Spec]):
 
 @runtime_checkable
 class OpenQuery(Protocol):
-    """A sum of one integer vector per unit, over names that nobody listed.
+    """A sum of one integer vector per unit, over names that come from the data.
 
-    A unit adds :func:`~understudy.privacy.selection.weight_of` m to each of the m names of its set, m at most ``most``;
-    which these are depends on the unit alone.
+    A unit adds :func:`~understudy.privacy.selection.weight_of` m to each of the m names of its set, m at most ``most``.
+    The set depends only on the unit.
     """
 
     @property
     def most(self) -> int: ...
 
     def sums(self, data: Any) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
-        """Each name that occurs, once, with its exact sum, some at a time, in the order of names. Private: only
+        """Yield each name that occurs, once, with its exact sum, in chunks and in the order of names. Private: only
         :func:`select` may call it."""
         ...
 
 
 class Batches(Protocol[Batch_co]):
-    """Private records, read batch by batch, as often as is asked. All records of an owner that must be seen together
-    are in one batch."""
+    """Private records that can be read batch by batch, any number of times. Records of an owner that must be seen
+    together are in one batch."""
 
     def batches(self) -> Iterator[Batch_co]: ...
 
 
 class Engine(Protocol):
-    """Where parts are worked on. What workers give back is private like what they read."""
+    """The workers that process parts. Their results are as private as the records that they read."""
 
     @property
     def workers(self) -> int: ...
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """``function`` of each item, in the items' order; a few items are taken ahead.
+        """Yield ``function`` of each item, in the items' order; a few items are read ahead.
 
-        Both are pickled, and an item may be worked on again after a worker died, so that ``function`` must give the
-        same each time.
+        Both are pickled. An item may be processed again after a worker died, so ``function`` must return the same
+        result each time.
 
         Raises:
             UnderstudyError: the first of those that ``function`` raised.
-            EngineError: ``function`` raised something else, whose message is kept back, or workers died at an item
-                again and again.
+            EngineError: ``function`` raised something else, whose message is withheld, or workers died repeatedly at
+                one item.
         """
         ...
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """The answer that every kind of worker gives; EngineError if two differ.
+        """Return the answer that all kinds of worker give; EngineError if two differ.
 
-        ``always``: workers that join later must give it too before they work.
+        ``always``: workers that join later must give the same answer before they work.
         """
         ...
 
 
 class Divided(Protocol):
-    """Records that are worked on in disjoint parts, which together are all of them."""
+    """Records that are processed in disjoint parts, which together contain all of them."""
 
     @property
     def engine(self) -> Engine | None:
-        """Where; None: here, in one part."""
+        """Return the engine; None if this process handles all records as one part."""
         ...
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """``function`` of every part, which is :class:`Batches`, in the parts' order."""
+        """Yield ``function`` of every part (a :class:`Batches`), in the parts' order."""
         ...
 
 
 def is_divided(data: Any) -> TypeGuard[Divided]:
-    """Whether the records are worked on in parts."""
+    """Return whether the records are processed in parts."""
     return hasattr(data, "engine") and hasattr(data, "map")  # isinstance with a protocol takes longer than a small sum
 
 
@@ -168,14 +168,14 @@ def measure(
 ) -> NDArray[np.float64]:
     """Sum the query over the records and add the noise: ``Float64[query.shape]``, in units of 1.0.
 
-    Only what has paid for ``mechanism`` may call it.
+    Only code that has paid for ``mechanism`` may call it.
 
     Args:
-        records_per_unit: how many vectors one unit adds at most: m for a secret, 1 for records and owners.
-        rates: with which records are sampled, for a :class:`~understudy.privacy.mechanisms.SampledSum`.
+        records_per_unit: the most vectors that one unit adds: m for a secret, 1 for records and owners.
+        rates: at which records are sampled, for a :class:`~understudy.privacy.mechanisms.SampledSum`.
 
-    Raises PrivacyError if the query is not what the mechanism was planned for: a larger sensitivity, another grid or
-    shape, other rates; or it answers with another type or shape than it states.
+    Raises PrivacyError if the query is not the planned one (its sensitivity is larger, or its grid, shape or rates
+    differ), or if its answers do not have the type and shape that it states.
     """
     moved = query.sensitivity.times(records_per_unit)
     planned = len(query.shape) == len(mechanism.shape) and all(
@@ -183,7 +183,7 @@ def measure(
     )
     if not planned or not moved.within(mechanism.sensitivity, mechanism.noise):
         raise bug(
-            "A query is not the one that was planned: its sensitivity, grid or shape is another.",
+            "A query is not the one that was planned: its sensitivity, grid or shape differs.",
             "plan each sum with the sensitivity that its query states",
         )
     if isinstance(mechanism, SampledSum) != (rates is not None):
@@ -195,15 +195,15 @@ def measure(
         assert rates is not None
         rates = float(rates) if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
-            raise bug("Records would be sampled with a rate that is no probability.", "its rates must lie in [0, 1]")
+            raise bug("Records would be sampled with a rate that is not a probability.", "its rates must be in [0, 1]")
         if not isinstance(rates, float) and mechanism.incidence is None:
             raise bug(
-                "Records would be sampled with rates of their own, and the plan states one for all.",
+                "Records would be sampled with different rates, but the plan states one rate for all.",
                 "rates per record follow from an incidence that the plan names",
             )
         if isinstance(rates, float) and {rate for secret in mechanism.inclusion for rate, _ in secret} != {rates}:
             raise bug(
-                "Records would be sampled with another rate than the event states.",
+                "Records would be sampled with a different rate than the event states.",
                 "its sampler and its event disagree",
             )
         data = _Sampled(data, rates, source)
@@ -219,19 +219,19 @@ def select(
 ) -> dict[str, NDArray[Any]]:
     """Sum the query over the records, add the noise, and keep what is above the threshold.
 
-    Only what has paid for ``mechanism`` may call it.
+    Only code that has paid for ``mechanism`` may call it.
 
     Returns:
         ``value``: ``Float64[k]``, noisy sums in units of 1.0; ``names``: their names (:func:`encode_names`), in order.
 
-    Raises PrivacyError if the query is not what the mechanism was planned for, or gives a name twice.
+    Raises PrivacyError if the query lets a unit have more names than planned, or yields a name twice or out of order.
     """
     if query.most > mechanism.most:
         raise bug("A query lets a unit have more names than were planned.", "plan it with the number that it states")
     names, values, last = list[str](), [np.zeros(0)], ""
     for found, sums in query.sums(data):
         if not all(map(lt, [last, *found], found)):
-            raise bug("A query gave a name twice, or in another order.", "it gives each once, in the order of names")
+            raise bug("A query yielded a name twice, or out of order.", "it yields each once, in the order of names")
         noisy = source.added(_checked(sums, (len(found),)), "gaussian", scale=mechanism.scale)
         above = np.flatnonzero(noisy > mechanism.threshold)
         names += [found[place] for place in above.tolist()]
@@ -241,10 +241,10 @@ def select(
 
 
 def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
-    """The exact sum, ``Int64[query.shape]``. Private. Integers: in whatever parts, order and places they are added.
+    """Return the exact sum, ``Int64[query.shape]``. Private. Parts, order and machines do not change integer sums.
 
-    Raises PrivacyError if the query, or a worker, answers with another type or shape than it states, or the sum leaves
-    the 64-bit integers.
+    Raises PrivacyError if the query or a worker answers with a different type or shape than stated, or if the sum
+    leaves the 64-bit integers.
 
     >>> from types import SimpleNamespace
     >>> class Numbers(Query):
@@ -271,12 +271,10 @@ def _sum_of_part(query: Query[Any], part: Batches[Any]) -> NDArray[np.int64]:
 
 
 def _added(total: NDArray[np.int64], sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Their sum, in which nothing is broadcast and nothing wraps."""
+    """Return the sum of both arrays, without broadcasting or wraparound."""
     added = np.add(total, _checked(sums, total.shape), out=np.empty_like(total))
-    if (((total ^ added) & (sums ^ added)) < 0).any():  # both have another sign than what they add up to
-        raise bug(
-            "A sum does not fit into 64-bit integers.", "a query states entries that fit, whatever the data holds"
-        )
+    if (((total ^ added) & (sums ^ added)) < 0).any():  # both have the opposite sign of their sum
+        raise bug("A sum does not fit into 64-bit integers.", "a query's entries must fit, whatever the data contains")
     return added
 
 
@@ -284,16 +282,16 @@ def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int6
     if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.shape != shape:
         raise bug(
             "A query answered with the wrong type or shape.",
-            "a query returns int64 sums of its stated shape whatever the data holds",
+            "a query returns int64 sums of its stated shape, whatever the data contains",
         )
     return sums
 
 
 @dataclass(frozen=True, repr=False)
 class _Sampled:
-    """The records of a Poisson sample: one coin per record, in order, tossed afresh in every pass.
+    """The records of a Poisson sample: one coin per record, in order, tossed again in every pass.
 
-    Coins are tossed in this process. Workers of an engine get sampled records alone, a batch at a time.
+    Coins are tossed in this process. Workers of an engine only get sampled records, a batch at a time.
     """
 
     _data: Batches[Any]
@@ -305,7 +303,7 @@ class _Sampled:
         return self._data.engine if is_divided(self._data) else None
 
     def map(self, function: Callable[[Batches[Any]], R]) -> Iterator[R]:
-        """As :meth:`Divided.map`, in one pass."""
+        """Map as :meth:`Divided.map`, in one pass."""
         if self.engine is None:
             yield function(self)
         else:
@@ -334,19 +332,19 @@ _TEXTS, _CHARACTERS = 1024, 1 << 22
 
 @dataclass(frozen=True, repr=False)
 class _SampledUnits(_Sampled):
-    """A Poisson sample of the units: one coin for all records of each, tossed where it is first met."""
+    """A Poisson sample of the units: one coin for all records of a unit, tossed when its first record is read."""
 
     def batches(self) -> Iterator[Any]:
         return _together(batch.only(included) for batch, included in self.tossed() if included.any())
 
     def tossed(self) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
-        """Each batch, and which of its records are sampled."""
+        """Yield each batch, and which of its records are sampled."""
         tossed, coins = 0, np.zeros(1024, dtype=np.bool_)
         for batch in self._data.batches():
             met = np.unique(batch.units[(batch.units < 0) | (batch.units >= tossed)])
             new = len(met)
             if not np.array_equal(met, np.arange(tossed, tossed + new)):
-                raise bug("Two units might share a coin.", "batches number units from 0, as they are first met")
+                raise bug("Two units might share a coin.", "batches number units from 0, in order of first occurrence")
             if tossed + new > len(coins):
                 coins = np.concatenate([coins, np.zeros(len(coins) + new, dtype=np.bool_)])
             coins[tossed : tossed + new] = self._source.include(self._of(tossed, new))
@@ -355,8 +353,8 @@ class _SampledUnits(_Sampled):
 
 
 def take_sample(data: Batches[Any], rate: float, source: NoiseSource) -> dict[str, NDArray[Any]]:
-    """A Poisson sample of the units, to be stored: their numbers in order, and a hash of their records, by which they
-    are known again. Private. Only what has paid for its use may call it."""
+    """Return a Poisson sample of the units, to be stored: their numbers in order, and a hash that identifies their
+    records. Private. Only code that has paid for its use may call it."""
     units, records = [np.zeros(0, dtype=np.int64)], 0
     for batch, included in _SampledUnits(data, rate, source).tossed():
         units.append(batch.units[included])
@@ -366,13 +364,13 @@ def take_sample(data: Batches[Any], rate: float, source: NoiseSource) -> dict[st
 
 @dataclass(frozen=True, repr=False)
 class SampleOf:
-    """The records of a sample that was taken before. Private; its ``repr`` shows nothing.
+    """The records of a stored sample. Private; its ``repr`` shows nothing.
 
-    Units have their numbers from the order of the rows: every pass sees at its end that it read the records of that
-    sample, so that rows in another order are not another sample. Raises ResumeError there: they are others.
+    Units are numbered by the order of the rows. Reordered rows would give a different sample, so every pass checks at
+    its end that it read the records of the stored one. Raises ResumeError there if they differ.
 
     Args:
-        kept: what :func:`take_sample` gave.
+        kept: the result of :func:`take_sample`.
     """
 
     data: Batches[Any]
@@ -380,7 +378,7 @@ class SampleOf:
 
     @property
     def workers(self) -> Engine | None:
-        """Who may work on sampled batches; the table is read here."""
+        """Return the engine for sampled batches; this process reads the table."""
         return self.data.engine if is_divided(self.data) else None
 
     def batches(self) -> Iterator[Any]:
@@ -396,13 +394,13 @@ class SampleOf:
                 yield only
         if not np.array_equal(_as_bytes(records), self.kept["records"]):
             raise ResumeError(
-                "The rows are in another order than when this run took its sample of them.",
+                "The order of the rows has changed since this run took its sample of them.",
                 "Give the files as they were then, or use --fresh to start over (which charges the budget again).",
             )
 
 
 def _sum_of_hashes(batch: Any) -> int:
-    """A sum of hashes of each record's unit and text: the same in batches of any size."""
+    """Return a sum of hashes of each record's unit and text: the same for batches of any size."""
     pairs = (f"{unit} {text}" for unit, text in zip(batch.units.tolist(), batch.texts, strict=True))
     return sum(int.from_bytes(hashlib.sha256(pair.encode("utf-8", "surrogatepass")).digest()) for pair in pairs)
 
@@ -412,8 +410,8 @@ def _as_bytes(total: int) -> NDArray[np.uint8]:
 
 
 def _together(batches: Iterable[Any]) -> Iterator[Any]:
-    """What is sampled of several batches is handed on together, up to _TEXTS or _CHARACTERS: models are slow with few
-    texts at a time."""
+    """Merge the sampled records of several batches, up to _TEXTS or _CHARACTERS: models are slow with few texts at a
+    time."""
     held: list[Any] = []
     for batch in batches:
         held.append(batch)
@@ -439,6 +437,6 @@ def _of_batch(function: Callable[[Batches[Any]], R], batch: Any) -> R:
 
 def _other_corpus() -> PrivacyError:
     return PrivacyError(
-        "The corpus does not hold as many records as there are inclusion probabilities.",
+        "The number of records in the corpus differs from the number of inclusion probabilities.",
         "Make the incidence file again from the corpus as it is now.",
     )

@@ -1,7 +1,7 @@
-"""Mechanisms as plain values: typed, without data, each with its event. A charge owns one.
+"""Define the mechanisms as plain values: typed, without data, each with its event. Each charge owns one.
 
-What is summed is a :class:`~understudy.privacy.measurement.Query`; how a mechanism and a query become a noisy value is
-in :mod:`understudy.privacy.measurement`.
+A :class:`~understudy.privacy.measurement.Query` says what is summed. :mod:`understudy.privacy.measurement` turns a
+mechanism and a query into a noisy value.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ SMALLEST_SIGMA = 16384.0
 units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, here it stays below 5e-8."""
 
 LARGEST_SCALE = 2.0**57
-"""In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a
-clamped value is bare. Here the chance is below e^-63 per value."""
+"""In grid units. Beyond it, noise may leave the 64-bit integers. The sampler then clamps it, and a clamped value does
+not protect the sum it is added to. At this scale the chance is below e^-63 per value."""
 
 LEAST_NOISE = 0.25
-"""Least noise multiplier on a sample: below it the few sampled units would be given away, however rare they are."""
+"""Least noise multiplier on a sample. Less noise would reveal the few sampled units, however low the rate is."""
 
 LARGEST_RELEASE = 100_000_000
-"""Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
-of an hour."""
+"""Most numbers in one noisy value: 0.8 GB, the most that the run's store keeps in one piece. Sampling their noise takes
+a quarter of an hour."""
 
 _MOST_DIMENSIONS = 8
 
@@ -47,33 +47,33 @@ COUNT_GRID = 1 << 20
 """Integer steps of 1 in a count."""
 
 Shape = tuple[int | None, ...]
-"""None for a dimension that is known only when the value is made (of an embedding, of a population)."""
+"""None for a dimension that is only known when the value is made (that of an embedding or a population)."""
 
 NEARER = "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise)."
 
 
 def out_of_range(problem: str, *, cure: str = NEARER) -> ConfigError:
-    """A budget that no mechanism of these parameters can spend."""
+    """Return the error for a budget that no mechanism with these parameters can spend."""
     return ConfigError(f"This budget is out of range for these parameters: {problem}.", cure)
 
 
 class Mechanism(Protocol):
-    """What a charge owns: a frozen dataclass of numbers, checked when it is made."""
+    """The mechanism of a charge: a frozen dataclass of numbers, which checks them when it is made."""
 
     kind: ClassVar[str]
 
     @cached_property
     def event(self) -> Event:
-        """What one run costs; known before it runs."""
+        """Return the cost of one run, which is known before it runs."""
         ...
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one unit moves an integer sum: the largest norms of its integer vector, after all rounding.
+    """Bound how far one unit moves an integer sum: the largest norms of its integer vector, after all rounding.
 
     Args:
-        l1, l2: in grid units; ``l1`` is None where only Gaussian noise is calibrated to it.
+        l1, l2: in grid units; ``l1`` is None if only Gaussian noise is calibrated to it.
         grid: how many integer steps make 1.0 of the released value.
 
     >>> Sensitivity.of_counts(4, grid=1)
@@ -93,12 +93,12 @@ class Sensitivity:
 
     @classmethod
     def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
-        """The sensitivity of counts of which a unit raises at most ``cells``, each by 1 at most."""
+        """Return the sensitivity of counts if one unit raises at most ``cells`` of them, each by at most 1."""
         return cls(grid * cells, grid if cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf), grid)
 
     @classmethod
     def of_shared_weight(cls, noise: NoiseKind, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
-        """The sensitivity of a weight of 1, in the noise's own norm, that a unit shares out over at most ``cells``.
+        """Return the sensitivity if a unit divides a weight of 1, in the noise's norm, over at most ``cells`` cells.
 
         Each gets at most 1/sqrt(cells used) for gaussian noise (L2 norm 1), or 1/(cells used) for laplace (L1 norm 1).
         """
@@ -106,8 +106,9 @@ class Sensitivity:
         return cls(l1, grid, grid)
 
     def in_blocks(self, blocks: int) -> Sensitivity:
-        """That of a unit that adds such a vector to each of ``blocks`` disjoint parts of the sum: L1 norms add up, and
-        so do the squares of L2 norms."""
+        """Return the sensitivity if a unit adds such a vector to each of ``blocks`` disjoint parts of the sum.
+
+        L1 norms add up, and so do the squares of L2 norms."""
         if blocks == 1:
             return self
         return Sensitivity(
@@ -115,13 +116,13 @@ class Sensitivity:
         )
 
     def times(self, records: int) -> Sensitivity:
-        """That of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
+        """Return the sensitivity if a unit has up to ``records`` records of one vector each (triangle inequality)."""
         if records == 1:
             return self
         return Sensitivity(self.l1 and records * self.l1, math.nextafter(records * self.l2, math.inf), self.grid)
 
     def of(self, noise: NoiseKind) -> float:
-        """The norm that this noise is calibrated to."""
+        """Return the norm that this noise is calibrated to."""
         if noise == "gaussian":
             return self.l2
         if self.l1 is None:
@@ -129,14 +130,14 @@ class Sensitivity:
         return self.l1
 
     def within(self, paid: Sensitivity, noise: NoiseKind) -> bool:
-        """Whether noise for ``paid`` is enough."""
+        """Return whether noise calibrated to ``paid`` is enough for this sensitivity."""
         return self.grid == paid.grid and self.of(noise) <= paid.of(noise)
 
 
 class QuerySpec(Protocol):
-    """What a noisy sum is, before any data: the one place that states how far a unit moves it, and its shape.
+    """Describe a noisy sum before any data is read: the one place that states its sensitivity and its shape.
 
-    A frozen value of public numbers. A charge is planned with it, and the query that is measured is built from it.
+    A frozen value of public numbers. The charge is planned with it, and the measured query is built from it.
     """
 
     @property
@@ -147,7 +148,7 @@ class QuerySpec(Protocol):
 
 
 class _Sum:
-    """What noisy sums have in common: the noise is a multiple of the norm that it is calibrated to."""
+    """Base of the noisy sums: their noise is a multiple of the norm that it is calibrated to."""
 
     noise: NoiseKind
     noise_multiplier: float
@@ -167,31 +168,31 @@ class _Sum:
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the noise on one released value."""
+        """Return the standard deviation of the noise on one released value."""
         return self.scale / self.sensitivity.grid * (1.0 if self.noise == "gaussian" else math.sqrt(2))
 
     def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
-        """An exact sum with noise, in units of 1.0. Only what has paid may call it."""
+        """Return an exact sum with noise, in units of 1.0. Only code that has paid the charge may call it."""
         return np.asarray(source.added(exact, self.noise, scale=self.scale) / self.sensitivity.grid, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class NoisySum(_Sum):
-    """Discrete noise on an integer sum.
+    """Add discrete noise to an integer sum.
 
     Guarantee:
-        Unit: whatever one vector of the query stands for (record or owner), or the records of one secret
+        Unit: the record or owner that one vector of the query represents, or the records of one secret
         (:meth:`Sensitivity.times`); neighbours add or remove one.
         Sensitivity: ``sensitivity.l2`` (gaussian) or ``sensitivity.l1`` (laplace), of the integer vectors after
-        rounding. What is summed states its own, which must be no larger.
+        rounding. The query states its sensitivity, which must not be larger.
         Noise: discrete Gaussian with sigma = noise_multiplier * L2 sensitivity, or discrete Laplace with
         scale = noise_multiplier * L1 sensitivity, independent on every coordinate, zero or not.
         Event: (1/noise_multiplier)-GDP for gaussian up to a relative excess of delta below 2e-7, which the accountant
         adds (sigma is at least SMALLEST_SIGMA grid units); exactly (1/noise_multiplier)-DP for laplace.
         Source: Canonne, Kamath and Steinke 2020; Dong, Roth and Su 2022, Theorem 2.7.
 
-    Raises ConfigError if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
-    more than LARGEST_RELEASE numbers.
+    Raises ConfigError if the grid is too coarse for the noise, if the noise is too large for 64-bit integers, or if the
+    sum has more than LARGEST_RELEASE numbers.
 
     >>> counts = NoisySum("gaussian", 2.0, Sensitivity.of_counts(4), (100,))
     >>> round(counts.noise_std, 6), counts.event
@@ -204,7 +205,7 @@ class NoisySum(_Sum):
     shape: Shape
     kind: ClassVar[str] = "noisy-sum"
     rate: ClassVar[float] = 1.0
-    """All units are summed, none is sampled."""
+    """All units are summed; there is no sampling."""
 
     @cached_property
     def event(self) -> Event:
@@ -215,10 +216,10 @@ class NoisySum(_Sum):
 
 @dataclass(frozen=True)
 class SampledSum(_Sum):
-    """Discrete Gaussian noise on an integer sum over records that are sampled independently.
+    """Add discrete Gaussian noise to an integer sum over records that are sampled independently.
 
     Guarantee:
-        Unit: a secret; neighbours are the corpus with and without all records that hold it.
+        Unit: a secret; neighbours are the corpus with and without all records that contain it.
         Sensitivity: ``sensitivity.l2`` for each *sampled* record of the secret; K of them are sampled, K
         Poisson-binomial with the rates of ``inclusion``. The vectors of sampled records add up to at most K in norm,
         and a mixture of shifted Gaussians is dominated by the one whose shifts all point one way.
@@ -227,8 +228,8 @@ class SampledSum(_Sum):
         Source: SecPE (Wang et al. 2025); Choquette-Choo et al. 2024 for the domination of mixtures.
 
     Args:
-        inclusion: what the records' rates mean for each secret.
-        incidence: SHA-256 of the file that says which record holds which secret, where that is public.
+        inclusion: the sampling rates of each secret's records.
+        incidence: SHA-256 of the file that says which record contains which secret, if that is public.
 
     Raises ConfigError as :class:`NoisySum`.
 
@@ -252,21 +253,21 @@ class SampledSum(_Sum):
 
 @dataclass(frozen=True)
 class SubsampledSum(_Sum):
-    """Discrete Gaussian noise on an integer sum over a Poisson sample of the units.
+    """Add discrete Gaussian noise to an integer sum over a Poisson sample of the units.
 
     Guarantee:
-        Unit: a record; or an owner, whose records are all in the sample or none of them. Neighbours add or remove one.
-        No secret: its records would be sampled one by one.
+        Unit: a record; or an owner, whose records are sampled all together or not at all. Neighbours add or remove one.
+        A secret cannot be the unit: its records would be sampled one by one.
         Sampling: each unit is in the sample with probability ``rate``, which is public, independently of all other
-        units and afresh in every run. Nobody may learn who is in it: it is used for this sum alone.
-        Sensitivity: ``sensitivity.l2``, of a *sampled* unit, in the integer vectors after rounding. What is summed
-        states its own, which must be no larger.
+        units and again in every run. The sample must stay secret: it is used for this sum only.
+        Sensitivity: ``sensitivity.l2``, of a *sampled* unit, in the integer vectors after rounding. The query states
+        its sensitivity, which must not be larger.
         Noise: discrete Gaussian with sigma = noise_multiplier * L2 sensitivity, at least SMALLEST_SIGMA grid units, on
         every coordinate, whatever ``rate`` is. ``noise_multiplier`` is at least LEAST_NOISE.
         Event: one release of a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate`` (up to the excess of
-        delta that the accountant adds). Given the coins of all other units, the value's law with the unit is
-        (1 - rate) times that without it plus rate times one at most the sensitivity away; over these coins, which are
-        alike in both worlds, divergences are jointly convex.
+        delta that the accountant adds). Condition on the coins of all other units. The value's distribution with the
+        unit is then (1 - rate) times that without it, plus rate times one that is shifted by at most the sensitivity.
+        The other coins have the same distribution in both datasets, and divergences are jointly convex.
         Source: Balle, Barthe and Gaboardi 2018; Mironov, Talwar and Zhang 2019; Zhu, Dong and Wang 2022, Theorem 11
         (Poisson sampling, both directions).
 
@@ -286,7 +287,7 @@ class SubsampledSum(_Sum):
     def __post_init__(self) -> None:
         _ = self.event  # checks multiplier and rate
         if self.noise_multiplier < LEAST_NOISE:
-            raise out_of_range("who is sampled would be given away")
+            raise out_of_range("so little noise would reveal which units are sampled")
         super().__post_init__()
 
     @cached_property
@@ -296,7 +297,7 @@ class SubsampledSum(_Sum):
 
 @dataclass(frozen=True)
 class Declared:
-    """A mechanism that is known by its event alone: a third party's, whose code samples its own noise.
+    """Declare a mechanism by its event only: one from a third party, whose code samples the noise itself.
 
     >>> Declared(PureEvent(0.5)).event.pure_epsilon
     0.5
@@ -314,7 +315,7 @@ def require_scale(scale: float, *, least: float, cure: str = NEARER) -> None:
 
 
 def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or ask for less.") -> None:
-    """See that a value can be stored, and its noise sampled, before anything is charged.
+    """Check that a value can be stored and its noise sampled, before anything is charged.
 
     Raises ConfigError if it has more than LARGEST_RELEASE numbers.
     """
@@ -325,5 +326,5 @@ def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or as
         numbers = min(numbers, LARGEST_RELEASE + 1) * min(1 if size is None else size, LARGEST_RELEASE + 1)
     if numbers > LARGEST_RELEASE:
         raise ConfigError(
-            f"One noisy value would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.", cure
+            f"One noisy value would have {numbers:.3g} numbers, and the limit is {LARGEST_RELEASE:.0e}.", cure
         )

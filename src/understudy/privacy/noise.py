@@ -1,10 +1,10 @@
-"""Exact integer noise.
+"""Sample exact integer noise.
 
 Noise added to a released vector is sampled as integers from the discrete Gaussian or
 discrete Laplace distribution by OpenDP's exact samplers (Canonne, Kamath and
 Steinke 2020), which take their bits from the operating system. It is never seeded.
-One of several candidates is chosen by the exponential mechanism, sampled just as exactly: by
-OpenDP, or where that is slow by our own exact sampler (below).
+The exponential mechanism chooses one of several candidates. It is sampled just as exactly, by
+OpenDP or, where that is slow, by our own exact sampler (below).
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same a
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from. What is released asks for sums with their noise, never for noise alone."""
+    """The source of noise. Releases ask it for sums with their noise, never for noise alone."""
 
     @property
     def origin(self) -> NoiseOrigin: ...
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        """``size`` independent integers; ``scale`` is sigma (gaussian) or b (laplace), in grid units."""
+        """Return ``size`` independent integers; ``scale`` is sigma (gaussian) or b (laplace), in grid units."""
         ...
 
     def normal(self, size: int) -> NDArray[np.float64]:
-        """``size`` independent standard normal numbers in floating point: for gradients; exact ones take too long."""
+        """Return ``size`` independent standard normal floats: for gradients, as exact integers are too slow."""
         ...
 
     def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Independent coins: entry i is True with probability ``rates[i]`` (in [0, 1]), never with a higher one."""
+        """Toss independent coins: entry i is True with probability ``rates[i]`` (in [0, 1]), never a higher one."""
         ...
 
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
-        """An index, i with probability proportional to exp(utilities[i] / scale): the exponential mechanism.
+        """Return index i with probability proportional to exp(utilities[i] / scale): the exponential mechanism.
 
         Raises PrivacyError if ``utilities`` is not a vector of 64-bit integers, one or more.
         """
         ...
 
     def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
-        """``size`` independent integers, each of 0 .. ``below`` - 1 equally likely."""
+        """Return ``size`` independent integers, each of 0 .. ``below`` - 1 equally likely."""
         ...
 
     def added(self, exact: NDArray[np.int64], kind: NoiseKind, *, scale: float) -> NDArray[np.int64]:
-        """Return ``exact`` with noise as of :meth:`draw`, independent for every entry."""
+        """Return ``exact`` plus noise as from :meth:`draw`, independent for every entry."""
         return exact + self.draw(kind, scale=scale, size=exact.size).reshape(exact.shape)
 
     def added_normal(self, exact: NDArray[np.int64], *, scale: float) -> NDArray[np.int64]:
-        """Return ``exact`` with noise as of :meth:`normal`, times ``scale`` and rounded."""
+        """Return ``exact`` plus noise as from :meth:`normal`, times ``scale`` and rounded."""
         noise = self.normal(exact.size).reshape(exact.shape)
         noise *= scale
         return exact + np.rint(noise).astype(np.int64)
 
 
 class PaidInParts(Generic[M]):
-    """A charge that was paid, of which each part has its own share, once. Several threads may ask."""
+    """A charge that was paid and that gives each part its own share, once. Safe to use from several threads."""
 
     def __init__(self, mechanism: M, source: NoiseSource) -> None:
         self._mechanism = mechanism
@@ -80,7 +80,7 @@ class PaidInParts(Generic[M]):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the noise is seeded, and so repeats in one order of parts only."""
+        """Return whether the noise is seeded, and so only repeats if the parts keep their order."""
         return self._source.origin == "seeded"
 
     def _once(self, part: str) -> None:
@@ -95,14 +95,14 @@ class _SystemCoins:
         return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
 
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
-        """By OpenDP's Gumbel noise, compared exactly digit by digit; among many by :func:`choose_exactly`: one law."""
+        """Choose by OpenDP's Gumbel noise, compared exactly, or among many by :func:`choose_exactly`: one law."""
         require_utilities(utilities)
         if len(utilities) > _MANY:
             return choose_exactly(utilities, scale=scale)
         return int(_chooser(scale)(utilities.tolist()))
 
     def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
-        """64 bits each; those that the last, incomplete round of ``below`` numbers would use are sampled again."""
+        """Use 64 bits each; values in the last, incomplete round of ``below`` numbers are sampled again."""
         complete = np.uint64(2**64 // below * below - 1)
         drawn = np.zeros(size, dtype=np.uint64)
         missing = np.arange(size)
@@ -113,7 +113,7 @@ class _SystemCoins:
 
 
 class SystemNoise(_SystemCoins, NoiseSource):
-    """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
+    """Exact discrete noise from the operating system's entropy: the only source with which the guarantee holds."""
 
     origin: NoiseOrigin = SYSTEM
 
@@ -125,10 +125,10 @@ class SystemNoise(_SystemCoins, NoiseSource):
         return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 
     def normal(self, size: int) -> NDArray[np.float64]:
-        """Standard Gaussian numbers: the Box-Muller transform of the operating system's random bits.
+        """Return standard Gaussian numbers: the Box-Muller transform of the operating system's random bits.
 
-        Only the cosine of each pair is given away: both halves together would tell the radius, whose values lie far
-        apart in the tail (Jin et al. 2022). 106 bits make it, so that small ones have all digits: tails end at 12.1.
+        Only the cosine of each pair is used: both halves together would reveal the radius, whose values are far
+        apart in the tail (Jin et al. 2022). It is made from 106 bits, so small ones have all digits; tails end at 12.1.
         """
         numbers = np.empty(size)
         for start in range(0, size, _AT_ONCE):
@@ -141,7 +141,7 @@ class SystemNoise(_SystemCoins, NoiseSource):
 
 
 class InsecureSeededNoise(NoiseSource):
-    """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: who knows the seed can subtract it.
+    """Repeatable noise for tests (``insecure_noise_seed``). NOT PRIVATE: anyone who knows the seed can subtract it.
 
     >>> InsecureSeededNoise(0).draw("gaussian", scale=1e6, size=3).dtype
     dtype('int64')
@@ -171,9 +171,9 @@ class InsecureSeededNoise(NoiseSource):
 
 
 class InsecureNoNoise(_SystemCoins, NoiseSource):
-    """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE.
+    """No noise at all (``--insecure-no-noise``), to see how much quality the budget costs. NOT PRIVATE.
 
-    Choices stay random: the most likely token again and again makes no text.
+    Choices stay random: always taking the most likely token would not give a usable text.
 
     >>> InsecureNoNoise().draw("laplace", scale=1e6, size=3)
     array([0, 0, 0])
@@ -189,16 +189,16 @@ class InsecureNoNoise(_SystemCoins, NoiseSource):
 
 
 def require_utilities(utilities: NDArray[np.int64]) -> None:
-    """See that there is a vector of 64-bit integers to choose from. Raises PrivacyError if there is not."""
+    """Check that the utilities are a non-empty vector of 64-bit integers. Raises PrivacyError if they are not."""
     if utilities.dtype != np.int64 or utilities.ndim != 1 or not utilities.size:
         raise bug(
-            "There is nothing to choose from, or its utilities are no vector of 64-bit integers.",
+            "There is nothing to choose from, or its utilities are not a vector of 64-bit integers.",
             "it sums integers over one candidate or more",
         )
 
 
 def _below(bits: NDArray[np.uint64], rates: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each 64-bit integer is below its rate, as a fraction of 2^64 rounded down."""
+    """Return whether each 64-bit integer is below its rate, as a fraction of 2^64 rounded down."""
     certain = rates >= 1
     limits = np.where(certain, 0.0, rates * 2.0**64).astype(np.uint64)
     return np.asarray((bits < limits) | certain, dtype=np.bool_)
@@ -215,7 +215,7 @@ def _sampler(kind: NoiseKind, scale: float) -> Any:
 
 
 def _integers() -> Any:
-    """OpenDP's vectors of 64-bit integers, without its ``prelude``, which takes a second to import scikit-learn."""
+    """Return OpenDP's domain of 64-bit integer vectors without its ``prelude``, which takes a second to import."""
     from opendp.domains import atom_domain, vector_domain
     from opendp.mod import enable_features
 
@@ -225,7 +225,7 @@ def _integers() -> Any:
 
 @lru_cache(maxsize=64)
 def _chooser(scale: float) -> Any:
-    """OpenDP's noisy max under zCDP: Gumbel noise, which is the exponential mechanism (under pure DP it is another)."""
+    """Return OpenDP's noisy max under zCDP: Gumbel noise, so the exponential mechanism (under pure DP it differs)."""
     from opendp.measurements import make_noisy_max
     from opendp.measures import zero_concentrated_divergence
     from opendp.metrics import linf_distance
@@ -237,19 +237,19 @@ _SPARE = 1 + 2**-30  # the float exponentials below are within 2^-42; it costs o
 
 
 def choose_exactly(utilities: NDArray[np.int64], *, scale: float) -> int:
-    """An index, i with probability proportional to exp(utilities[i] / scale).
+    """Return index i with probability proportional to exp(utilities[i] / scale).
 
     Guarantee:
-        Law: the exponential mechanism's, exactly, for any 64-bit utilities and the very float that ``scale`` is. So
-        its cost is that of the mechanism: utilities that each move by at most D between neighbours give a bounded
+        Law: exactly the exponential mechanism's, for any 64-bit utilities and the exact value of the float ``scale``.
+        So its cost is that of the mechanism: utilities that each move by at most D between neighbours give a bounded
         range of 2 D / scale, which is (D / scale)^2 / 2 zCDP. Nothing is added for rounding.
         Why: with d_i = max_j utilities[j] - utilities[i], i is proposed in proportion to an integer c_i, at least
-        N exp(-d_i / scale), and taken with probability N exp(-d_i / scale) / c_i <= 1, else all begins again. The
-        product is N exp(-d_i / scale) whatever c_i is: an inexact c_i changes how often a proposal is refused
-        (about K / N of the time), and nothing else.
+        N exp(-d_i / scale), and accepted with probability N exp(-d_i / scale) / c_i <= 1; else the sampler restarts.
+        The product is N exp(-d_i / scale) whatever c_i is: an inexact c_i only changes how often a proposal is
+        refused (about K / N of the time).
         Bounds: d_i is exact, in unsigned 64 bits. Floating point is used for c_i alone: d_i / scale has a relative
         error of 2^-52, so its exponential, where it is not below exp(-745), one of 2^-42 (numpy's exp errs by 4 units
-        in the last place at most); _SPARE covers 2^12 times that, and the 1 that is added all that underflows.
+        in the last place at most). _SPARE covers 2^12 times that, and the added 1 covers whatever underflows.
         Noise: ``secrets``, so the operating system's, with no state to share or to copy at a fork: an integer below
         sum_i c_i, all sums being exact in 64 bits, and the bits of the coin.
         Source: McSherry and Talwar 2007; Rogers and Steinke 2021 (bounded range).
@@ -270,11 +270,11 @@ def choose_exactly(utilities: NDArray[np.int64], *, scale: float) -> int:
 
 
 def _coin(deficit: int, scale: float, one: int, weight: int) -> bool:
-    """True with probability ``one`` exp(-``deficit`` / ``scale``) / ``weight``, which must be at most 1; exactly.
+    """Return True with probability exactly ``one`` exp(-``deficit`` / ``scale``) / ``weight``, which is at most 1.
 
-    A uniform number is compared with the chance, of both as many digits as it takes: 64 bits of the one and 30 decimal
-    digits of the other at first, where the chance's error is below 10^-27: dividing and the exponential round to half
-    a unit in the last digit, and what an error of the exponent does is bounded since the chance times
+    A uniform number is compared with the chance, in as many digits as needed. It starts with 64 bits of the number and
+    30 decimal digits of the chance, whose error is then below 10^-27: division and the exponential round to half a unit
+    in the last digit, and the effect of an error in the exponent is bounded since the chance times
     ``deficit`` / ``scale`` is at most ln(2^60) = 42.
     """
     drawn = 0

@@ -1,4 +1,4 @@
-"""The ordered charges of a run, known before a private record is read, and their receipt."""
+"""Plan the ordered charges of a run before a private record is read, and keep their receipt."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from understudy.privacy.unit import Unit
 
 @dataclass(frozen=True)
 class Charge:
-    """One release that a run will make, and why.
+    """One release that a run will make, and its purpose.
 
     Args:
-        query: the spec of what is summed (a :class:`~understudy.privacy.mechanisms.QuerySpec`; several by name where
-            one charge pays for several sums), from which the release builds its query. It is not stored.
+        query: the spec of the sum (a :class:`~understudy.privacy.mechanisms.QuerySpec`; several by name if one charge
+            pays for several sums), from which the release builds its query. It is not stored.
 
     >>> from understudy.privacy.mechanisms import Sensitivity
     >>> Charge("words", NoisySum("laplace", 2.0, Sensitivity.of_counts(1), (10,)), "counts of words").event
@@ -54,7 +54,7 @@ class Charge:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Charge:
-        """What :meth:`to_json` made. Raises ValueError if the event is not that of the mechanism."""
+        """Read what :meth:`to_json` made. Raises ValueError if the event is not that of the mechanism."""
         mechanism = mechanism_from_json(fields["mechanism"], event_from_json(fields["event"]))
         return cls(fields["name"], mechanism, fields["why"])
 
@@ -83,8 +83,9 @@ def charges_of(
 def noise_multipliers(
     budget: Budget | SecretBudget, shares: Sequence[float], noise: NoiseKind = "gaussian"
 ) -> Sequence[float]:
-    """Return the noise multipliers of sums that together spend the budget: of mu^2, or for Laplace noise of epsilon,
-    each gets its share (of any scale). Raises ConfigError if the budget cannot be spent on such noise."""
+    """Return the noise multipliers of sums that together spend the budget.
+
+    Shares (of any scale) divide mu^2, or epsilon for Laplace noise. Raises ConfigError if the noise does not fit."""
     if isinstance(budget, SecretBudget):
         from understudy.privacy.secrets.composition import secret_split
 
@@ -95,13 +96,13 @@ def noise_multipliers(
 
 
 def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
-    """See that the budget is of the kind that the unit needs: a prior and a posterior for secrets, and for no other.
+    """Check that the budget is of the kind that the unit needs: a prior and a posterior for secrets, and only for them.
 
     Raises ConfigError if it is not.
     """
     if (unit.kind == "secret") != isinstance(budget, SecretBudget):
         raise ConfigError(
-            f"The budget {budget} is no budget for one {unit.name}.",
+            f"The budget {budget} is not a budget for one {unit.name}.",
             "Secrets take a prior and a posterior (--secret-prior, --secret-posterior); "
             "records and owners take an epsilon and a delta.",
         )
@@ -109,12 +110,12 @@ def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will release and spend. A function of public parameters only.
+    """The releases and costs of a run. A function of public parameters only.
 
     Args:
-        budget: what the run may spend, and what is booked in the ledger.
+        budget: the amount that the run may spend, and that is booked in the ledger.
         charges: the releases, in order.
-        forecast: what the budget buys (noise against expected signal, tokens).
+        forecast: the expected result (noise against expected signal, tokens).
         notes: remarks for the statement.
 
     Raises:
@@ -149,7 +150,7 @@ class Plan:
 
     @property
     def usefulness(self) -> str:
-        """The verdict in a sentence; empty where there is none."""
+        """Return the verdict in a sentence; empty if there is none."""
         return self.forecast.verdict.sentence(unit=self.unit.kind) if self.forecast.verdict else ""
 
     def mechanism(self, name: str) -> Any:
@@ -157,14 +158,14 @@ class Plan:
 
     @cached_property
     def queries(self) -> dict[str, Any]:
-        """The specs of all sums, by the name of the charge, or of the sum where one charge pays for several."""
+        """Return the specs of all sums, by the name of the charge, or of the sum if one charge pays for several."""
         found = dict[str, Any]()
         for charge in self.charges:
             found |= charge.query if isinstance(charge.query, dict) else {charge.name: charge.query}
         return found
 
     def query(self, name: str) -> Any:
-        """Return what was planned to be summed under this name: queries are built from it."""
+        """Return the planned spec of this name, from which the query is built."""
         return self.queries[name]
 
     @cached_property
@@ -173,13 +174,13 @@ class Plan:
 
     @property
     def total(self) -> float:
-        """What the charges compose to: epsilon at the budget's delta, or the highest posterior at its prior."""
+        """Return what the charges compose to: epsilon at the budget's delta, or the highest posterior at its prior."""
         if isinstance(self.budget, SecretBudget):
             return self.posterior(float(self.budget.prior))
         return self.composition.epsilon(float(self.budget.delta))
 
     def posterior(self, prior: float) -> float:
-        """The most that a test for one secret is right if it is wrong with probability ``prior``; never understated."""
+        """Return an upper bound on how often a test detects a secret if it has false alarms at the rate ``prior``."""
         from understudy.privacy.secrets.composition import posterior
 
         return posterior(self.composition.events, prior)
@@ -192,12 +193,12 @@ class Plan:
 class Receipt:
     """Proof that the ledger has recorded a run's charges; each pays for one value in this process.
 
-    Only a ledger makes one that seals private values, after its entry is written and synced. A run that was killed
-    between its charge and the storing of the noisy value gets a new receipt for the same entry: it pays for sampling
-    the noise again, since nobody saw the first value.
+    Only a ledger makes a receipt that seals private values, after its entry is written and synced. A run that was
+    killed after its charge and before it stored the noisy value gets a new receipt for the same entry. That one pays
+    for sampling the noise again, since nobody saw the first value.
 
     Args:
-        ledger_id: empty where nothing is charged, and so nothing private.
+        ledger_id: empty if nothing is charged, in which case nothing is private.
         charge_number: of the run's entry in the ledger.
 
     >>> from understudy.privacy.mechanisms import Sensitivity
@@ -213,7 +214,7 @@ class Receipt:
         self._about = {"run_id": run_id, "ledger_id": ledger_id, "charge_number": charge_number}
 
     def pay(self, name: str) -> Any:
-        """Use the charge ``name`` up, for its mechanism.
+        """Use up the charge ``name`` and return its mechanism.
 
         Raises PrivacyError if no such charge is recorded, or it was used before.
         """
@@ -225,13 +226,13 @@ class Receipt:
         return self._unused.pop(name)
 
     def seal(self, name: str, *, noise: NoiseOrigin, rows: str) -> Seal:
-        """The seal of a value that one of the charges pays for, or of a part of what it pays for.
+        """Return the seal of a value that one of the charges pays for, or of a part of such a value.
 
-        Raises PrivacyError if no charge does.
+        Raises PrivacyError if no charge pays for it.
         """
         charge = next((charge for charge in self._plan.charges if charge.name == charge_of(name)), None)
         if charge is None:
-            raise PrivacyError(f"No charge of the plan pays for {name!r}.", "Name the value after the charge it is of.")
+            raise PrivacyError(f"No charge of the plan pays for {name!r}.", "Name the value after its charge.")
         return Seal(name, charge.event, self._plan.unit, noise, rows=rows, **self._about)  # type: ignore[arg-type]
 
 
@@ -241,10 +242,10 @@ def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
-    """What :func:`mechanism_to_json` made, which may come from anybody.
+    """Read what :func:`mechanism_to_json` made, from fields that are not trusted.
 
     Raises:
-        ValueError: if the kind is unknown, a field is missing or of another type, or it is not that of ``event``.
+        ValueError: if the kind is unknown, a field is missing or has the wrong type, or its event is not ``event``.
         ConfigError: if a number is out of its range.
 
     >>> mechanism_from_json({"kind": "declared"}, GaussianEvent(2.0))
@@ -253,7 +254,7 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
     named = dict(fields)
     kind = named.pop("kind", None)
     if _any_boolean(fields):  # true is not 1
-        raise ValueError("a mechanism has no booleans")
+        raise ValueError("a mechanism's fields are not booleans")
     if kind == Declared.kind:
         if named:
             raise ValueError("a declared mechanism has no numbers")
@@ -262,7 +263,7 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
         raise ValueError("a mechanism is of an unknown kind")
     made: Mechanism = read_form(_mechanisms()[kind], named, strict=False)  # whole floats count
     if _plain(mechanism_to_json(made)) != _plain(fields):
-        raise ValueError("a mechanism has fields that it does not have")
+        raise ValueError("a mechanism has unknown or missing fields")
     if made.event != event:
         raise ValueError("a charge's event is not that of its mechanism")
     return made
@@ -291,7 +292,7 @@ def _mechanisms() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class AddedCharges:
-    """Charges of Gaussian noise, and the forecast of what they buy."""
+    """Charges of Gaussian noise, and the forecast of their results."""
 
     charges: tuple[Charge, ...]
     forecast: Facts
@@ -305,16 +306,16 @@ def plan_beside(
     shares: Sequence[float],
     what: str,
 ) -> Plan:
-    """The method's plan for what the addition leaves of ``budget``, and the addition's charges behind its own.
+    """Return the method's plan for the rest of ``budget``, followed by the charges of an addition (such as a guide).
 
     The addition gets ``shares`` of mu^2, the squared parameter of the Gaussian mechanism that spends the whole budget.
-    The method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise all
-    together spend the budget to the last digit. For others what they compose to is computed, and the method's epsilon
-    is searched for, so that together they spend no more, and about all of it.
+    The method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise the
+    sum spends the budget to the last digit. For others the composition is computed and the method's epsilon is
+    searched for, so that together they spend about all of the budget and no more.
 
     Args:
-        plan_addition: its charges, given a noise multiplier for each of ``shares``.
-        what: the addition is called, and its flags are.
+        plan_addition: returns its charges, given a noise multiplier for each of ``shares``.
+        what: the name of the addition and of its flags.
 
     Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
@@ -369,12 +370,12 @@ def plan_beside(
 
 
 _ENOUGH = 0.98
-"""Share of the budget that is enough: the search stops there."""
+"""Share of the budget at which the search stops."""
 _TRIES = 20
 _LEAST_EPSILON = 1e-9  # of any budget
 
 
 def _digits(epsilon: float) -> Fraction:
-    """Rounded down to a millionth of its size, in digits that a person can read."""
+    """Round down to a millionth of its size, in digits that a person can read."""
     step = Fraction(10) ** (math.floor(math.log10(epsilon)) - 6)
     return math.floor(Fraction(epsilon) / step) * step

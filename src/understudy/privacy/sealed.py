@@ -1,4 +1,4 @@
-"""A noisy value and what it is: the only thing from which anything public is made.
+"""Keep a noisy value together with its seal. Everything public is made from such values only.
 
 Whether a value is private is a property of the value, never of the process that shows it. Its seal is stored with it,
 and the ledger confirms both together before the value is used (``docs/decisions/034``).
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NoiseOrigin = Literal["system", "seeded", "none"]
-"""Where noise was sampled: from the operating system's entropy, from a seed, or nowhere."""
+"""Source of the noise: the operating system's entropy, a seed, or no noise at all."""
 
 SYSTEM: NoiseOrigin = "system"
-"""The only origin that keeps the promise."""
+"""The only origin with which the guarantee holds."""
 
 Arrays = Mapping[str, "NDArray[Any]"]
 
 
 def moved_store(problem: str) -> PrivacyError:
-    return PrivacyError(problem, "Put back the private folder as the run left it: stores are not moved between runs.")
+    return PrivacyError(problem, "Restore the private folder as the run left it: a store cannot be moved between runs.")
 
 
 def charge_of(name: str) -> str:
-    """The charge that pays for the value ``name``: its own name, or what precedes a slash.
+    """Return the charge that pays for the value ``name``: the name itself, or the part before a slash.
 
     >>> charge_of("tokens/0/3/17")
     'tokens'
@@ -42,17 +42,17 @@ def charge_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Seal:
-    """What a value is.
+    """Describe a value: its charge, its cost, its noise, and its entry in the ledger.
 
     Args:
         name: of the charge that paid for the value, or ``CHARGE/PART``.
-        event: what the whole charge costs.
-        unit: whom the noise protects.
-        noise: where it was sampled.
+        event: the cost of the whole charge.
+        unit: that the noise protects.
+        noise: its source.
         run_id: of the run that made the value.
-        ledger_id: of the ledger that booked the charge; empty where nothing was charged.
-        charge_number: of the run's entry in that ledger; 0 where nothing was charged.
-        rows: keyed hash of the rows that were read; empty where nothing was charged. Private, as the key is the
+        ledger_id: of the ledger that booked the charge; empty if nothing was charged.
+        charge_number: of the run's entry in that ledger; 0 if nothing was charged.
+        rows: keyed hash of the rows that were read; empty if nothing was charged. Private, as the key is the
             ledger's: it stays in ``private/``.
 
     >>> from understudy.privacy.events import PureEvent
@@ -71,7 +71,7 @@ class Seal:
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds for the value: sampled from the system's entropy, and charged."""
+        """Return whether the guarantee holds: the noise is from the system's entropy, and the value was charged."""
         return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
 
     def to_json(self) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class SealedValue:
     """A noisy value, stored and confirmed, with its seal.
 
     Args:
-        arrays: by name; a sum is the one array ``value``.
-        seal: what they are.
+        arrays: by name; a sum has the one array ``value``.
+        seal: describes them.
     """
 
     arrays: Arrays
@@ -100,17 +100,17 @@ class SealedValue:
 
     @property
     def value(self) -> NDArray[Any]:
-        """The noisy sum, of a value that is one."""
+        """Return the noisy sum, if the value is one."""
         return self.arrays["value"]
 
     @property
     def names(self) -> list[str]:
-        """What the numbers of ``value`` are of, where the release found that out."""
+        """Return the names that the numbers of ``value`` belong to, if the release selected names."""
         return decode_names(self.arrays["names"])
 
 
 def encode_names(names: Sequence[str]) -> NDArray[np.uint8]:
-    """Names without line breaks, none of them empty, as ``UInt8[bytes]``, which can be stored."""
+    """Encode non-empty names without line breaks as ``UInt8[bytes]``, which can be stored."""
     import numpy as np
 
     return np.frombuffer("\n".join(names).encode(), dtype=np.uint8)

@@ -1,9 +1,9 @@
-"""Searches for the edge of a promise: how little noise, how many steps, how high a rate. Never on the unsafe side.
+"""Search for the least noise, most steps or highest rate that a budget allows. Never errs on the unsafe side.
 
-What keeps the promise is given as an *excess*: a monotone function that is 0 or less where the promise is kept, best
-the logarithm of what is spent over what may be spent. Whatever a root finder returns, the answer is a number at which
-the excess itself was computed, and was 0 or less. It has few digits beyond the tolerance: another processor or library,
-whose last bits differ, finds the same number, so that a run can be resumed there under its charge.
+The constraint is given as an *excess*: a monotone function that is 0 or less where the budget suffices, best
+the logarithm of the spending over the budget. Whatever a root finder returns, the answer is a number at which
+the excess itself was computed, and was 0 or less. It has few digits beyond the tolerance. A different processor or
+library, whose last bits differ, finds the same number, so a run can be resumed there under its charge.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable
 
 TOLERANCE = 1e-3
-"""Share by which an answer may be away from the edge, on its safe side."""
+"""Relative distance of an answer from the exact limit, on the safe side."""
 
 _FINITE = 1e3  # stands for an infinite excess: root finders need numbers
 _LARGEST_STEP = math.log(16)
 
 
 def log_ratio(spent: float, budget: float) -> float:
-    """The excess of ``spent`` over ``budget``, both 0 or more: ln(spent / budget), within +-1000."""
+    """Return the excess of ``spent`` over ``budget``, both 0 or more: ln(spent / budget), within +-1000."""
     if spent <= 0:
         return -_FINITE
     return min(max(math.log(spent / budget), -_FINITE), _FINITE) if math.isfinite(spent) else _FINITE
@@ -28,18 +28,18 @@ def log_ratio(spent: float, budget: float) -> float:
 def edge(
     excess: Callable[[float], float], *, near: float, safe: float, unsafe: float, tolerance: float = TOLERANCE
 ) -> float | None:
-    """The number closest to ``unsafe`` that keeps the promise.
+    """Return the number closest to ``unsafe`` that the budget allows.
 
     Args:
-        excess: monotone between ``safe`` and ``unsafe``, and 0 or less where the promise is kept.
-        near: where to begin, between the two.
-        safe: the end at which the promise is kept most easily (more noise, fewer steps), above 0.
+        excess: monotone between ``safe`` and ``unsafe``, and 0 or less where the budget suffices.
+        near: the start of the search, between the two.
+        safe: the end that spends least (more noise, fewer steps), above 0.
         unsafe: the other end, above 0.
-        tolerance: how near, as a share of the number.
+        tolerance: of the result, as a share of the number.
 
     Returns:
-        ``x`` with ``excess(x) <= 0``: ``unsafe`` if it keeps the promise, else a number within ``tolerance`` of one
-        that does not; None if not even ``safe`` keeps it.
+        ``x`` with ``excess(x) <= 0``: ``unsafe`` if the budget allows it, else a number within ``tolerance`` of one
+        that it does not allow; None if it does not even allow ``safe``.
     """
     from scipy.optimize import brentq
 
@@ -62,7 +62,7 @@ def edge(
         return known[log]
 
     def moved(log: float, step: float) -> float:
-        """``step`` further towards the unsafe end, and never beyond an end."""
+        """Move by ``step`` towards the unsafe end, and never beyond an end."""
         return min(max(log + direction * step, min(first, last)), max(first, last))
 
     kept = broken = None
@@ -91,7 +91,7 @@ def edge(
 
 
 def last_number(holds: Callable[[int], bool], *, holds_at: int, fails_at: int) -> int:
-    """The whole number closest to ``fails_at`` at which ``holds``; it must be monotone between the two."""
+    """Return the whole number closest to ``fails_at`` at which ``holds``; it must be monotone between the two."""
     while abs(fails_at - holds_at) > 1:
         middle = (holds_at + fails_at) // 2
         if holds(middle):
@@ -102,7 +102,7 @@ def last_number(holds: Callable[[int], bool], *, holds_at: int, fails_at: int) -
 
 
 def to_the_last_bit(holds: Callable[[float], bool], *, holds_at: float, fails_at: float) -> float:
-    """The double closest to ``fails_at`` at which ``holds``; it must be monotone between the two, and cheap."""
+    """Return the double closest to ``fails_at`` at which ``holds``; it must be monotone between the two, and cheap."""
     while (middle := (holds_at + fails_at) / 2) not in (holds_at, fails_at):
         if holds(middle):
             holds_at = middle

@@ -1,7 +1,7 @@
-"""Tokens chosen by many small random subsets of the private records: few-shot examples with privacy.
+"""Choose tokens by many small random subsets of the private records: few-shot examples with privacy.
 
 Tang et al. 2024, *Privacy-preserving in-context learning with differentially private few-shot generation*: for each
-token a fresh sample of the records is dealt into subsets, each subset's prompt gives a distribution over public
+token a fresh sample of the records is divided into subsets, each subset's prompt gives a distribution over public
 candidates (or one vote), and the noisy sum decides.
 """
 
@@ -34,25 +34,25 @@ class SubsampledTokens:
     """Choose ``tokens`` tokens, each by ``subsets`` subsets of a fresh Poisson sample: sampler, noise and event in one.
 
     Guarantee:
-        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one is then sampled.
-        Neighbours add or remove one; n is never used otherwise.
+        Unit: one of the n units passed to ``sample``: a record, or an owner, of whom one record is then sampled.
+        Neighbours add or remove one; n is not used for anything else.
         Sampling: each unit is sampled with probability ``rate`` and joins one subset, uniform over all ``subsets``,
-        both independently of all other units (dealing an ordered sample out in equal parts would let one unit move all
-        that follow it). What a subset does with its units is its own affair: it may keep a few of them at random.
-        Sensitivity: of a *sampled* unit, which moves what one subset says. gaussian: sqrt(2) ``grid`` in L2, since a
+        both independently of all other units (if an ordered sample were divided into equal parts, one unit would move
+        all that follow it). A subset may use its units in any way, such as keeping a few of them at random.
+        Sensitivity: a *sampled* unit changes the answer of one subset. gaussian: sqrt(2) ``grid`` in L2, since a
         subset adds a vector of non-negative integers that sum to at most ``grid``, and two such vectors are at most
         that far apart (their inner product is not negative). votes: 1 in L-infinity, since a subset adds 1 to one
-        candidate. An empty subset says what the model says without private text, and counts like any other.
+        candidate. An empty subset gives the model's answer without private text, and counts like any other.
         Noise: gaussian: discrete Gaussian on every candidate's sum, sigma = sqrt(2) noise_multiplier grid, at least
         SMALLEST_SIGMA grid units, and the largest noisy sum is chosen. votes: the exponential mechanism on the counts
         with scale 2 / noise_multiplier.
         Event: ``tokens`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample (up to the excess of
-        delta that the accountant adds), or pure DP of epsilon ``noise_multiplier`` on one. Given the coins of all other
-        units, a token's law with the unit is (1 - rate) times that without it plus rate times one at the distance
-        above; what the tokens before were may depend on the data in any way (adaptive composition).
-        Labels: one charge pays for ``tokens`` tokens of each label, counted label by label, where a unit lies in one
-        label: its presence moves one of independent mechanisms (parallel composition). An owner then has one record.
-        Crash: what was not stored is sampled and chosen again, since nobody saw it.
+        delta that the accountant adds), or pure DP of epsilon ``noise_multiplier`` on one. Given the coins of all
+        other units, a token's distribution with the unit is (1 - rate) times that without it, plus rate times one
+        at the distance above. The earlier tokens may depend on the data in any way (adaptive composition).
+        Labels: one charge pays for ``tokens`` tokens of each label, counted per label, if each unit is in one label:
+        its presence moves only one of the independent mechanisms (parallel composition). An owner has one record.
+        Crash: a token that was not stored is sampled and chosen again, since nobody saw it.
         Source: Tang et al. 2024, Algorithm 2; Zhu, Dong and Wang 2022 (Poisson sampling, both directions); Balle,
         Barthe and Gaboardi 2018.
 
@@ -61,7 +61,7 @@ class SubsampledTokens:
         subsets: M, 1 or more.
         noise_multiplier: gaussian: sigma, in sensitivities; votes: epsilon of one choice on its sample.
         rate: q in (0, 1], public.
-        tokens: how many are chosen at most; 1 or more.
+        tokens: the most that are chosen; 1 or more.
 
     >>> SubsampledTokens("gaussian", 10, 1.0, 0.01, 500).event.count
     500
@@ -75,7 +75,7 @@ class SubsampledTokens:
 
     kind: ClassVar[str] = "subsampled-tokens"
     grid: ClassVar[int] = 2**20
-    """Integer steps of a probability of 1 in one subset's vector (gaussian)."""
+    """Integer steps of probability 1 in one subset's vector (gaussian)."""
 
     def __post_init__(self) -> None:
         POSITIVE.of(subsets=self.subsets)
@@ -92,23 +92,23 @@ class SubsampledTokens:
 
     @property
     def scale(self) -> float:
-        """sigma in grid units, or what vote counts are divided by."""
+        """Return sigma in grid units, or the divisor of vote counts."""
         if self.noise == "gaussian":
             return math.sqrt(2) * self.noise_multiplier * self.grid * _UP
         return 2 / self.noise_multiplier * _UP
 
     def open(self, source: NoiseSource) -> PaidSubsampledTokens:
-        """What a paid charge gives, once for all labels. Only what has paid may call it."""
+        """Return the tokens that a paid charge allows, once for all labels. Only code that has paid may call it."""
         return PaidSubsampledTokens(self, source)
 
 
 class PaidSubsampledTokens(PaidInParts["SubsampledTokens"]):
-    """A charge that was paid, from which each label has its tokens."""
+    """A paid charge, which gives each label its tokens."""
 
     def label(self, number: int, *, spent: int = 0) -> LabelTokens:
-        """What is left to the label ``number``, whose stored examples hold ``spent`` tokens.
+        """Return the remaining tokens of the label ``number``, whose stored examples contain ``spent`` tokens.
 
-        Raises PrivacyError if the label was asked for before, or more tokens are stored than were charged.
+        Raises PrivacyError if the label was requested before, or more tokens are stored than were charged.
         """
         self._once(f"label {number}")
         return LabelTokens(self._mechanism, self._source, spent=spent)
@@ -119,12 +119,12 @@ _PRIORITIES = 2**62
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """Coins of each unit, independent of all other units'. Private; its ``repr`` shows nothing.
+    """The coins of each unit, independent of all other units'. Private; its ``repr`` shows nothing.
 
     Args:
         included: ``Bool[n]``, whether it is in the sample.
         subset: ``Int64[n]``, the subset that it would join.
-        priority: ``Int64[n]``, uniform: which of a subset's units come first.
+        priority: ``Int64[n]``, uniform: the order of a subset's units.
     """
 
     included: NDArray[np.bool_]
@@ -138,7 +138,7 @@ class LabelTokens:
     def __init__(self, mechanism: SubsampledTokens, source: NoiseSource, *, spent: int) -> None:
         if not 0 <= spent <= mechanism.tokens:
             raise PrivacyError(
-                "The stored examples hold more tokens than were charged.",
+                "The stored examples contain more tokens than were charged.",
                 "The run folder does not belong to this charge: release into a new one.",
             )
         self._mechanism = mechanism
@@ -148,17 +148,17 @@ class LabelTokens:
 
     @property
     def left(self) -> int:
-        """Tokens that may still be chosen."""
+        """Return how many tokens may still be chosen."""
         return self._mechanism.tokens - self.spent
 
     def sample(self, units: int) -> Sample:
-        """A fresh sample, for the next token only.
+        """Return a fresh sample, for the next token only.
 
-        Raises PrivacyError if the last sample has not chosen its token, or no token is left.
+        Raises PrivacyError if no token was chosen by the last sample, or no token is left.
         """
         if self._sampled or self.left < 1:
             raise bug(
-                "A sample was asked for, but no token is left or the last sample has not chosen one.",
+                "A sample was requested, but no token is left or the last sample has not chosen one.",
                 "each token has one fresh sample",
             )
         self._sampled = True
@@ -167,25 +167,25 @@ class LabelTokens:
         return Sample(included, subset, self._source.uniform(units, below=_PRIORITIES))
 
     def skip(self) -> None:
-        """Choose no token by the last sample, of which nothing was used."""
+        """Discard the last sample, of which nothing was used, without choosing a token."""
         self._sampled = False
 
     def choose(self, sums: NDArray[np.int64]) -> int:
-        """The index of the chosen candidate, by the last sample.
+        """Return the index of the candidate that the last sample chooses.
 
         Args:
             sums: ``Int64[candidates]``, over all subsets: probabilities on ``grid``, or votes.
 
-        Raises PrivacyError if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
+        Raises PrivacyError if no sample was taken for this token, or ``sums`` cannot be a sum over the subsets.
         """
         if not self._sampled:
-            raise bug("A token was asked for without a sample.", "each token has one fresh sample")
+            raise bug("A token was requested without a sample.", "each token has one fresh sample")
         require_utilities(sums)
         gaussian = self._mechanism.noise == "gaussian"
         most = self._mechanism.subsets * (self._mechanism.grid if gaussian else 1)
         if sums.min() < 0 or sum(sums.tolist()) > most:
             raise bug(
-                "The subsets say more than they may: their sum is not within its grid.",
+                "The subsets add more than they may: their sum is not within its grid.",
                 "a subset's integers are 0 or more and sum to its grid at most",
             )
         self._sampled = False
@@ -197,16 +197,16 @@ class LabelTokens:
 
 @lru_cache(maxsize=16)
 def subsampled_multiplier(budget: Budget, *, rate: float, count: int, others: tuple[GaussianEvent, ...] = ()) -> float:
-    """The smallest noise multiplier (to a thousandth) at which ``count`` releases are within ``budget``; never less.
+    """Return the smallest noise multiplier (to a thousandth, never less) at which ``count`` releases fit ``budget``.
 
     A release is a token or, in DP-SGD, a step. ``others`` are further Gaussian events of the same plan. The multiplier
-    is at least a quarter: the few units that are sampled could otherwise be given away. Raises ConfigError if delta is
+    is at least a quarter: less noise could reveal the few sampled units. Raises ConfigError if delta is
     0, or the others spend the whole budget.
     """
     if budget.delta == 0:
         raise ConfigError(
             "Gaussian noise cannot give pure differential privacy (delta = 0).",
-            "Give a delta such as 1e-6, or choose votes, which need none.",
+            "Give a delta such as 1e-6, or choose votes, which need no delta.",
         )
     _ = SubsampledGaussianEvent(1.0, rate, count)  # checks the two
     whole = gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta))
@@ -220,7 +220,7 @@ def subsampled_multiplier(budget: Budget, *, rate: float, count: int, others: tu
         unsafe=LEAST_NOISE,
     )
     if found is None:
-        raise ConfigError("What else is released spends the whole budget.", "Give it a smaller share.")
+        raise ConfigError("The other releases spend the whole budget.", "Give it a smaller share.")
     while (
         Composition((*others, SubsampledGaussianEvent(found, rate, count))).epsilon(float(budget.delta))
         > budget.epsilon
@@ -230,14 +230,14 @@ def subsampled_multiplier(budget: Budget, *, rate: float, count: int, others: tu
 
 
 _MORE = 2.0**20
-"""Noise may take so many times as much, beside other events or where the losses of a step are finer than their grid."""
+"""The noise may be this many times larger with other events, or if the losses of a step are finer than their grid."""
 _ONE_MORE_TOLERANCE = 1 + TOLERANCE
 
 
 def coarse_excess(budget: Budget, event: SubsampledGaussianEvent, others: tuple[GaussianEvent, ...]) -> float:
-    """ln(epsilon of the events / the budget's), by losses on a grid that is coarser than the accountant's.
+    """Return ln(epsilon of the events / the budget's), by losses on a grid that is coarser than the accountant's.
 
-    It says a little more than the accountant will, and is five times as fast.
+    The result is a little higher than the accountant's, and five times as fast.
     """
     epsilon = float(budget.epsilon)
     delta = float(budget.delta) / (1 + DISCRETE_EXCESS * (event.count + len(others)))
@@ -253,9 +253,9 @@ _MOST_EPSILON = 20.0
 
 @lru_cache(maxsize=16)
 def votes_epsilon(budget: Budget, *, rate: float, count: int) -> float:
-    """The largest epsilon of one choice (to a thousandth) at which ``count`` are within ``budget``; delta may be 0.
+    """Return the largest epsilon of one choice (to a thousandth) at which ``count`` fit ``budget``; delta may be 0.
 
-    Never more, and never more than 20, for the reason that :func:`subsampled_multiplier` has a least one.
+    Never more than fits, and at most 20, for the same reason that :func:`subsampled_multiplier` has a minimum.
     """
     most = math.log1p(rate * math.expm1(_MOST_EPSILON))
     each = min(pure_split(budget, [1.0] * count)[0] * (1 - 1e-9), most)
@@ -272,5 +272,5 @@ def votes_epsilon(budget: Budget, *, rate: float, count: int) -> float:
 
 
 def _before_sampling(each: float, rate: float) -> float:
-    """epsilon with ln(1 + rate (e^epsilon - 1)) = ``each``."""
+    """Return epsilon with ln(1 + rate (e^epsilon - 1)) = ``each``."""
     return math.log1p(math.expm1(each) / rate)

@@ -1,9 +1,9 @@
-"""Private tokens: sampling a text's next token as a mechanism.
+"""Sample a text's next token as a private mechanism.
 
 Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
 each of a batch's private texts are clipped and averaged, and sampling from the softmax of the average *is* the
-exponential mechanism. A sparse vector may test first whether the model says much the same without private text: then
-the public token is taken, at no cost (docs/decisions/016).
+exponential mechanism. A sparse-vector test may first check whether the model predicts much the same without private
+text. If so, the public token is taken, at no cost (docs/decisions/016).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is 
 _PUBLIC_GRID = 2**20  # integer steps of a public logit; free to choose
 _LARGEST_CLIP = 1e6  # beyond it, or below its inverse, float32 cannot clip
 LARGEST_BATCH = 2**20
-"""Rows beyond which sums of what is public times their number could leave 64-bit integers."""
+"""Rows beyond which public values times the number of rows could leave the 64-bit integers."""
 
 
 @dataclass(frozen=True)
 class TokenTest:
-    """Test by a sparse vector whether a batch predicts nearly what is public.
+    """Test by a sparse vector whether a batch predicts nearly the same as the public prompt.
 
     Guarantee:
-        Unit, neighbours: as of :class:`PrivateTokens`. The divisor s is the declared batch size.
+        Unit, neighbours: those of :class:`PrivateTokens`. The divisor s is the declared batch size.
         Sensitivity: ``grid`` of each integer distance sum_i abs(S_i - s P_i), in either direction.
         Noise: discrete Laplace of scale b = sigma s grid on the threshold, once per run, and of scale 2b on each
         distance. A run ends with the first distance above the threshold; the next run has a fresh threshold.
         Event: one run, however long, is epsilon-DP with epsilon = 2 grid / b = 2 / (s sigma): moving the threshold's
         noise by one sensitivity, and the last distance's noise by two, maps a run on a dataset to the same run on its
         neighbour, and costs grid / b each. All moves are integers, so discrete noise costs the same as continuous
-        noise. rho = epsilon^2 / 2. A run that is broken off costs no more.
+        noise. rho = epsilon^2 / 2. An interrupted run costs no more.
         Source: Dwork and Roth 2014, Theorem 3.23; Lyu, Su and Li 2017 (faults of six variants).
 
     Args:
@@ -58,7 +58,7 @@ class TokenTest:
     noise: float
 
     grid: ClassVar[int] = 2**18
-    """Integer steps of a probability of 1."""
+    """Integer steps of probability 1."""
 
     def __post_init__(self) -> None:
         POSITIVE.of(noise=self.noise)
@@ -114,20 +114,21 @@ class PrivateTokens:
     Guarantee:
         Unit: a record (one row of one batch), or an owner whose k rows have weight 1/k: each row is then scaled to
         floor(grid / k) steps, so that all of them together stay within ``grid`` (in a test: the test's).
-        Neighbours add or remove one; the divisor is the declared ``batch_size`` whatever a batch holds.
+        Neighbours add or remove one; the divisor is the declared ``batch_size``, whatever a batch contains.
         Sensitivity: ``grid`` in L-infinity of the integers summed for a token: a row adds a value clipped to
-        [-clip, clip] and rounded to [-grid, grid] for each candidate, candidates and all else that is added being
-        public. It holds exactly, after all rounding.
+        [-clip, clip] and rounded to [-grid, grid] for each candidate; the candidates and everything else that is added
+        are public. The bound is exact, after all rounding.
         Noise: the choice is the exponential mechanism with ``scale`` = grid batch_size temperature / clip, which is
         the softmax of (mean / temperature).
         Event: ``rho_token`` = (clip / (batch_size temperature))^2 / 2 for each private token: log-ratios of the
         chances of any two tokens move by at most 2 grid / scale (bounded range). With a test, ``rho_run`` =
         2 / (batch_size sigma)^2 for each of ``tokens`` + 1 runs of it (:class:`TokenTest`), since public tokens may
         follow the last private one. A public token costs nothing beyond its run.
-        Batches: *one* charge pays for any number of them, as long as they are disjoint. A record lies in one, so its
-        presence moves one of independent mechanisms (parallel composition). An owner's records may lie in several
-        labels or batches l, with weights w_l that sum to at most 1: batch l then moves by w_l of the sensitivities,
-        and both costs are quadratic in them, so that the batches cost sum_l w_l^2 rho <= rho sum_l w_l <= rho together.
+        Batches: *one* charge pays for any number of them, as long as they are disjoint. A record is in one, so its
+        presence moves only one of several independent mechanisms (parallel composition). An owner's records may be in
+        several labels or batches l, with weights w_l that sum to at most 1: batch l then moves by w_l of the
+        sensitivities, and both costs are quadratic in them, so that the batches cost
+        sum_l w_l^2 rho <= rho sum_l w_l <= rho together.
         Crash: an example that was not stored is decoded again, since nobody saw it. A run that was open counts as
         spent and is not continued, as its noise is lost: the next test begins a new run.
         Source: Amin et al. 2024, Theorem 1; Cesar and Rogers 2021, and Rogers and Steinke 2021 (a range of epsilon
@@ -137,7 +138,7 @@ class PrivateTokens:
         clip: c > 0, in logits; or C of differences of log-probabilities.
         batch_size: s, the declared number of private texts in a batch; 1 or more.
         temperature: tau > 0 of the softmax.
-        tokens: r, private tokens in a batch at most; 1 or more.
+        tokens: r, the most private tokens per batch; 1 or more.
         test: decides which tokens are public; None makes every token private.
 
     Raises ConfigError if a parameter is out of its range, or the noise does not fit into 64-bit integers.
@@ -179,12 +180,12 @@ class PrivateTokens:
 
     @property
     def scale(self) -> float:
-        """Utilities are divided by it, in grid units."""
+        """Return the divisor of the utilities, in grid units."""
         return self.grid * self.batch_size * self.temperature / self.clip * _UP
 
     @property
     def log_odds(self) -> float:
-        """How far one record moves the log-odds of two tokens, at most."""
+        """Return the most that one record moves the log-odds of two tokens."""
         return 2 * self.clip / (self.batch_size * self.temperature)
 
     @property
@@ -197,12 +198,12 @@ class PrivateTokens:
 
     @property
     def runs(self) -> int:
-        """Runs of the test that are paid for, in each batch."""
+        """Return how many runs of the test are paid for in each batch."""
         return 0 if self.test is None else self.tokens + 1
 
     @property
     def rho(self) -> float:
-        """What all batches cost, in parallel."""
+        """Return the cost of all batches, in parallel."""
         return (self.tokens * self.rho_token + self.runs * self.rho_run) * _UP
 
     @cached_property
@@ -210,22 +211,22 @@ class PrivateTokens:
         return ZCDPEvent(self.rho)
 
     def open(self, source: NoiseSource) -> PaidTokens:
-        """What a paid charge gives, once for all batches. Only what has paid may call it."""
+        """Return the tokens that a paid charge allows, once for all batches. Only code that has paid may call it."""
         return PaidTokens(self, source)
 
 
 class PaidTokens(PaidInParts["PrivateTokens"]):
-    """A charge that was paid, from which each batch has its tokens."""
+    """A paid charge, which gives each batch its tokens."""
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
-        """What is left to one batch. Ask once per batch: two for the same records would spend twice what was paid.
+        """Return the remaining tokens of one batch. Call it once per batch: a second call would spend the charge twice.
 
         Args:
-            name: the batch's own; with it a second one for the same batch is refused.
+            name: of the batch; if it is given, a second call for the same batch is refused.
             tokens_spent: private tokens in this batch's stored examples.
             runs_spent: runs of the test that began in them.
 
-        Raises PrivacyError if the stored examples hold more than was charged, or the batch was opened before.
+        Raises PrivacyError if the stored examples contain more than was charged, or the batch was opened before.
         """
         if name is not None:
             self._once(f"batch {name}")
@@ -233,12 +234,12 @@ class PaidTokens(PaidInParts["PrivateTokens"]):
 
 
 class BatchTokens:
-    """The private tokens of one batch, counted before each is chosen. Each batch has its own; one thread at a time."""
+    """The private tokens of one batch, counted before each is chosen. One object per batch; one thread at a time."""
 
     def __init__(self, mechanism: PrivateTokens, source: NoiseSource, *, tokens_spent: int, runs_spent: int) -> None:
         if not (0 <= tokens_spent <= mechanism.tokens and 0 <= runs_spent <= mechanism.runs):
             raise PrivacyError(
-                "The stored examples of a batch hold more private tokens or tests than were charged.",
+                "The stored examples of a batch contain more private tokens or tests than were charged.",
                 "The run folder does not belong to this charge: release into a new one.",
             )
         self._mechanism = mechanism
@@ -249,12 +250,12 @@ class BatchTokens:
 
     @property
     def left(self) -> int:
-        """Private tokens that may still be chosen."""
+        """Return how many private tokens may still be chosen."""
         return self._mechanism.tokens - self.tokens_spent
 
     @property
     def can_test(self) -> bool:
-        """Whether a run of the test is open, or one is left. If not, every further token is private."""
+        """Return whether a run of the test is open, or one is left. If not, every further token is private."""
         return (self._run is not None and self._run.open) or self.runs_spent < self._mechanism.runs
 
     def is_private(self, distance: int) -> bool:
@@ -268,21 +269,21 @@ class BatchTokens:
         if self._run is None or not self._run.open:
             test = self._mechanism.test
             if test is None or self.runs_spent >= self._mechanism.runs:
-                raise bug("No run of the test is left to this batch.", "it asks whether it can test first")
+                raise bug("No run of the test is left for this batch.", "it asks whether it can test first")
             self.runs_spent += 1
             self._run = test.begin(self._mechanism.batch_size, self._source)
         return self._run.is_above(distance)
 
     def choose(self, utilities: NDArray[np.int64]) -> int:
-        """The index of a candidate, by a private token.
+        """Return the index of a candidate, chosen by a private token.
 
         Args:
             utilities: ``Int64[candidates]``: a sum over the batch's rows of sensitivity ``grid``, plus what is public.
 
-        Raises PrivacyError if no private token is left, or the utilities are no such vector.
+        Raises PrivacyError if no private token is left, or the utilities are not such a vector.
         """
         if self.left < 1:
-            raise bug("No private token is left to this batch.", "it counts before each token")
+            raise bug("No private token is left for this batch.", "it counts before each token")
         self.tokens_spent += 1
         return self._source.choose(utilities, scale=self._mechanism.scale)
 
@@ -295,9 +296,9 @@ class BatchTokens:
 def tokens_within(
     budget: Budget, *, clip: float, batch_size: int, temperature: float, test: TokenTest | None = None
 ) -> int:
-    """The most private tokens per batch within ``budget``; 0 if not even one.
+    """Return the most private tokens per batch within ``budget``; 0 if it does not allow one.
 
-    All but ``budget`` are of :class:`PrivateTokens`.
+    The arguments other than ``budget`` are those of :class:`PrivateTokens`.
 
     Returns:
         r, the largest with r rho_token + (r + 1) rho_run within the rho that ``budget`` allows.
@@ -314,10 +315,10 @@ def tokens_within(
 def clip_for(
     budget: Budget, tokens: int, *, batch_size: int, temperature: float, test: TokenTest | None = None
 ) -> float:
-    """The largest clip range at which ``tokens`` private tokens per batch are within ``budget``.
+    """Return the largest clip range at which ``tokens`` private tokens per batch are within ``budget``.
 
-    All but ``budget`` are of :class:`PrivateTokens`; the runs of a test are paid for first. Raises ConfigError if they
-    cost more than the budget, delta is 0, or a parameter is out of its range.
+    The others are those of :class:`PrivateTokens`; the runs of a test are paid for first. Raises ConfigError if
+    they cost more than the budget, delta is 0, or a parameter is out of its range.
     """
     tests = PrivateTokens(1.0, batch_size, temperature, tokens, test)
     left = (allowed := zcdp_within(budget)) - tests.runs * tests.rho_run

@@ -1,4 +1,4 @@
-"""What one protected unit is, and how much of the data one unit may touch."""
+"""Define the protected unit, and how many records one unit may have."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Unit:
     """The privacy unit: neighbours differ by adding or removing one of these.
 
     Args:
-        kind: ``record`` (one row), ``owner`` (all rows of one owner) or ``secret`` (all rows that hold it).
+        kind: ``record`` (one row), ``owner`` (all rows of one owner) or ``secret`` (all rows that contain it).
         max_records: contribution bound. At most this many records of one owner are used (k); at most this many records
-            hold one secret (m), which is declared and checked, never enforced by dropping records. 1 for records.
-        column: whose values tell owners apart, as the public schema names it; none for records and secrets.
-        recognised_by: what tells secrets, in words that :func:`recognised_by` writes; none for records and owners.
+            contain one secret (m), which is declared and checked, never enforced by dropping records. 1 for records.
+        column: identifies owners, as the public schema names it; None for records and secrets.
+        recognised_by: how secrets are found, in the words of :func:`recognised_by`; None for records and owners.
 
     >>> print(Unit("owner", 5, "customer").describe())
     each owner (column 'customer') as a whole: all records together, of which at most 5 are used
@@ -41,19 +41,19 @@ class Unit:
         if self.kind == "record" and (self.max_records, self.column) != (1, None):
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
         if self.kind == "secret" and self.column is not None:
-            raise ConfigError("A secret unit has no column.", "A secret is protected wherever it stands.")
+            raise ConfigError("A secret unit has no column.", "A secret is protected in every column.")
         if self.kind != "secret" and self.recognised_by is not None:
             raise ConfigError("Only secrets are recognised by something.", "Use the unit secret.")
 
     @property
     def vectors(self) -> int:
-        """How many vectors of a query one unit adds at most: all records of a secret, else one (an owner's records are
-        brought to one)."""
+        """Return the most vectors that one unit adds to a query: all records of a secret, else one (an owner's records
+        are merged into one)."""
         return self.max_records if self.kind == "secret" else 1
 
     @property
     def name(self) -> str:
-        """What all runs on a dataset must protect alike: the kind, and what tells units apart; not the bound."""
+        """Return what all runs on a dataset have in common: the kind and how units are identified; not the bound."""
         if self.recognised_by is not None:
             return f"{self.kind} (recognised by {self.recognised_by})"
         return self.kind if self.column is None else f"{self.kind} (column {self.column!r})"
@@ -72,20 +72,20 @@ class Unit:
 
     @classmethod
     def from_json(cls, fields: Any) -> Unit:
-        """What :meth:`to_json` made; ValueError or ConfigError if it is something else.
+        """Read what :meth:`to_json` made; ValueError or ConfigError if it is something else.
 
-        Neither kind nor bound may be left to a default.
+        The kind and the bound have no defaults.
         """
         known = cls.__dataclass_fields__.keys()
         if not (isinstance(fields, dict) and {"kind", "max_records"} <= fields.keys() <= known):
-            raise ValueError("a unit has no kind or no bound, or a field that is none")
+            raise ValueError("a unit has no kind or no bound, or an unknown field")
         return read_form(cls, fields)
 
 
 def recognised_by(columns: Sequence[str], file: str | None, detectors: Sequence[str]) -> str | None:
-    """What tells secrets, in one order of words: two runs that protect the same secrets say the same.
+    """Return how secrets are found, in a fixed order of words: runs that protect the same secrets have the same text.
 
-    A file counts by its name: its content is private.
+    A file is represented by its name: its content is private.
 
     >>> recognised_by(["who"], None, ["phone", "email"])
     'column who; detectors email, phone'

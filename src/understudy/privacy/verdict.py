@@ -1,14 +1,14 @@
-"""Is a budget worth spending? One typed answer per forecast and per Release, put into a sentence where it is shown.
+"""Decide whether a budget is worth spending: one typed answer per forecast and per Release, put into words when shown.
 
-Something shows in the synthetic texts if what is released of it stands clear of the noise. How many texts of a label
-must say it follows from the noise alone; divided by the records of a label it is a share of them:
+A theme comes through in the synthetic texts if its released sum is clearly above the noise. The noise alone determines
+how many texts of a label must mention it. Divided by the records of a label, this is a share of them:
 
     share  =  noise in texts * CLEAR / records per label
 
-With a small share most topics of a label show. The more labels there are, the narrower each is and the more of its
-texts say the same: by what classifiers learnt, the share may grow with the root of their number. Methods that release
-no sums over texts compare noise with signal in units of their own. The limits between the levels stand here; those of
-topics were chosen by what classifiers learnt (docs/decisions/065).
+With a small share most topics of a label come through. The more labels there are, the narrower each is and the more of
+its texts say the same: the accuracy of classifiers shows that the share may grow with the root of their number. Methods
+that release no sums over texts compare noise with signal in other units. This module sets the limits between the
+levels; those of topics were chosen by the accuracy of classifiers (docs/decisions/065).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Level = Literal["good", "thin", "noise"]
 Basis = Literal["topics", "labels", "tokens", "predictions", "answers", "training"]
 
 CLEAR = 2.0
-"""Standard deviations of its noise above which a sum shows."""
+"""Standard deviations of its noise above which a sum comes through."""
 LIMITS: Mapping[Basis, tuple[float, float]] = {
     "topics": (0.016, 0.08),
     "labels": (0.5, 3.0),
@@ -35,19 +35,19 @@ LIMITS: Mapping[Basis, tuple[float, float]] = {
     "answers": (0.04, 0.15),
     "training": (0.25, 1.0),
 }
-"""For each basis: up to where it is good, and from where on it is noise.
+"""Limits of each basis: "good" is up to the first, "noise" from the second on.
 
 topics       share of a label's texts that must say a thing (a term, a vote, a cluster), over the root of the labels
 labels       noise on a label's mean embedding over its distance from the others'
 tokens       share of the private prompts that must agree on a token
 predictions  1 over how many nats the private texts move a token's logit, at most
 answers      standard deviation on a teacher-averaged probability
-training     noise of all steps over the largest signal there can be
+training     noise of all steps over the largest possible signal
 """
 
 
 def at_least(total: float, std: float) -> float:
-    """What a noisy number of records surely is: noise alone, however many values it is summed over, comes to none.
+    """Return a lower bound on a noisy number of records; 0 for noise alone, however many values are summed.
 
     >>> at_least(100.0, 10.0), at_least(10.0, 10.0)
     (80.0, 0.0)
@@ -68,16 +68,16 @@ _MOST_RECORDS, _MOST_TIMES, _HARDLY_MORE = 10**10, 1000, 1.1
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a budget buys.
+    """The expected usefulness of a budget.
 
     Args:
-        level: None where it depends on a number of records that nobody declared.
-        basis: what was compared with its noise.
-        share: of a label's texts that must say a thing for it to show, where the basis is such a share.
-        records: that would do for ``good`` of this budget; None where it is good, or their number is not what matters.
-        times: how many times as many records of the same kind would do, where what is released counts no records.
-        if_labels: how many labels it takes there to be, where the data will tell.
-        unsaid_in: the language of the terms, where hardly any of them was seen to occur in the texts.
+        level: None if it depends on a number of records that nobody declared.
+        basis: the signal that is compared with its noise.
+        share: of a label's texts that must say a thing for it to come through, if the basis is such a share.
+        records: that would make this budget ``good``; None if it is, or if their number does not matter.
+        times: how many times as many records of the same kind would be enough, if the release counts no records.
+        if_labels: the assumed number of labels, if it is only known from the data.
+        unsaid_in: the language of the terms, if hardly any of them was found in the texts.
 
     >>> print(Verdict.of("topics", texts=20, records=1_000).sentence())
     Weak: only things said in at least 1 in 50 texts will survive. About 1,200 records would be enough.
@@ -95,11 +95,11 @@ class Verdict:
     def of(
         cls, basis: Basis, *, texts: float = 0.0, least: float = 0.0, labels: int = 1, records: float | None = None
     ) -> Verdict:
-        """The verdict by the noise in ``texts`` of a label over the records of a label, or ``least``, if that is more.
+        """Return the verdict by the noise in ``texts`` of a label over the records of a label, or ``least`` if larger.
 
         Args:
-            texts: 0 where the number of records is not what matters.
-            records: of all labels together; None if nobody knows.
+            texts: 0 if the number of records does not matter.
+            records: of all labels together; None if unknown.
         """
         good, noise = LIMITS[basis]
         texts *= labels / (alike := math.sqrt(labels) if basis == "topics" else 1.0)
@@ -113,20 +113,20 @@ class Verdict:
         return cls(level, basis, share, None if level == "good" else told)
 
     def in_times(self, records: float) -> Verdict:
-        """The same, where ``records`` are no number of the table's but a weight in records of another kind."""
+        """Return the verdict with ``times`` for ``records``, if these are not a count but a weight of other records."""
         times = math.inf if self.records is None or records < 1 else float(f"{self.records / records:.2g}")
         return replace(self, records=None, times=times if 1 <= times <= _MOST_TIMES else None)
 
     def unsaid(self, language: str, *, expected: Verdict | None) -> Verdict:
-        """Return the verdict where hardly any term of ``language`` occurs, so that what shows is chance. The same where
-        the noise was ``expected`` to drown all."""
+        """Return the verdict if hardly any term of ``language`` occurs, so that results are chance; unchanged if noise
+        was ``expected`` to drown all."""
         if expected and expected.level == "noise":
             return self
         return replace(self if self.level == "noise" else Verdict("noise", self.basis), unsaid_in=language)
 
     @property
     def coarse(self) -> Verdict | None:
-        """The level without numbers from which a declared number of records could be told; None without one."""
+        """Return the level without numbers that reveal a declared number of records; None if there is no level."""
         return Verdict(self.level, self.basis) if self.level else None
 
     def sentence(self, *, spent: bool = False, unit: UnitKind = "record") -> str:
@@ -156,7 +156,7 @@ class Verdict:
         return " ".join(said)
 
     def _what(self, spent: bool) -> str:
-        """What such a budget buys, without a full stop."""
+        """Return the expected result of this budget, without a full stop."""
         if self.level == "noise":
             return (
                 "the result is mostly chance"

@@ -1,8 +1,8 @@
-"""The Release: everything of a run that may leave the building, as one file.
+"""Define the Release: everything from a run that may be shared, as one file.
 
 A zip of ``release.json`` (method, parameters, schema, statement, SHA-256 of the other
 members), ``arrays.safetensors``, ``terms.json`` and, if there are any, ``strings.json``. No pickle, no
-private byte. How it is read, within bounds, is in :mod:`understudy.release.reading`.
+private byte. :mod:`understudy.release.reading` reads it, within bounds.
 """
 
 from __future__ import annotations
@@ -70,23 +70,23 @@ class PublicSchema:
 
     @property
     def own_label(self) -> str | None:
-        """The label column of the private table; None where it has none: the label is a topic, or is made of typed
+        """Return the label column of the private table; None if it has none: the label is a topic, or is made of typed
         columns."""
         return None if self.topics or self.crossed else self.label
 
     @property
     def told(self) -> tuple[Column, ...]:
-        """The typed columns that are computed from a dialogue, and are in no table."""
+        """Return the typed columns that are computed from a dialogue, and are not in any table."""
         return tuple(column for column in self.columns if column.name in self.form.told)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The text columns as they are named to read such a table, without record columns."""
+        """Return the names of the text columns for reading such a table, without record columns."""
         return self.form.columns(self.text)
 
     @property
     def texts(self) -> dict[str, Any]:
-        """The settings that name the columns of the texts."""
+        """Return the settings that name the columns of the texts."""
         if self.record_columns:
             return {"record_columns": list(self.record_columns)}
         if self.form.fields:
@@ -95,7 +95,7 @@ class PublicSchema:
 
     @property
     def crossed(self) -> tuple[Column, ...]:
-        """The columns that the label is made of."""
+        """Return the columns that the label is made of."""
         return crossed_columns(self.label, self.columns)
 
     @property
@@ -117,9 +117,9 @@ class PublicSchema:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
-        """What :meth:`to_json` made, which may come from anybody.
+        """Read what :meth:`to_json` made. The fields are not trusted.
 
-        Raises ValueError or ConfigError if a field is missing or of another type, or they contradict each other.
+        Raises ValueError or ConfigError if a field is missing or has the wrong type, or fields contradict each other.
         """
         if not {"text", "label", "labels", "record_columns"} <= fields.keys():
             raise ValueError("a field is missing")
@@ -140,13 +140,13 @@ class PublicSchema:
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """Noised and paid for: what a method hands on to its ``generate``.
+    """The noised and paid-for result of a method, the only input of its ``generate``.
 
     Args:
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
         strings: further lists of strings by name, such as the texts of populations.
-        noise_check: how much stands above the noise (post-processing).
+        noise_check: how much is above the noise (post-processing).
     """
 
     method: str
@@ -163,11 +163,11 @@ class Release:
 
     @property
     def noise_lines(self) -> list[str]:
-        """The noise check in lines, by label name where it is by label."""
+        """Return the noise check in lines, with label names if it is per label."""
         return self.noise_check.lines(self.schema.label_set.names)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file, atomically; ConfigError where ``path`` is an address."""
+        """Write the file atomically; ConfigError if ``path`` is an address."""
         require_local(path)
         path = Path(path)
         members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: strings_to_bytes({"term": self.terms})}
@@ -180,7 +180,7 @@ class Release:
                 archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
 
     def manifest(self, sha256: Mapping[str, str]) -> bytes:
-        """``release.json``: what the Release says of itself, with the hashes of the other members."""
+        """Return ``release.json``: the Release's description of itself, with the hashes of the other members."""
         fields = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -195,7 +195,7 @@ class Release:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the arrays, terms, parameters and schema: names this Release in a run that continues it."""
+        """Return the SHA-256 over arrays, terms, parameters and schema, which identifies this Release in later runs."""
         whole = hashlib.sha256(json.dumps([self.method, dict(self.parameters), self.schema.to_json()]).encode())
         whole.update(arrays_to_bytes(self.arrays))
         whole.update("\n".join(self.terms).encode())
@@ -205,12 +205,12 @@ class Release:
 
     @property
     def origin(self) -> str:
-        """The start of :attr:`digest`: how a text's provenance names the Release that it was made from."""
+        """Return the start of :attr:`digest`, by which a text's provenance names its Release."""
         return self.digest[:12]
 
 
 STRING_BYTES = 64
-"""What a string takes in memory beyond its characters; it counts toward the bound on what a Release unpacks to."""
+"""Memory of a string beyond its characters; it counts toward the bound on a Release's unpacked size."""
 _HEADER_BYTES = 1 << 20
 
 
@@ -221,7 +221,7 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file; ValueError if it is damaged or holds types that NumPy lacks."""
+    """Return the arrays of a safetensors file; ValueError if it is damaged or contains types that NumPy lacks."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -233,7 +233,7 @@ def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
         raise ValueError(str(error)) from None
 
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # one without an end reaches the file's: linear time
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # one without an end reaches to the file's end: linear time
 _WITHOUT_STRINGS = re.compile(rb"\{(?::\[,*+\](?:,:\[,*+\])*+)?\}")
 
 
@@ -247,10 +247,10 @@ def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
     """Return the lists that :func:`strings_to_bytes` wrote, in a file that may come from a stranger.
 
     Raises ValueError, before anything is decoded, if the strings take more than ``most`` bytes, STRING_BYTES each
-    included, or if the JSON has another form: a value of two bytes could take a hundred in memory.
+    included, or if the JSON has a different form: a value of two bytes could take a hundred in memory.
     """
     if not _WITHOUT_STRINGS.fullmatch(_STRING.sub(b"", data)):
-        raise ValueError("the strings have another form")
+        raise ValueError("the strings are not in the expected form")
     if data.count(b'"') // 2 * STRING_BYTES + len(data) > most:
         raise ValueError("the strings are too long")
     found: dict[str, list[str]] = json.loads(data, object_pairs_hook=_each_named_once)

@@ -1,10 +1,10 @@
-"""Reading a Release file that a stranger may have made: within bounds, verified while it is read, in the form it has.
+"""Read a Release file from an untrusted source: within bounds, with checks of its hashes and of its form.
 
-A stranger's file may unpack to a thousand times its size. So the number of members, their names and their sizes are
-taken from the zip's directory first; members are then read in pieces, and none may be longer than the directory says.
-The layout that understudy writes is the only one that is read: nothing before, between or behind the members. Every
-field of ``release.json`` has its type and range; what each method's Release holds is checked after this, by
-:func:`understudy.methods.registry.load_release`, which is what everybody calls.
+Such a file may unpack to a thousand times its size. So the number of members, their names and their sizes are
+read from the zip's directory first; members are then read in pieces, and none may be longer than the directory says.
+Only the layout that understudy writes is accepted: nothing before, between or after the members. Every
+field of ``release.json`` has its type and range. The contents of each method's Release are checked after this, by
+:func:`understudy.methods.registry.load_release`, which all callers use.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class _Manifest:
 
 
 def _manifest(fields: dict[str, Any]) -> _Manifest:
-    """The fields of ``release.json``, if each is there and of its type."""
+    """Return the fields of ``release.json`` if each is present and has its type."""
     found = read_form(_Manifest, fields)
     if found.statement.method != found.method:
-        raise ValueError("the statement is of another method")
+        raise ValueError("the statement is of a different method")
     return found
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """What the columns of a synthetic table are, from the file beside it; ConfigError if it cannot be read."""
+    """Return the columns of a synthetic table, from the file in its folder; ConfigError if it cannot be read."""
     try:
         return PublicSchema.from_json(parse_json(read_whole(path, most=MOST_JSON_BYTES)))
     except Exception:  # a damaged file fails in many ways
@@ -72,11 +72,11 @@ def read_schema(path: Path) -> PublicSchema:
 
 
 MOST_BYTES = 256 * 1024**2
-"""Bytes that a Release unpacks to at most, unless a larger bound is given."""
+"""Most bytes that a Release may unpack to, unless a larger bound is given."""
 MOST_RATIO = 100
-"""How many times its own size a file of more than ALWAYS_BYTES may unpack to, unless a larger bound is given."""
+"""The factor by which a file of more than ALWAYS_BYTES may grow on unpacking, unless a larger bound is given."""
 ALWAYS_BYTES = 64 * 1024**2
-"""Bytes that any file may unpack to, however small it is."""
+"""Bytes that any file may unpack to, even a small one."""
 
 _PIECE = 1 << 20
 _DIRECTORY_BYTES = 4096
@@ -84,7 +84,7 @@ _END = struct.Struct("<4s4H2LH")
 _ZIP64 = b"PK\x06\x07"
 _ZIP64_BYTES = 20
 _LOCAL = struct.Struct("<4s5H3L2H")
-_UNREADABLE_FLAGS = 0x1 | 0x8 | 0x20 | 0x40 | 0x2000  # encrypted, sizes behind the data, patched, masked
+_UNREADABLE_FLAGS = 0x1 | 0x8 | 0x20 | 0x40 | 0x2000  # encrypted, sizes after the data, patched, masked
 _IN_EXTRA = 0xFFFFFFFF
 
 
@@ -102,11 +102,11 @@ class Archive:
         return set(self._archive.NameToInfo)
 
     def size(self, name: str) -> int:
-        """Bytes of a member as the directory states them; :meth:`read` returns no more."""
+        """Return the bytes of a member as the directory states them; :meth:`read` does not return more."""
         return self._archive.getinfo(name).file_size
 
     def read(self, name: str) -> tuple[bytearray, str]:
-        """A member's bytes and their SHA-256 in hexadecimal."""
+        """Return a member's bytes and their SHA-256 in hexadecimal."""
         size = self.size(name)
         data, digest, there = bytearray(size), hashlib.sha256(), 0
         view = memoryview(data)
@@ -125,10 +125,10 @@ def _open_archive(path: Path, *, names: Collection[str], max_bytes: int | None =
 
     Raises:
         ReleaseError: it unpacks to more than ``max_bytes``.
-        ValueError, OSError, zipfile.BadZipFile: it is no such zip file.
+        ValueError, OSError, zipfile.BadZipFile: it is not such a zip file.
     """
     if is_pipe_or_device(path):
-        raise ValueError("it is no ordinary file")
+        raise ValueError("it is not an ordinary file")
     with path.open("rb") as file:
         packed = os.fstat(file.fileno()).st_size
         directory, entries = _directory(file, packed)
@@ -137,33 +137,33 @@ def _open_archive(path: Path, *, names: Collection[str], max_bytes: int | None =
             if len(members) != entries or {info.orig_filename for info in members} - set(names):
                 raise ValueError("it has members that a Release does not have")
             if len(archive.NameToInfo) != entries:
-                raise ValueError("a member is there twice")
+                raise ValueError("a member occurs twice")
             _check_layout(file, members, directory)
             bound, unpacked = unpacked_bound(packed, max_bytes), sum(info.file_size for info in members)
             if unpacked > bound:
                 raise ReleaseError(
                     f"{path.name} unpacks to {unpacked:,} bytes, more than the {bound:,} that are read.",
-                    f"If you trust its maker, allow it with --max-release-bytes {unpacked} "
+                    f"If you trust its sender, allow it with --max-release-bytes {unpacked} "
                     "(max_bytes of load_release in Python).",
                 )
             yield Archive(archive, bound)
 
 
 def _directory(file: BinaryIO, size: int) -> tuple[int, int]:
-    """Where the zip's directory begins, and how many entries it has; it is the last thing in the file."""
+    """Return where the zip's directory begins, and its number of entries; it is at the end of the file."""
     file.seek(max(0, size - _END.size - _ZIP64_BYTES))
     tail = file.read(_END.size + _ZIP64_BYTES)
     signature, *fields, comment = _END.unpack(tail[-_END.size :])
     disk, first_disk, entries_here, entries, length, start = fields
     if signature != b"PK\x05\x06" or comment or disk or first_disk or entries_here != entries:
-        raise ValueError("it is no zip file")
+        raise ValueError("it is not a zip file")
     if start + length + _END.size != size or length > _DIRECTORY_BYTES or tail[: len(_ZIP64)] == _ZIP64:
         raise ValueError("its directory is not that of a Release")
     return start, entries
 
 
 def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int) -> None:
-    """Check that the members follow each other up to the directory, and that their own headers agree with it."""
+    """Check that the members are contiguous up to the directory, and that their headers agree with it."""
     there = 0
     for info in sorted(members, key=lambda info: info.header_offset):
         file.seek(info.header_offset)
@@ -181,10 +181,10 @@ def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int
 
 
 def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
-    """The Release in a file, its bytes verified; what its method makes of the content is not looked at.
+    """Return the Release in a file, with its bytes verified. The method-specific content is not checked.
 
-    ``max_bytes`` is what it may unpack to, its strings' memory included; None: :func:`unpacked_bound`. Raises
-    ReleaseError: the file is missing, is no Release, is damaged, unpacks to more, or comes from a newer version.
+    ``max_bytes`` is the most it may unpack to, its strings' memory included; None: :func:`unpacked_bound`. Raises
+    ReleaseError if the file is missing, not a Release, damaged, too large unpacked, or from a newer version.
     """
     with _opened(path, max_bytes) as (archive, fields):
         manifest = _manifest(fields)
@@ -213,13 +213,13 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
 
 
 def require_readable(planned: Release) -> None:
-    """Raises ConfigError if what is known of a Release before anything is released could not be read again."""
+    """Raise ConfigError if the parts of a Release that are known before the release could not be read again."""
     try:
         written = planned.manifest({})
         if len(written) > MOST_JSON_BYTES:
             raise ValueError("its manifest is too long")
         require_consistent(_manifest(parse_json(written)).statement)
-    except Exception:  # whatever reading would fail with
+    except Exception:  # any error of reading
         raise ConfigError(
             "No Release of these settings could be read again: its label set or a number of its plan is out of range.",
             "Choose fewer or shorter labels, or an epsilon nearer to 1 (`understudy plan` shows the charges).",
@@ -227,7 +227,7 @@ def require_readable(planned: Release) -> None:
 
 
 def read_method(path: Path) -> str:
-    """The name of the method of the Release in a file; nothing else of it is read."""
+    """Return the name of the method of the Release in a file; nothing else is read."""
     with _opened(path, sys.maxsize) as (_, manifest):
         return str(manifest["method"])
 
@@ -253,8 +253,8 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
     except IsADirectoryError:
         raise ReleaseError(
-            f"{path.name} is a folder that holds no Release, or several.",
-            "Name the file in it: FOLDER/release/METHOD.release. There is none where its run has not ended, and in a "
+            f"{path.name} is a folder that does not contain exactly one Release.",
+            "Name the file in it: FOLDER/release/METHOD.release. It is missing if the run has not ended, and in a "
             "folder of `understudy generate`.",
         ) from None
     except ReleaseError:
@@ -265,6 +265,6 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[s
 
 def corrupt(path: Path, what: str) -> ReleaseError:
     return ReleaseError(
-        f"{path.name} is damaged or is no Release ({what}).",
-        "Get the file again from its maker; its maker deletes it and repeats the release (which is not charged again).",
+        f"{path.name} is damaged or is not a Release ({what}).",
+        "Ask the sender for a new copy. If you made it, delete it and repeat the release (which is not charged again).",
     )

@@ -1,7 +1,7 @@
-"""Who released a folder, and when: an Ed25519 signature over the hashes of all its files.
+"""Sign a folder with Ed25519 over the hashes of all its files, to show who released it and when.
 
-``manifest.json`` lists every file with its size and SHA-256, and says who signed, when, and what the dataset had spent.
-``manifest.sig`` is the signature of its bytes, so that ``openssl`` and ``sha256sum`` can check both.
+``manifest.json`` lists every file with its size and SHA-256, the signer, the time and the spending of the dataset.
+``manifest.sig`` is the signature of its bytes, so ``openssl`` and ``sha256sum`` can check both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 PASSPHRASE = "UNDERSTUDY_KEY_PASSPHRASE"  # the variable's name
-"""The environment variable that holds the passphrase of a private key, if it has one."""
+"""The environment variable with the passphrase of a private key, if it has one."""
 _FORM = {"format": "understudy-manifest", "format_version": 1}
 _MOST_KEY_BYTES = 1 << 16
 
@@ -47,7 +47,7 @@ _Short = Annotated[str, Field(max_length=1000)]
 
 @dataclass(frozen=True)
 class SignedFile:
-    """A file as it was signed."""
+    """A file in the state in which it was signed."""
 
     size: Annotated[int, Field(ge=0)]
     sha256: _Hex
@@ -55,15 +55,15 @@ class SignedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is signed.
+    """The signed list of files, with the signer and the spending.
 
     Args:
         signed_at: ISO 8601, in UTC, by the signer's clock.
         version: of understudy.
         responsible: who answers for the files, in the signer's words; may be empty.
-        run: the id of the run that was charged, and ``ledger`` that of the ledger; empty where nothing was charged.
+        run: the id of the run that was charged, and ``ledger`` that of the ledger; empty if nothing was charged.
         spent: by all runs of the dataset when this was signed, as :meth:`Budget.to_json` writes it, and ``cap`` its cap
-            then; None where the ledger was not there.
+            at that time; None if the ledger was missing.
         public_key: the 32 bytes of the signer's key, in hexadecimal.
         files: by their paths in the folder.
     """
@@ -86,7 +86,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Read what :meth:`to_bytes` made; ValueError for anything else, which may come from anybody."""
+        """Read what :meth:`to_bytes` made; ValueError for anything else, as the bytes are not trusted."""
         found = read_form(cls, parse_json(data))
         if found.to_bytes() != data:
             raise ValueError("it is not in the form that understudy writes")
@@ -105,7 +105,7 @@ def fingerprint(public: bytes) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Signer:
-    """A private key."""
+    """A private key that signs folders."""
 
     _key: Ed25519PrivateKey
 
@@ -123,12 +123,12 @@ class Signer:
 
     @cached_property
     def public(self) -> bytes:
-        """The public key, 32 bytes."""
+        """Return the public key, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, folder: Path, manifest: Manifest) -> Manifest:
-        """Write the manifest of all files in ``folder``, and its signature. Returns it with the files."""
-        for name in (SIGNATURE, MANIFEST):  # no old signature beside a new manifest
+        """Write the manifest of all files in ``folder``, and its signature. Returns the manifest with the files."""
+        for name in (SIGNATURE, MANIFEST):  # so that an old signature never accompanies a new manifest
             (folder / name).unlink(missing_ok=True)
         try:
             found = dict(_files_in(folder))
@@ -139,8 +139,10 @@ class Signer:
             data = signed.to_bytes()
             Manifest.from_bytes(data)
         except ValueError:
-            problem = "These files cannot be signed: one is no ordinary file, a name is no text, or there are too many."
-            raise ConfigError(problem, "Rename or remove what understudy did not write there.") from None
+            problem = (
+                "These files cannot be signed: one is not a regular file, a name is not text, or there are too many."
+            )
+            raise ConfigError(problem, "Rename or remove files there that understudy did not write.") from None
         for name, content in ((MANIFEST, data), (SIGNATURE, self._key.sign(data))):
             with atomic_file(folder / name) as file:
                 file.write(content)
@@ -148,11 +150,11 @@ class Signer:
 
 
 def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
-    """Write a new private key, which its owner alone may read, and ``PATH.pub`` beside it.
+    """Write a new private key, which only its owner may read, and ``PATH.pub`` in the same folder.
 
     The private key is PKCS8 in PEM, encrypted if the environment variable PASSPHRASE is set.
 
-    Returns the path of the public key, and its 32 bytes. ConfigError if either file is there already.
+    Returns the path of the public key, and its 32 bytes. ConfigError if either file exists already.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -160,7 +162,7 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
     require_local(path)
     private, public = Path(path), Path(f"{os.fspath(path)}.pub")
     if taken := [file.name for file in (private, public) if os.path.lexists(file)]:
-        raise ConfigError(f"There is a file {taken[0]} already.", "Name another: a key that is lost stays lost.")
+        raise ConfigError(f"There is a file {taken[0]} already.", "Choose another name: keys are never overwritten.")
     key, passphrase = Ed25519PrivateKey.generate(), _passphrase()
     locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
     pem, made = serialization.Encoding.PEM, key.public_key()
@@ -200,7 +202,7 @@ def _load(path: str | PathLike[str], read: Callable[[bytes], object], kind: Any,
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file of a folder but the manifest and its signature, with its path in it; a pipe is one, too.
+    """Yield every file of a folder except the manifest and its signature, with its path in it; pipes count as files.
 
     Raises ConfigError if a link leads out of the folder.
     """
@@ -213,15 +215,15 @@ def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_signed(folder: Path) -> bool:
-    """Whether there is anything of a signature."""
+    """Return whether the folder contains a manifest or a signature."""
     return any(os.path.lexists(folder / name) for name in (MANIFEST, SIGNATURE))
 
 
 def read_signed(folder: Path) -> Manifest:
-    """Return the manifest of a signed folder if the signature is that of the key which it names.
+    """Return the manifest of a signed folder if the signature is by the key that it names.
 
-    Whose key that is, and whether the files are those that were signed, is not checked. Raises ValueError or OSError
-    if the signature is another's, or either file is missing or damaged.
+    The owner of the key is not checked, nor whether the files are those that were signed. Raises ValueError or OSError
+    if the signature is by a different key, or either file is missing or damaged.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -239,7 +241,7 @@ def read_signed(folder: Path) -> Manifest:
 
 
 def changes_since(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Return what is wrong with the files of a folder, in words by their names: changed, missing, or not signed."""
+    """Return for each file name what is wrong with it, in words: changed, missing, or not signed."""
     there, found = dict(_files_in(folder)), {}
     for name, path in there.items():
         signed = manifest.files.get(name)

@@ -1,4 +1,4 @@
-"""The privacy statement: what is protected, how strongly, at what charge, and what is not covered."""
+"""Write the privacy statement: what is protected, how strongly, at what cost, and what is not covered."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of, move
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
-_DIGITS = 300  # a float holds a number of so many
+_DIGITS = 300  # a float can represent numbers of this length
 _SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
 _MOST_RELEASES = 10**9
-_SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed for in little time
+_SUBSAMPLED = (1e-9, 1e6)  # for which privacy loss distributions are computed quickly
 _MOST_SUBSAMPLED = 10**6
 _LEAST_SUBSAMPLED_NOISE = 0.01
-_MOST_RECORDS = 10**6  # of one secret; none is planned for more
-_ROUNDING = 1e-6  # of another machine's, relative
+_MOST_RECORDS = 10**6  # of one secret; no plan has more
+_ROUNDING = 1e-6  # relative, on another machine
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Exact = Annotated[str, Field(pattern=rf"^[0-9]{{1,{_DIGITS}}}(/[0-9]{{1,{_DIGITS}}})?$")]
@@ -74,7 +74,7 @@ _EXACT = TypeAdapter(dict[str, Exact])
 
 
 def read_charge(fields: Any) -> Charge:
-    """A charge from JSON, its numbers and its mechanism's in range, its event the mechanism's; else a ValueError."""
+    """Read a charge from JSON; ValueError if a number is out of range or its event is not that of its mechanism."""
     try:
         return Charge.from_json(_ChargeFields.model_validate(fields).model_dump())
     except UnderstudyError as error:
@@ -89,7 +89,7 @@ def read_budget(fields: Any) -> Budget | SecretBudget:
 def _pairs(first: str, second: str) -> BeforeValidator:
     def read(entries: Any) -> dict[Any, Any]:
         if not isinstance(entries, list):
-            raise ValueError("no list of pairs")
+            raise ValueError("not a list of pairs")
         return {entry[first]: entry[second] for entry in entries}
 
     return BeforeValidator(read)
@@ -111,7 +111,7 @@ _PUBLIC_INCIDENCE = (
     "that contain no secret are not protected at all: their epsilon is infinite."
 )
 
-# What no promise covers, whatever is protected.
+# Limits of every guarantee, whatever is protected.
 _UNPROTECTED = "**read from the data: not protected**"
 _POPULATION = (
     "Facts about the table as a whole, such as the share of its records with a property. They hold with or without any "
@@ -126,7 +126,7 @@ _LANGUAGE_MODEL = "What a language model learned from its own training data."
 
 @dataclass(frozen=True)
 class Sealed:
-    """What the seals of all values of a run have in common, and may be shown; see :class:`Seal`."""
+    """The public fields that the seals of all values of a run have in common; see :class:`Seal`."""
 
     noise: NoiseOrigin
     run_id: _RunId
@@ -140,7 +140,7 @@ class Sealed:
 
     @property
     def private(self) -> bool:
-        """Whether the values are private, as :attr:`Seal.private`."""
+        """Return whether the values are private, as :attr:`Seal.private`."""
         return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
 
 
@@ -183,7 +183,7 @@ class EpsilonPromise:
 
 
 def epsilon_at(plan: Plan) -> dict[float, float]:
-    """epsilon at the booked delta and at several others; infinite ones are left out."""
+    """Return epsilon at the booked delta and at several others; infinite ones are left out."""
     deltas = {*([float(plan.budget.delta)] if isinstance(plan.budget, Budget) else []), *DELTAS}
     values = {delta: plan.composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
     return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
@@ -194,9 +194,9 @@ class SecretPromise:
     """``(p, r)``-secret protection (Wang et al. 2025), with the posterior at several priors and the power of a test.
 
     Args:
-        max_records: most records that hold one secret (m).
+        max_records: most records that contain one secret (m).
         power: of a test for one secret that is wrong about 1 absent secret in 100.
-        public_incidence: True if which record holds which secret is taken as public.
+        public_incidence: True if it is public which record contains which secret.
     """
 
     budget: SecretBudget
@@ -204,7 +204,7 @@ class SecretPromise:
     posterior_at: Mapping[float, float]
     power: float
     public_incidence: bool
-    neighbours: ClassVar[str] = "remove all records that hold one secret"
+    neighbours: ClassVar[str] = "remove all records that contain one secret"
     not_covered: ClassVar[tuple[str, ...]] = (
         "Everything that is not a secret: the rest of a record, and who wrote it.",
         "Related secrets: two secrets in one text, or a secret that reveals another, are each protected alone.",
@@ -246,7 +246,7 @@ class SecretPromise:
 
 
 def posterior_at(plan: Plan) -> dict[float, float]:
-    """The highest posterior at the booked prior and at several others."""
+    """Return the highest posterior at the booked prior and at several others."""
     priors = {*([float(plan.budget.prior)] if isinstance(plan.budget, SecretBudget) else []), *PRIORS}
     return {prior: plan.posterior(prior) for prior in sorted(priors)}
 
@@ -257,22 +257,22 @@ def public_incidence(charges: tuple[Charge, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Statement:
-    """The promise that travels with a Release and with every synthetic table made from it.
+    """The privacy statement that accompanies a Release and every synthetic table made from it.
 
     Args:
-        budget: what was booked in the ledger.
+        budget: the amount booked in the ledger.
         charges: every release made, with its event.
         public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
         labels_declared: False if the label set was read from the data.
         labels_found: whether the labels are topics that the run found, with noise.
-        sealed: what the values that it rests on have in common; None before there are any.
+        sealed: the common fields of the seals of its values; None before there are any.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
         posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
-        trusted: who else got to read private texts by the user's word, one sentence each.
-        verdict: how useful the release is, by its values where they tell; None before there are any.
-        table: what the checks found of the texts that were made; empty before there are any.
+        trusted: who else read private texts with the user's permission, one sentence each.
+        verdict: how useful the release is, by its values if they show it; None before there are any.
+        table: the result of the checks of the texts that were made; empty before there are any.
     """
 
     method: MethodName
@@ -327,9 +327,9 @@ class Statement:
         )
 
     def with_seals(self, seals: Sequence[Seal]) -> Statement:
-        """The same of values that there are.
+        """Return the statement with the common fields of the seals of its values.
 
-        Raises PrivacyError if a charge has no value, or a value is of another run, unit or charge.
+        Raises PrivacyError if a charge has no value, or a value is of a different run, unit or charge.
         """
         events = {charge.name: charge.event for charge in self.charges}
         shared = {Sealed.of(seal) for seal in seals}
@@ -343,7 +343,7 @@ class Statement:
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds: of the values, whoever reads them. An unsealed statement promises nothing."""
+        """Return whether the guarantee holds: a property of the values. An unsealed statement guarantees nothing."""
         return self.sealed is not None and self.sealed.private
 
     @property
@@ -355,7 +355,7 @@ class Statement:
         return EpsilonPromise(self.budget, self.epsilon_at, self.power, self.unit.kind)
 
     def noise_multiplier(self, charge: str) -> float | None:
-        """The multiplier of a charge's Gaussian or Laplace noise; 0 if none was added, None without such a charge."""
+        """Return the multiplier of a charge's Gaussian or Laplace noise; 0 without noise, None without the charge."""
         event = next((each.event for each in self.charges if each.name == charge), None)
         if event is not None and (self.sealed is None or self.sealed.noise == "none"):
             return 0.0
@@ -365,7 +365,7 @@ class Statement:
 
     @property
     def _sampled(self) -> bool:
-        """Whether a sample of the units leaves a smaller epsilon than the budget's."""
+        """Return whether sampling the units makes epsilon smaller than the budget's."""
         if isinstance(self.budget, SecretBudget):
             return False
         sampled = any(isinstance(charge.event, SubsampledGaussianEvent) for charge in self.charges)
@@ -373,7 +373,7 @@ class Statement:
 
     @property
     def usefulness(self) -> str:
-        """The verdict in a sentence; empty where there is none."""
+        """Return the verdict in a sentence; empty if there is none."""
         return self.verdict.sentence(spent=True, unit=self.unit.kind) if self.verdict else ""
 
     @property
@@ -410,9 +410,9 @@ class Statement:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Statement:
-        """What :meth:`to_json` made, which may come from anybody.
+        """Read what :meth:`to_json` made. The fields are not trusted.
 
-        Raises ValueError or ConfigError if a field is missing, of another type or out of its range.
+        Raises ValueError or ConfigError if a field is missing, has the wrong type or is out of its range.
         """
         if not {"notes", "posterior_at", "trusted"} <= fields.keys():
             raise ValueError("a field is missing")
@@ -422,15 +422,15 @@ class Statement:
         require_budget_of(found.unit, found.budget)
         for entry in found.public_inputs.values():
             if not (isinstance(entry.get("source"), str) and isinstance(entry.get("sha256"), str | None)):
-                raise ValueError("a public input has no source, or a hash that is none")
+                raise ValueError("a public input has no source, or an invalid hash")
         if found.labels_found and not found.labels_declared:
             raise ValueError("labels cannot be both found with noise and read from the data")
         if fields["private"] is not found.private:
-            raise ValueError("whether it is private is not what its seal says")
+            raise ValueError("its `private` field contradicts its seal")
         return found
 
     def to_markdown(self, *, labelled: bool = True) -> str:
-        """For people; ``labelled``: whether the table has labels."""
+        """Return the statement for people; ``labelled``: whether the table has labels."""
         protects = "It protects" if self.private else "It does not protect"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
         spent = ""
@@ -481,7 +481,7 @@ class Statement:
 
 
 def _line(text: str) -> str:
-    """In one line: what a Release says of itself makes no headings."""
+    """Join the text into one line, so that text in a Release cannot make headings."""
     return " ".join(text.split())
 
 
@@ -501,17 +501,17 @@ def require_readable_charges(charges: Sequence[Charge]) -> None:
 
 
 def require_consistent(statement: Statement) -> None:
-    """Check that the figures are no better than the charges: than all that compose in closed form, and than each of the
-    others alone, as composing them takes long.
+    """Check that the stated guarantee is not stronger than its charges imply: all charges that compose in closed form,
+    and each of the others alone, as composing them is slow.
 
-    Raises ValueError if one is better.
+    Raises ValueError if it is stronger.
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
         _require_consistent_secrets(statement, statement.budget, composition)
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
-        raise ValueError("a charge is about secrets, and none are protected")
+        raise ValueError("a charge is for secrets, but the statement does not protect secrets")
     least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
     gaussians = Composition(tuple(event for event in composition.events if isinstance(event, GaussianEvent)))
@@ -530,7 +530,7 @@ def require_consistent(statement: Statement) -> None:
 
 
 def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
-    """Delta at ``epsilon`` of one of the event's releases, which is no more than that of all: with the unit against
+    """Return delta at ``epsilon`` of one of the event's releases, a lower bound on that of all: with the unit against
     without it, amplified as in Balle, Barthe and Gaboardi 2018, Theorem 2."""
     epsilon *= 1 + _ROUNDING
     if epsilon > _LARGEST_EXPONENT:
@@ -539,13 +539,13 @@ def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
 
 
 def sampled_power(event: SubsampledGaussianEvent) -> float:
-    """The power of a test with FALSE_ALARMS on one of the event's releases, over whether the unit is sampled."""
+    """Return the power of a test with FALSE_ALARMS on one of the event's releases, over whether the unit is sampled."""
     sampled = Composition((GaussianEvent(event.noise_multiplier),)).power(FALSE_ALARMS)
     return (1 - event.rate) * FALSE_ALARMS + event.rate * sampled
 
 
 def _pure_at(epsilon: float, delta: float) -> float:
-    """Epsilon at ``delta`` of one pure charge as it is accounted for: by randomised response, which dominates it."""
+    """Return epsilon at ``delta`` of one pure charge as it is accounted: by randomised response, which dominates it."""
     if epsilon > _LARGEST_EXPONENT:
         return epsilon + math.log1p(-delta) if delta < 1 else 0.0
     rest = math.exp(epsilon) - delta * (1 + math.exp(epsilon))
@@ -557,7 +557,7 @@ def _require_consistent_secrets(statement: Statement, budget: SecretBudget, comp
         if not 0 < prior <= posterior <= 1:
             raise ValueError("a posterior is not a probability, or below its prior")
     if composition.failure or not all(isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events):
-        raise ValueError("a charge promises nothing for secrets")
+        raise ValueError("a charge gives no guarantee for secrets")
     if composition.mu is None:
         return
     for prior, posterior in [*statement.posterior_at.items(), (float(budget.prior), float(budget.posterior))]:
@@ -567,13 +567,13 @@ def _require_consistent_secrets(statement: Statement, budget: SecretBudget, comp
 
 
 def load_statement(path: Path) -> Statement:
-    """The statement in ``statement.json``. ConfigError if it cannot be read."""
+    """Return the statement in ``statement.json``. ConfigError if it cannot be read."""
     try:
         statement = Statement.from_json(read_json(path))
         require_consistent(statement)
         return statement
-    except Exception:  # a stranger's file fails in many ways
+    except Exception:  # an untrusted file fails in many ways
         raise ConfigError(
-            f"{path.name} cannot be read: it is damaged or is no privacy statement.",
-            "Get it again: `understudy show` prints the statement that is in the Release.",
+            f"{path.name} cannot be read: it is damaged or is not a privacy statement.",
+            "Restore it: `understudy show` prints the statement in the Release.",
         ) from None

@@ -1,13 +1,13 @@
-"""The durable state of one run: what makes a resumed run spend, sample and pay nothing twice.
+"""Store the durable state of one run, so that a resumed run does not spend, sample or pay anything twice.
 
-What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
+The stored data are public (configuration, plan), noised and paid for (values), or made from these by a
 language model (answers). Two things are exact, and stay in ``private/``: the keyed fingerprint of the data, by which a
-resumed run knows them again, which says nothing without the ledger's key; and which units are in a Poisson sample that
-several noisy values are of.
+resumed run recognises them and which reveals nothing without the ledger's key; and which units are in a Poisson sample
+that several noisy values are computed from.
 
-A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
-from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run
-with a promise can take their values up (``docs/decisions/034``).
+A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``). Public data, and
+data made from such values, have no seal. Runs without noise or with a seed have a separate file, so that no run
+with a guarantee can use their values (``docs/decisions/034``).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ FILE = "run.sqlite"
 INSECURE_FILE = "insecure.sqlite"
 _NEW = "new.sqlite"
 """The store of a new run in a used folder, until it begins."""
-_RUN = "run"  # the setting that a run begins with
+_RUN = "run"  # the setting that every run starts with
 _SETTING = "SELECT value FROM setting WHERE name = ?"
 _Settings = Mapping[str, Any]
 
 
 def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
-    """The settings that a run began with in an output's private folder; none where none did.
+    """Return the settings that a run began with in an output's private folder; empty if no run began.
 
-    None, after as long a wait as for the folder itself, where another process is using it.
+    Empty, after the same wait as for the folder's lock, if another process is using it.
     """
     path = folder / _file(noise)
     if not path.is_file():
@@ -73,7 +73,7 @@ def begun_settings(folder: Path, noise: NoiseOrigin) -> dict[str, Any]:
 
 
 class RunStore:
-    """Use :meth:`open`.
+    """The store of one run, made by :meth:`open`.
 
     Every method that writes is one transaction, on disk when it returns. Every method raises ResumeError if
     the file is damaged, and StorageError if it cannot be read or written now.
@@ -87,7 +87,7 @@ class RunStore:
     jobs: JobStore
 
     noise: NoiseOrigin
-    """The origin of the noise of every value that is kept or read here."""
+    """The origin of the noise of every value in this store."""
 
     def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin, folder: Path, fresh: bool) -> None:
         self._database = database
@@ -105,26 +105,26 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: Path, *, noise: NoiseOrigin, fresh: bool = False) -> RunStore:
-        """Open, or make, the store of an output's private folder (mode 0700), and keep others out of it.
+        """Open, or make, the store of an output's private folder (mode 0700), and lock it.
 
         Args:
-            noise: where the noise of this run comes from. Runs without noise or with a seed have another file.
-            fresh: begin a new run. The old stores stay as they are until :meth:`begin`, and are kept under other names
-                then; what is stored before that is lost if the process ends before it.
+            noise: the origin of this run's noise. Runs without noise or with a seed have a different file.
+            fresh: begin a new run. The old stores do not change until :meth:`begin`, which keeps them under other
+                names; data stored earlier are lost if the process ends before it.
 
         Raises:
             ResumeError: if another process uses the folder, its store is damaged, another program's or another
-                version's, or the run has no noise (or a seed) where one with a promise began (the last four only
+                version's, or the run has no noise (or a seed) but one with a guarantee began (the last four only
                 without ``fresh``).
             StorageError: if it cannot be written.
-            PrivacyError: if it holds values without a promise where the run makes one, or the other way round.
+            PrivacyError: if it contains values without a guarantee and the run has one, or the other way round.
         """
         try:
             private_folder(folder).chmod(0o700)
             lock = FolderLock(folder)
         except OSError as error:
             raise storage_error(folder, error) from None
-        with ExitStack() as stack:  # of what is undone if it cannot be opened
+        with ExitStack() as stack:  # which undoes the steps if it cannot be opened
             stack.callback(lock.release)
             path = folder / (_NEW if fresh else _file(noise))
             discard(folder / _NEW)
@@ -132,8 +132,8 @@ class RunStore:
                 with closing(Database(folder / FILE)) as promised:
                     if promised.rows(_SETTING, _RUN):
                         raise ResumeError(
-                            "The output folder holds a run with a promise, and results that are NOT PRIVATE must not "
-                            "replace its own.",
+                            "The output folder contains a run with a guarantee, and results that are NOT PRIVATE must "
+                            "not replace its own.",
                             "Use another --output for a run without noise or with a seed.",
                         )
             remove_orphans(path)
@@ -160,7 +160,7 @@ class RunStore:
             self._lock.release(remove=self._forgotten)
 
     def forget(self) -> None:
-        """Remove the store and the folder's lock on closing, if no run began: then nothing is in it.
+        """Remove the store and the folder's lock on closing, if no run began, since it is empty then.
 
         For a folder that this process made.
         """
@@ -168,17 +168,17 @@ class RunStore:
 
     @property
     def charged(self) -> bool:
-        """Whether a run began that pays for what it releases."""
+        """Return whether a run began that pays for its releases."""
         return self.noise == SYSTEM and bool(self.charges)
 
     @property
     def charges(self) -> list[dict[str, Any]]:
-        """The charges of the plan that the run began with; none before."""
+        """Return the charges of the plan that the run began with; empty before."""
         return [] if self._began is None else list(self._began["plan"].get("charges", ()))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the run began with; none before."""
+        """Return the settings that the run began with; empty before."""
         return {} if self._began is None else dict(self._began["config"])
 
     @property
@@ -194,16 +194,16 @@ class RunStore:
         plan: _Settings,
         changeable: Collection[str] = (),
     ) -> str:
-        """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
+        """Store the run's settings, or check that they are those it began with. Returns the changes; empty if none.
 
-        A fresh run's store now takes the place of the old ones. A crash leaves the old run or the new one.
+        A fresh run's store now replaces the old ones. A crash leaves the old run or the new one.
 
         Args:
-            config_digest: of everything that a resumed run must share with the first, and of what is ``changeable``.
+            config_digest: of everything that a resumed run must share with the first, and of ``changeable`` settings.
 
         Raises:
-            ResumeError: if the digest is another; it names the settings that changed.
-            StorageError: if an old store cannot be kept under another name; it stays where it is then.
+            ResumeError: if the digest differs; it names the settings that changed.
+            StorageError: if an old store cannot be kept under a new name; it is not moved then.
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
         before = _beginning(self._setting_once(_RUN, kept))
@@ -215,7 +215,7 @@ class RunStore:
             free = f"`understudy generate {self._folder.parent.name} --output ELSEWHERE` writes more texts of its "
             free = f"{free}Release, in other numbers and ways, free. " if self.charged else ""
             raise ResumeError(
-                f"The output folder holds a run with other settings ({changed}).",
+                f"The output folder contains a run with other settings ({changed}).",
                 f"{free}Use the settings it began with, or another --output or --fresh to start over{again}.",
             )
         if self._fresh:
@@ -226,7 +226,7 @@ class RunStore:
 
     @property
     def private(self) -> bool:
-        """Whether all noisy values of the run are private, and there are some: a property of theirs, not of the process
+        """Return whether the run has noisy values and all are private: a property of the values, not of the process
         that reads them."""
         seals = self.seals()
         return bool(seals) and all(seal.private for seal in seals)
@@ -236,9 +236,9 @@ class RunStore:
         return [_seal(text) for (text,) in found]
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """The arrays kept under a name, None if there are none.
+        """Return the arrays kept under a name; None if there are none.
 
-        Raises PrivacyError if their noise has another origin than this run's.
+        Raises PrivacyError if their noise has a different origin than this run's.
         """
         found = self._row(name)
         return None if found is None else _decode(found[0])
@@ -247,16 +247,16 @@ class RunStore:
         return [name for (name,) in self._database.rows("SELECT name FROM value ORDER BY name")]
 
     def digest(self, name: str, *, key: bytes) -> str | None:
-        """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal; None if there is no such value."""
+        """Return a keyed SHA-256 (64 hexadecimal digits) of a noisy value and its seal; None if there is no value."""
         encoded, seal = self._row(name) or (b"", None)
         if seal is None:
             return None
         return hmac.new(key, hashlib.sha256(encoded).digest() + seal.encode(), hashlib.sha256).hexdigest()
 
     def sealed(self, name: str) -> SealedValue | None:
-        """The noisy value kept under a name with its seal, None if there is none.
+        """Return the noisy value kept under a name with its seal; None if there is none.
 
-        Raises PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
+        Raises PrivacyError as :meth:`value`, or if the stored arrays have no seal or another value's seal.
         """
         found = self._row(name)
         if found is None:
@@ -264,16 +264,16 @@ class RunStore:
         encoded, text = found
         seal = None if text is None else _seal(text)
         if seal is None or seal.name != name:
-            raise moved_store(f"The value {name!r} of this run has no seal of its own.")
+            raise moved_store(f"The value {name!r} of this run has no valid seal.")
         return SealedValue(_decode(encoded), seal)
 
     def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
-        """Store a value before anything is done with it.
+        """Store a value before it is used.
 
         Args:
-            seal: of a noisy value that is paid for; None for what is public, or made from such values.
+            seal: of a noisy value that is paid for; None for public data, or data made from such values.
 
-        Raises PrivacyError if the name is taken (a release is made once), or the seal is of noise of another origin.
+        Raises PrivacyError if the name is taken (a release is made once), or the seal's noise has another origin.
         """
         if seal is not None and seal.noise != self.noise:
             raise self._foreign(seal.noise)
@@ -288,7 +288,7 @@ class RunStore:
             connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
 
     def keep_once(self, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """The arrays kept under a name; if there are none, make them and keep them first. They have no seal."""
+        """Return the arrays kept under a name; if there are none, make and keep them first. They have no seal."""
         found = self.value(name)
         if found is None:
             self.keep(name, make())
@@ -297,7 +297,7 @@ class RunStore:
         return found
 
     def mark(self, stage: str) -> None:
-        """Note that a stage is done; marking it again changes nothing."""
+        """Record that a stage is done; marking it again changes nothing."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO stage (name) VALUES (?)", (stage,))
         _log.debug("Stage reached: %s.", stage)
@@ -316,11 +316,11 @@ class RunStore:
 
     def _foreign(self, noise: str) -> PrivacyError:
         return moved_store(
-            f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise})."
+            f"The run store contains values whose noise is of another origin ({noise}) than this run's ({self.noise})."
         )
 
     def _setting_once(self, name: str, value: str) -> str:
-        """The stored setting; ``value`` is stored if there is none."""
+        """Return the stored setting; ``value`` is stored first if there is none."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO setting VALUES (?, ?)", (name, value))
             (stored,) = connection.execute(_SETTING, (name,)).fetchone()
@@ -335,7 +335,7 @@ def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     import numpy as np
     from safetensors.numpy import save
 
-    # safetensors takes an array's memory as it lies: a view with strides would come back wrong.
+    # safetensors copies an array's memory as it is: a view with strides would be read back wrong.
     return bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
@@ -373,7 +373,7 @@ def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The settings that differ, with their values where these are short; of those in a group, their names."""
+    """Return the settings that differ, with their values if these are short; for those in a group, their names."""
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return (
         "; ".join(_change(key, before.get(key), after.get(key)) for key in changed)

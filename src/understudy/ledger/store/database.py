@@ -1,9 +1,9 @@
-"""The run store's SQLite file: settings, tables, transactions that are on disk when they end; and how a new one takes
-the place of an old one, so that a crash at any moment leaves the one or the other whole.
+"""Keep the run store's SQLite file: settings, tables, and transactions that are on disk when they end. A new file
+replaces an old one in such a way that a crash at any moment leaves one of the two whole.
 
-SQLite keeps what was committed last in a log beside the file. A file that lost its log has forgotten values that
-were sampled and used, yet knows its run and so the run's charge: it would sample them again. So the log is first
-emptied into the file. The new store, finished beside it, then takes its place by one rename.
+SQLite keeps the last commits in a log in a second file. A store that lost its log has lost values that
+were sampled and used, but still knows its run and so the run's charge: it would sample them again. So the log is first
+emptied into the file. The new store, finished under a temporary name, then replaces it by one rename.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from understudy.base.sqlite import FULL_FSYNC, connect, error_code, is_damage
 
 VERSION = 1
 WAIT_SECONDS = 30.0
-"""For which a lock that another program holds on the file is waited."""
+"""The wait for a lock that another program holds on the file."""
 _APPLICATION_ID = 0x75737279  # "usry", in the file's header
 _SETTINGS = (
-    "PRAGMA locking_mode = EXCLUSIVE",  # one process a folder anyway: no shared memory, so any drive will do
+    "PRAGMA locking_mode = EXCLUSIVE",  # one process per folder anyway: no shared memory, so it works on any drive
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     FULL_FSYNC,
@@ -49,8 +49,8 @@ class Database:
 
     Raises:
         ResumeError: here and in every transaction, if the file is damaged, another program's or another version's.
-        StorageError: likewise, if the disk is full, another program holds the file locked, or it cannot be read or
-            written: what was stored is there, and the same command resumes from it.
+        StorageError: likewise, if the disk is full, another program has locked the file, or it cannot be read or
+            written: earlier data are stored, and the same command resumes from them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,12 +85,12 @@ class Database:
                 raise
 
     def rows(self, query: str, *values: object) -> list[Any]:
-        """What a query finds."""
+        """Return the rows of a query."""
         with self._lock, self._translated():
             return self._connection.execute(query, values).fetchall()
 
     def of_keys(self, query: str, keys: Sequence[str]) -> list[Any]:
-        """The rows of a query that ends in a column, where that is one of ``keys``."""
+        """Return the rows of a query that ends in a column, if its value is one of ``keys``."""
         return self.rows(f"{query} IN (SELECT value FROM json_each(?))", json.dumps(list(keys)))
 
     def close(self) -> None:
@@ -128,25 +128,25 @@ class Database:
 
 RESTORE = (
     "Restore it from a backup; without one, --fresh charges the budget again, while `understudy generate` with a "
-    "Release that was made already is free."
+    "Release that exists already is free."
 )
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> UnderstudyError:
-    """What SQLite's error means for the user: a damaged file, or a fault that passes."""
+    """Return SQLite's error in the user's terms: a damaged file, or a temporary fault."""
     code = error_code(error)
     if is_damage(error):  # without a code the driver's message quotes a text that is not UTF-8
         return ResumeError(f"{path} is damaged ({error if code else 'it contains text that is not UTF-8'}).", RESTORE)
     if code == sqlite3.SQLITE_FULL:
         return StorageError(f"The disk is full: {path} cannot be written.", f"Free some space, then {AGAIN}")
     if code in _LOCKED:
-        return StorageError(f"Another program holds {path} locked.", f"Close it there, then {AGAIN}")
+        return StorageError(f"Another program has locked {path} locked.", f"Close it there, then {AGAIN}")
     return StorageError(f"{path} cannot be read or written ({error}).", f"Fix that, then {AGAIN}")
 
 
 MOST_BLANK = 3
-"""How often a request is asked that is answered without text, over all runs of one output folder."""
+"""How often a request that is answered without text is asked, over all runs of one output folder."""
 
 
 class AnswerStore:
@@ -154,25 +154,25 @@ class AnswerStore:
         self._database = database
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
-        """The stored answers among ``keys``; those without text once they were given MOST_BLANK times."""
+        """Return the stored answers among ``keys``; those without text only once they were given MOST_BLANK times."""
         blank = dict(
             self._database.of_keys(f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key", keys)
         )
         return blank | dict(self._database.of_keys("SELECT key, text FROM answer WHERE key", keys))
 
     def put_many(self, answers: Mapping[str, str]) -> None:
-        """Store answers in one transaction, on disk when this returns; a key that has one keeps its first.
+        """Store answers in one transaction, on disk when this returns; a key keeps its first answer.
 
-        One call is one write to the disk: hand over some twenty at a time.
+        One call is one write to the disk: pass about twenty at a time.
         """
         with self._database.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers.items())
 
     def put_blank(self, answers: Mapping[str, str]) -> None:
-        """Count an answer without text to each key, in one transaction, on disk when this returns.
+        """Count an answer without text for each key, in one transaction, on disk when this returns.
 
-        Nothing is counted while no answer with text is stored: where a model writes nothing at all, the fault lies not
-        in the questions, and all of them are asked again.
+        Nothing is counted while no answer with text is stored: if a model writes nothing at all, the questions are not
+        at fault, and all of them are asked again.
         """
         with self._database.transaction() as connection:
             connection.executemany(
@@ -183,20 +183,20 @@ class AnswerStore:
 
 
 class JobStore:
-    """Which request was handed in with which batch. Made by :class:`understudy.ledger.store.RunStore`."""
+    """Records which request was submitted in which batch. Made by :class:`understudy.ledger.store.RunStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def assign(self, token: str, tries: Mapping[str, int]) -> None:
-        """Note, before it is submitted, that the batch ``token`` has these requests, with how often each was tried."""
+        """Record, before it is submitted, that the batch ``token`` has these requests, and how often each was tried."""
         rows = [(key, token, count) for key, count in tries.items()]
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO batch_job VALUES (?, NULL)", (token,))
             connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
 
     def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """For the submitted ones among ``keys`` the batch, and how often they were tried."""
+        """Return for the submitted ones among ``keys`` their batch, and how often they were tried."""
         found = self._database.of_keys("SELECT key, token, tries FROM batch_request WHERE key", keys)
         return {key: (token, tries) for key, token, tries in found}
 
@@ -206,7 +206,7 @@ class JobStore:
             connection.executemany("DELETE FROM batch_request WHERE key = ?", [(key,) for key in keys])
 
     def batch(self, token: str) -> str | None:
-        """The endpoint's name of a batch; None where it was not known when the process ended."""
+        """Return the endpoint's name of a batch; None if it was not known when the process ended."""
         return next((name for (name,) in self._database.rows("SELECT id FROM batch_job WHERE token = ?", token)), None)
 
     def name_batch(self, token: str, batch: str) -> None:
@@ -214,7 +214,7 @@ class JobStore:
             connection.execute("UPDATE batch_job SET id = ? WHERE token = ?", (batch, token))
 
     def waiting(self) -> int:
-        """Submitted requests without a stored answer."""
+        """Return the number of submitted requests without a stored answer."""
         return len(self._database.rows("SELECT 1 FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"))
 
 
@@ -228,9 +228,9 @@ _LOGS = ("-wal", "-journal", "-shm")
 
 
 def take_place(new: Path, path: Path) -> None:
-    """Put the store ``new``, which nobody has open, in the place of the one at ``path``, if there is one.
+    """Move the store ``new``, which nobody has open, to ``path``, replacing the one there.
 
-    That one is kept as ``NAME-TIME.sqlite``: as a copy, so that there is a store at ``path`` at every moment.
+    The old one is kept as ``NAME-TIME.sqlite``: as a copy, so that there is a store at ``path`` at every moment.
     Raises StorageError if a log cannot be emptied into its store, or a file cannot be written or renamed.
     """
     try:
@@ -250,8 +250,8 @@ def take_place(new: Path, path: Path) -> None:
 def set_aside(path: Path) -> None:
     """Rename the store at ``path``, if there is one, to ``NAME-TIME.sqlite``.
 
-    A corrupt one is renamed as it is: its log, which stays behind for :func:`remove_orphans`, could only bring it
-    back under its old name, where no run looks for it any more.
+    A corrupt one is renamed as it is. Its log stays for :func:`remove_orphans`: it could only restore the store under
+    its old name, which no run uses any more.
     Raises StorageError if its log cannot be emptied into it, or it cannot be renamed.
     """
     if not path.exists():
@@ -270,7 +270,7 @@ def discard(path: Path) -> None:
 
 
 def remove_orphans(path: Path) -> None:
-    """Remove the logs of a store that is not there any more: they must not meet a new one."""
+    """Remove the logs of a store that no longer exists: a new one must not use them."""
     if path.exists():
         return
     _remove_logs(path)
@@ -287,10 +287,10 @@ def _aside(path: Path) -> Path:
 
 
 def _empty_log(path: Path) -> bool:
-    """Whether all that was committed is in the file now; False if that is damaged."""
+    """Return whether all commits are in the file now; False if the file is damaged."""
     try:
         connect(path, *_EMPTYING, wait=WAIT_SECONDS).close()
-    except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
+    except sqlite3.OperationalError as error:  # locked, full or not readable: the file may be undamaged
         raise store_error(path, error) from None
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # not a database, or a damaged one
         return False

@@ -1,11 +1,11 @@
-"""How far one release lets an attacker come from a prior: the Poisson-binomial blow-up of SecPE, and its inverse.
+"""Bound how much one release raises an attacker's prior: the Poisson-binomial blow-up of SecPE, and its inverse.
 
 Without a secret's records a release is N(0, sigma^2), with them K + N(0, sigma^2), K = how many of them are sampled.
-The likelihood ratio grows with the value, so the best test that is wrong with probability p where the secret is absent
+The likelihood ratio grows with the value. So the best test that is wrong with probability p if the secret is absent
 has the threshold q = sigma Phi^-1(1 - p), and is right with probability B(p) = sum_k P(K = k) Phi_bar((q - k) / sigma)
-where it is present (Neyman and Pearson 1933; Wang et al. 2025, the reconstruction bound).
+if it is present (Neyman and Pearson 1933; Wang et al. 2025, the reconstruction bound).
 
-Nothing here is ever understated: bounds are rounded up, calibrated noise too.
+Nothing is understated: bounds and calibrated noise are rounded up.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from understudy.privacy.guarantee import normal_quantile
 from understudy.privacy.search import edge, log_ratio
 
 DISCRETE_LOSS = 2e-10
-"""Noise is discrete, of sigma >= 16384 grid units (``SMALLEST_SIGMA``), where the mathematics is continuous. Such noise
+"""Noise is discrete, of sigma >= 16384 grid units (``SMALLEST_SIGMA``), but the mathematics is continuous. Such noise
 is a *rounded* continuous Gaussian of variance sigma^2 - 1/12, hence of a noise multiplier that is smaller by
 1 / (24 sigma^2) < 1.6e-10 of itself; and rounding commutes with the integer vectors of the records. Rounding is
 post-processing, so every bound holds at that multiplier: in any number of dimensions, for K = 1 and K = m alike, and
 for any composition."""
 
 DISCRETE_EXCESS = 1e-7
-"""What is left: at y sigmas the masses of the two differ by at most (y^4 + 10) / (2880 sigma^4) of themselves, in each
+"""The remaining error: at y sigmas the two masses differ by at most (y^4 + 10) / (2880 sigma^4) of themselves, in each
 of d coordinates: together by less than 1e-8 up to d = 10^8 (where all y < 40: but for e^-780). As the trade-off
 curve is concave, r grows by at most twice that for each release; the rest of this margin is for rounding in doubles."""
 
 LEAST_NOISE = 1e-3
-"""The smallest noise multiplier that is ever said to be enough: where a secret is sampled with a probability below
-about r - p, (p, r) needs no noise at all, and the few that are sampled are given away."""
+"""The smallest noise multiplier that calibration returns. If a secret is sampled with a probability below about r - p,
+(p, r) needs no noise at all, and without noise the few sampled ones would be revealed."""
 
 _PRECISION = 1e-9
 _NOISE_CEILING = 1e9
@@ -46,7 +46,7 @@ _NOISE_CEILING = 1e9
 
 @lru_cache(maxsize=8192)
 def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
-    """P(K = 0), ..., P(K = n) for n independent records, in groups of (probability of being sampled, how many).
+    """Return P(K = 0), ..., P(K = n) for n independent records, in groups of (probability of being sampled, how many).
 
     Args:
         inclusion: probabilities in [0, 1].
@@ -73,19 +73,19 @@ def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
 
 
 def blow_up(prior: float, noise_multiplier: float, drawn: NDArray[np.float64]) -> float:
-    """B(p) of one release at sigma = ``noise_multiplier``, for P(K = k) = ``drawn[k]``, without its last margin."""
+    """Return B(p) of one release at sigma = ``noise_multiplier``, for P(K = k) = ``drawn[k]``, without its margin."""
     threshold = -normal_quantile(prior)
     shifts = np.arange(len(drawn)) / (noise_multiplier * (1 - DISCRETE_LOSS))
     return float(drawn @ special.ndtr(shifts - threshold))
 
 
 def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0) -> float:
-    """Smallest noise multiplier with ``bound(noise multiplier) <= limit``, rounded up.
+    """Return the smallest noise multiplier with ``bound(noise multiplier) <= limit``, rounded up.
 
     Args:
         bound: falls with the noise multiplier.
         limit: in (0, 1).
-        low: where to begin.
+        low: start of the search.
 
     Raises ConfigError if no amount of noise is enough.
     """
@@ -109,7 +109,7 @@ Floats = NDArray[np.float64]
 _STEP = 1e-3  # for one release
 _MOST_STEPS = 2**18
 _MOST_CELLS = 2**17
-_TAIL = 1e-12  # of the prior: more than this is never given away to the ends of a grid
+_TAIL = 1e-12  # of the prior: the ends of a grid lose at most this
 _ROUNDS = 3
 _ROUNDING = 5e-16  # times releases + log2 of the size: ten times what is seen against 80-bit numbers
 _ORDERS = np.geomspace(0.1, 1000, 24)
@@ -125,7 +125,7 @@ class Draws:
 
 
 def best_test(draws: Sequence[Draws], prior: float) -> float:
-    """The most that any test after all releases is right if it is wrong with probability ``prior``.
+    """Return a bound on how often any test after all releases is right if it is wrong with probability ``prior``.
 
     Returns:
         An upper bound in [prior, 1], for fresh samples in every release.
@@ -146,7 +146,7 @@ def best_test(draws: Sequence[Draws], prior: float) -> float:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The line in cells: ``loss`` at their edges, the masses of both distributions in them."""
+    """The real line in cells: ``loss`` at their edges, and the masses of both distributions in them."""
 
     loss: Floats
     present: Floats
@@ -155,12 +155,12 @@ class _Cells:
 
 
 def _cut(draws: Draws, tail: float) -> _Cells:
-    """Cells of one release. Outside them lies less than ``2 * tail``, and in larger K than they know ``tail``."""
+    """Return the cells of one release. They miss less than ``2 * tail``, and ``tail`` for values of K left out."""
     sigma = draws.noise_multiplier * (1 - DISCRETE_LOSS)
     least = int(np.searchsorted(np.cumsum(draws.drawn), tail))
     most = len(draws.drawn) - 1 - int(np.searchsorted(np.cumsum(draws.drawn[::-1]), tail))
     chances = draws.drawn[least : most + 1].copy()
-    chances[0] += draws.drawn[:least].sum()  # more records sampled can only be told apart more easily
+    chances[0] += draws.drawn[:least].sum()  # more sampled records are only easier to detect
     reach = -normal_quantile(tail)
     low, high = least / sigma - reach, most / sigma + reach
     edges = np.linspace(low, high, min(_MOST_CELLS, math.ceil((high - low) / _STEP * math.sqrt(draws.releases))) + 1)
@@ -174,7 +174,7 @@ def _cut(draws: Draws, tail: float) -> _Cells:
 
 
 def _normal_masses(edges: Floats) -> Floats:
-    """Standard normal mass between neighbouring edges, exact far out on either side."""
+    """Return the standard normal mass between neighbouring edges, exact in both tails."""
     tails = special.ndtr(-np.abs(edges))
     astride = (edges[:-1] < 0) & (edges[1:] > 0)
     return np.asarray(np.where(astride, 1 - tails[:-1] - tails[1:], np.abs(np.diff(tails))))
@@ -182,7 +182,7 @@ def _normal_masses(edges: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the secret is present, one release has loss ``(first + i) * step`` with probability ``masses[i]``."""
+    """If the secret is present, one release has loss ``(first + i) * step`` with probability ``masses[i]``."""
 
     first: int
     loss: Floats
@@ -190,11 +190,11 @@ class _Grid:
     releases: int
 
     def log_moment(self, order: float) -> float:
-        """log E[e^(order * loss)] of all releases together."""
+        """Return log E[e^(order * loss)] of all releases together."""
         return self.releases * self._tilt(order)[1]
 
     def transform(self, order: float, size: int) -> NDArray[np.complex128]:
-        """Fourier transform of all releases together, tilted, on a circle of ``size`` grid points."""
+        """Return the Fourier transform of all releases together, tilted, on a circle of ``size`` grid points."""
         places = np.arange(self.first, self.first + len(self.masses)) % size
         return np.asarray(np.fft.rfft(np.bincount(places, self._tilt(order)[0], size)) ** self.releases)
 
@@ -210,7 +210,7 @@ def _on_grid(cells: _Cells, step: float) -> _Grid:
     low = np.floor(cells.loss[:-1] / step).astype(np.int64)
     high = np.maximum(np.ceil(cells.loss[1:] / step).astype(np.int64), low + 1)
     with np.errstate(divide="ignore"):
-        if_low = np.exp(np.log(cells.absent) + low * step)  # the present mass, were all of the cell at low
+        if_low = np.exp(np.log(cells.absent) + low * step)  # the mass if present, were all of the cell at low
     raised = np.clip((cells.present - if_low) / -np.expm1((low - high) * step), 0, cells.present)
     first = int(low[0])
     size = int(high[-1]) - first + 1
@@ -224,20 +224,20 @@ class _Total:
     grids: tuple[_Grid, ...]
 
     def log_moment(self, order: float) -> float:
-        """log E[e^(order * loss)] where the secret is present."""
+        """Return log E[e^(order * loss)] if the secret is present."""
         return sum(grid.log_moment(order) for grid in self.grids)
 
     @cached_property
     def log_moments(self) -> dict[float, float]:
-        """The log moments by order, of order 0 and of all orders that are tried."""
+        """Return the log moments by order, of order 0 and of all orders that are tried."""
         return {order: self.log_moment(order) for order in (0.0, *_ORDERS)}
 
     def best_test(self, prior: float, order: float, tail: float) -> tuple[float, float]:
-        """A bound on how often the best test is right, and its threshold.
+        """Return a bound on how often the best test is right, and its threshold.
 
-        The distribution is tilted by e^(order * loss) for the Fourier transform, whose rounding errors are as large
-        everywhere: with the threshold in the middle they are small where they count. Their bound is added to the mass
-        under one hypothesis and taken from that under the other, so that any order gives a bound.
+        The distribution is tilted by e^(order * loss) for the Fourier transform, whose rounding errors are the same
+        everywhere: with the threshold in the middle they are small near it. Their bound is added to the mass under one
+        hypothesis and subtracted from that under the other, so that any order gives a bound.
         """
         from scipy.fft import next_fast_len
 
@@ -257,7 +257,7 @@ class _Total:
         return found, float(loss[size - 1 - at])
 
     def _window(self, order: float, exponent: float) -> tuple[int, int]:
-        """Grid points that hold all but e^-exponent of the sum (Chernoff): upwards as it is, downwards tilted."""
+        """Return grid points that contain all but e^-exponent of the sum (Chernoff): untilted above, tilted below."""
         high = min((self.log_moments[at] + exponent) / at for at in _ORDERS)
         whole = self.log_moment(order)
         low = max((whole - self.log_moment(order - at) - exponent) / at for at in _ORDERS)

@@ -1,11 +1,11 @@
-"""Secret protection of several releases, within one run and over runs.
+"""Compose the secret protection of several releases, within one run and over runs.
 
 Posteriors do not add up: two releases that each bring p to r can together bring it above 2r (SecPE's Theorem 3 says
-otherwise, and is false), so r + r is used nowhere here. Within a run the plan is fixed, and its releases compose as
+otherwise, and is false), so this module never adds them. Within a run the plan is fixed, and its releases compose as
 Gaussians in closed form or as mixtures by their privacy losses. Over runs they are chosen adaptively, and their Renyi
 divergences add up.
 
-Every release samples its records and its noise afresh. One sample that is used for T releases at sigma is *one* release
+Every release samples its records and its noise again. One sample that is used for T releases at sigma is *one* release
 at sigma / sqrt(T), which is much worse.
 """
 
@@ -38,21 +38,21 @@ from understudy.privacy.secrets.bounds import (
 )
 
 ORDERS = np.array([*range(2, 33), *range(36, 65, 4), *range(72, 129, 8), 160, 192, 256])
-"""The orders a at which divergences are composed: whole numbers, fixed for ever."""
+"""The orders a at which divergences are composed: whole numbers that never change."""
 
-_REACH = 12.0  # in sigmas; what lies beyond is e^-75 of the whole
+_REACH = 12.0  # in sigmas; the rest is e^-75 of the whole
 _MARGIN = 1e-9
 
 
 @lru_cache(maxsize=4096)
 def divergences(event: Event) -> NDArray[np.float64]:
-    """D_a of one event at :data:`ORDERS`, present against absent, the highest of all its secrets; never understated.
+    """Return D_a of one event at :data:`ORDERS`, present against absent, highest of its secrets; never understated.
 
     At whole orders E[(present / absent)^a] of a mixture is a sum over a-tuples of its parts, each with the factor
-    exp(<v, w> / sigma^2) for every pair of their shifts: highest where all shifts point one way, and the same for
-    discrete noise and integer shifts, whose sums over the grid do not change when it moves. So nothing is added for
-    discreteness. The integral is a sum of normal densities, which the trapezoidal rule at steps of sigma / 2 gives up
-    to e^-78 of itself. Raises ConfigError if the event is neither Gaussian nor a mixture of Gaussians.
+    exp(<v, w> / sigma^2) for every pair of their shifts. It is highest if all shifts point one way, and the same for
+    discrete noise and integer shifts, since sums over the grid do not change when it moves. So nothing is added for
+    discreteness. The integral is a sum of normal densities; the trapezoidal rule at steps of sigma / 2 has a relative
+    error of e^-78. Raises ConfigError if the event is neither Gaussian nor a mixture of Gaussians.
     """
     event = require_gaussian(event)
     if isinstance(event, GaussianEvent):
@@ -63,7 +63,7 @@ def divergences(event: Event) -> NDArray[np.float64]:
 
 
 def require_gaussian(event: Event) -> GaussianEvent | MixtureEvent:
-    """``event``, of which secret protection can be computed.
+    """Return ``event`` if its secret protection can be computed.
 
     Raises ConfigError if it is neither Gaussian nor a mixture of Gaussians.
     """
@@ -76,19 +76,19 @@ def require_gaussian(event: Event) -> GaussianEvent | MixtureEvent:
 
 
 def posteriors(total: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
-    """The bounds on r, at most 1, that divergences ``total`` at :data:`ORDERS` mean; each holds."""
+    """Return the bounds on r, at most 1, that divergences ``total`` at :data:`ORDERS` imply; each is valid."""
     exponents = (ORDERS - 1) / ORDERS * (total + math.log(prior))
     return np.asarray(np.exp(np.minimum(exponents, 0)))
 
 
 def order_for(first: NDArray[np.float64], prior: float, posterior: float) -> int:
-    """Index of the order at which most runs of divergences ``first`` bring ``prior`` to no more than ``posterior``."""
+    """Return the index of the order that allows most runs of divergences ``first`` from ``prior`` to ``posterior``."""
     room = math.log(1 / prior) - ORDERS / (ORDERS - 1) * math.log(1 / posterior)
     return int(np.argmax(room / (first + _MARGIN * ORDERS)))
 
 
 def _mixture(noise_multiplier: float, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """D_a of K + N(0, sigma^2) against N(0, sigma^2) at all orders, on the line in steps of half a sigma."""
+    """Return D_a of K + N(0, sigma^2) against N(0, sigma^2) at all orders, on the line in steps of half a sigma."""
     records = np.flatnonzero(drawn)
     shifts = records / noise_multiplier
     x = np.arange(-_REACH, ORDERS[-1] * shifts[-1] + _REACH, 0.5)
@@ -110,17 +110,17 @@ _NEARLY_ONE = 1 - 2**-53
 
 
 def posterior(events: Sequence[Event], prior: Number) -> float:
-    """The most that a test for one secret is right after a fixed list of events, if it is wrong with ``prior``.
+    """Return a bound on how often a test for one secret is right after fixed events, if it is wrong with ``prior``.
 
     Args:
         events: each with fresh samples and noise. Mixtures state the same secrets in the same order, or one secret that
-            stands for all.
+            represents all.
         prior: p, in (0, 1).
 
     Returns:
-        r, in [p, 1], of the secret where it is highest; never understated, discrete noise included. In closed form for
-        Gaussian events alone and for one mixture; else about 1e-5 of itself too high, or more where there are more than
-        16 different secrets: one law of K that dominates all of theirs is composed then.
+        r, in [p, 1], of the secret for which it is highest; never understated, discrete noise included. In closed form
+        for only Gaussian events and for one mixture; else too high by about 1e-5 of itself, or by more if there are
+        more than 16 different secrets: one law of K that dominates all of theirs is then composed.
 
     Raises ConfigError if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
 
@@ -144,17 +144,17 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
 def calibrate(
     budgets: SecretBudget | Sequence[SecretBudget], inclusion: Sequence[Inclusion], *, releases: int = 1
 ) -> float:
-    """Smallest noise multiplier with which ``releases`` releases, each with a fresh sample, keep to every budget.
+    """Return the smallest noise multiplier at which ``releases`` releases, each with a fresh sample, keep every budget.
 
     Args:
         budgets: one for all secrets, or one for each.
-        inclusion: one entry a secret.
+        inclusion: one entry per secret.
         releases: 1 or more.
 
     Returns:
         In sensitivities of one record, rounded up: :func:`posterior` of the events is at most r for every budget.
 
-    Raises ConfigError if there are neither one nor as many budgets as secrets, or no noise is enough.
+    Raises ConfigError if the number of budgets is neither one nor the number of secrets, or no noise is enough.
 
     >>> round(calibrate(SecretBudget(1e-4, 1e-3), [((1.0, 5),)]), 5)
     7.95185
@@ -182,18 +182,18 @@ def calibrate(
 
 
 _ROOM = 10.0
-"""Runs on a dataset are expected to come to this many times the first one's posterior: the order is best for that."""
+"""The order is the best one if all runs on a dataset come to this many times the first one's posterior."""
 
 
 @dataclass(frozen=True)
 class SecretFilter:
-    """Says whether a dataset's history plus one more run stays within the cap: (p, r).
+    """Decide whether a dataset's history plus one more run stays within the cap: (p, r).
 
     Guarantee:
-        One run: the :func:`posterior` of its events at the cap's prior (or what it states for that prior, if more).
-        Several, each chosen after the others were seen: their Renyi divergences add up at one order, which is fixed by
-        the first run, hence before anything was seen (and not by the cap, which may be raised later); at a fixed order
-        that is a filter (Feldman and Zrnic 2021), and data processing turns the sum into r.
+        One run: the :func:`posterior` of its events at the cap's prior (or its stated value for that prior, if higher).
+        Several, each chosen after the others were seen: their Renyi divergences add up at one order. The first run
+        fixes it, hence before anything was seen (the cap does not, as it may be raised later). At a fixed order this
+        is a filter (Feldman and Zrnic 2021), and data processing turns the sum into r.
 
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians.
@@ -206,7 +206,7 @@ class SecretFilter:
     cap: SecretBudget
 
     def spent(self, history: Iterable[Spending]) -> SecretBudget | None:
-        """What the runs so far come to at the cap's prior; None if there are none. ``history`` is in order of time."""
+        """Return the posterior of all runs so far at the cap's prior; None without any. ``history``: in time order."""
         entries = list(history)
         if not entries:
             return None
@@ -216,7 +216,7 @@ class SecretFilter:
         )
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
-        """True if the history and ``new`` together stay within the cap."""
+        """Return True if the history and ``new`` together stay within the cap."""
         return self._posterior([*history, new]) <= self.cap.posterior
 
     def _posterior(self, entries: Sequence[Spending]) -> Fraction:
@@ -233,18 +233,18 @@ def _stated(entry: Spending) -> SecretBudget:
     if isinstance(entry.cost, SecretBudget):
         return entry.cost
     raise PrivacyError(
-        f"The cost {entry.cost} says nothing of secrets.", "Keep runs that protect secrets in a dataset of their own."
+        f"The cost {entry.cost} is not for secrets.", "Use a separate dataset for runs that protect secrets."
     )
 
 
 def _secrets(events: Sequence[Event]) -> list[tuple[Inclusion, ...]]:
-    """For every different secret, what each event means for it."""
+    """Return for every different secret its distribution of K in each event."""
     mixtures = [event.inclusion for event in events if isinstance(event, MixtureEvent)]
     secrets = max(map(len, mixtures), default=1)
     if any(len(inclusion) not in (1, secrets) for inclusion in mixtures):
         raise ConfigError(
-            "Releases with different secrets can't be composed secret by secret.",
-            "State every release for the same secrets in the same order, or for one secret that stands for all.",
+            "Releases with different secrets cannot be composed secret by secret.",
+            "State every release for the same secrets in the same order, or for one secret that represents all.",
         )
 
     def of(event: Event, number: int) -> Inclusion:
@@ -256,10 +256,10 @@ def _secrets(events: Sequence[Event]) -> list[tuple[Inclusion, ...]]:
 
 
 def _dominating(secrets: Sequence[Laws]) -> Laws:
-    """For each release a law of K that gives every k or more at least the chance that any of ``secrets`` gives it.
+    """Return for each release a law of K that gives "k or more", for every k, at least the chance any secret gives it.
 
-    No test does worse for it than for any of them: the likelihood ratio of a mixture against N(0, sigma^2) grows with
-    the value, and with more records the values are larger.
+    The best test is no worse under it than for any secret: the likelihood ratio of a mixture against N(0, sigma^2)
+    grows with the value, and with more records the values are larger.
     """
     if len(secrets) == 1:
         return secrets[0]
@@ -273,7 +273,7 @@ def _dominating(secrets: Sequence[Laws]) -> Laws:
 
 
 def _posterior_of_one(prior: float, draws: Sequence[Draws]) -> float:
-    """For one secret, without the last margin."""
+    """Return the posterior for one secret, without the last margin."""
     threshold = -normal_quantile(prior)
     certain = [each for each in draws if np.count_nonzero(each.drawn) == 1]
     uncertain = [each for each in draws if np.count_nonzero(each.drawn) > 1]
@@ -287,16 +287,16 @@ def _posterior_of_one(prior: float, draws: Sequence[Draws]) -> float:
 
 
 def _most(draws: Draws) -> float:
-    """mu of the releases if all records are sampled that may be."""
+    """Return mu of the releases if all records that may be sampled are."""
     records = int(np.flatnonzero(draws.drawn)[-1])
     return math.sqrt(draws.releases) * records / (draws.noise_multiplier * (1 - DISCRETE_LOSS))
 
 
 def secret_split(budget: SecretBudget, shares: Sequence[float]) -> tuple[float, ...]:
-    """Noise multipliers of Gaussian releases that together spend ``budget`` and no more.
+    """Return noise multipliers of Gaussian releases that together spend ``budget`` and no more.
 
-    As :func:`understudy.privacy.accountant.gaussian_split` for (epsilon, delta): one noise multiplier a share, in
-    sensitivities of one *secret*; mu_i = mu sqrt(share_i / sum), mu that of the budget.
+    As :func:`understudy.privacy.accountant.gaussian_split` for (epsilon, delta): one noise multiplier per share, in
+    sensitivities of one *secret*; mu_i = mu sqrt(share_i / sum), with mu of the budget.
 
     Args:
         shares: how much of mu^2 each release gets; positive, any scale.
