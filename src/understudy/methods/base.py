@@ -1,4 +1,4 @@
-"""What a method is: plan, release, generate, cut at the privacy boundary; and what it needs.
+"""The interface of a method: plan, release, generate, cut at the privacy boundary; and what it needs.
 
 A new method is a class with these three functions, a frozen set of parameters
 (:class:`~understudy.base.parameters.Parameters`), a :class:`Needs` and an entry point in the group
@@ -41,26 +41,25 @@ Chats = Iterable[tuple[Message, ...]]
 
 
 def needed(value: T | None) -> T:
-    """What the run loads as the method's :class:`Needs` say. Raises ConfigError if it is not there, as the method did
-    not say so."""
+    """Return what the run loaded for the method. Raises ConfigError if its :class:`Needs` did not declare it."""
     if value is None:
-        raise bug("The method uses what its needs do not name.", "add it there", ConfigError)
+        raise bug("The method uses something that its needs do not declare.", "declare it there", ConfigError)
     return value
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method asks for; the run loads it, probes it where a guarantee rests on it, and hands it on.
+    """What a method needs; the run loads it, probes it if a guarantee depends on it, and passes it on.
 
     Args:
         embedder: whether the release embeds private texts; it must then be local or trusted, and is probed before the
             charge.
         term_embedder: whether the release embeds public or released terms alone, with an embedder that may be anywhere.
         candidates: whether the release asks a language model for texts. That model never sees a private text.
-        holds_texts: whether the Release holds the synthetic texts themselves, which ``generate`` hands out; there are
-            only so many, and no language model is asked.
-        generation_llm: whether ``generate`` asks a language model: ``never`` where it writes by itself;
-            ``optional`` where phrases can take the place of texts, ``always`` where nothing can.
+        holds_texts: whether the Release contains the synthetic texts themselves, which ``generate`` returns; their
+            number is limited, and no language model is asked.
+        generation_llm: whether ``generate`` asks a language model: ``never`` if it writes by itself; ``optional`` if
+            phrases can replace texts, ``always`` if nothing can.
     """
 
     embedder: bool = False
@@ -80,16 +79,16 @@ class Needs:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What there is before anything is charged.
+    """What a method may use before anything is charged.
 
     Args:
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
-        record_columns: the columns of the JSON records that the texts are; empty where they are none.
-        secrets: finds the secrets in a text, where these are protected. It has been checked that none is in more
-            records than declared.
-        progress: takes what is being done, how much of it is, and of how much: public numbers only.
-        resuming: whether the run was charged before. What was made then need not be made again; what was probed must,
-            as the machine may be another.
+        record_columns: the columns of the texts' JSON records; empty if texts are not records.
+        secrets: finds the secrets in a text, if these are protected. The run has checked that none is in more records
+            than declared.
+        progress: reports the current step, how much of it is done, and of how much: public numbers only. resuming:
+            whether the run was charged before. Prepared files need not be made again; probes must be repeated, as the
+            machine may differ.
     """
 
     labels: LabelSet
@@ -97,9 +96,9 @@ class Preparation:
     embedder: Embedder | None = None
     dimension: int = 0
     model: CausalModel | None = None
-    prompts: Prompts | None = None  # what texts are asked for with, if the method needs a model or candidates
+    prompts: Prompts | None = None  # the prompts' template, if the method needs a model or candidates
     record_columns: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()  # typed columns beside the texts, which batches hold the cells of
+    columns: tuple[Column, ...] = ()  # typed columns besides the text, whose cells are in batches
     secrets: SecretFinder | None = None
     say: Callable[[str], None] = lambda _line: None  # takes a line for the user: public facts only
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
@@ -107,7 +106,7 @@ class Preparation:
 
 
 class Door(Protocol):
-    """What stands between private records and released values: :class:`~understudy.run.door.Measurements`."""
+    """The gate between private records and released values: :class:`~understudy.run.door.Measurements`."""
 
     def measure(
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
@@ -122,18 +121,18 @@ class Door(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
-    """What a release may use in addition to the corpus; its functions are those of the ``door``.
+    """What a release may use in addition to the corpus. Its functions forward to the ``door``.
 
     Args:
-        door: pays, adds noise, stores, has the ledger seal.
+        door: charges, adds noise, stores values, and has the ledger seal them.
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
-        prepared: what :meth:`Method.prepare` gave.
-        scratch: a private folder of this run on these data (may not be there yet), for what must not lie in memory;
+        prepared: what :meth:`Method.prepare` returned.
+        scratch: a private folder of this run and these data (it may not exist yet), for what does not fit into memory;
             removed at the end.
-        note: takes what only the private side may know, such as times; kept in the private folder.
-        rows: rows sampled from the released columns, for a part of the release that these numbers name; the same ones
-            at every call. None without typed columns, or where the method does not say that it needs them.
+        note: records what only the private side may know, such as times; kept in the private folder.
+        rows: rows sampled from the released columns, for the part of the release with these numbers; the same at every
+            call. None without typed columns, or if the method does not declare that it needs them.
     """
 
     door: Door = field(kw_only=True)
@@ -146,7 +145,7 @@ class ReleaseTools(Preparation):
     def measure(
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
     ) -> SealedValue:
-        """The noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one where there is one."""
+        """Return the noisy sum of ``query`` over ``data``, under the charge ``name``; the stored one, if any."""
         return self.door.measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
@@ -154,17 +153,17 @@ class ReleaseTools(Preparation):
         return self.door.open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """The value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is used.
-        Several threads may call it at once."""
+        """Return the value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is
+        used. Several threads may call it at once."""
         return self.door.seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Something public, or made from sealed values, that a resumed run must find as it was."""
+        """Store something public, or made from sealed values, that a resumed run must find unchanged."""
         return self.door.keep(name, make)
 
     def require_same(self, name: str, sha256: str) -> None:
-        """See that a public input is the one that the run began with: stored values are told by their places in it.
-        Raises ResumeError where it is not: another version of a package, say, has another list."""
+        """Check that a public input is the one that the run began with: stored values are indexed by it. Raises
+        ResumeError if it is not: another version of a package may have another list, for example."""
         kept = self.keep(f"public {name}", lambda: {"sha256": np.frombuffer(bytes.fromhex(sha256), dtype=np.uint8)})
         if kept["sha256"].tobytes().hex() != sha256:
             raise ResumeError(
@@ -176,7 +175,7 @@ class ReleaseTools(Preparation):
 
 @dataclass(frozen=True)
 class Released:
-    """What a release hands on: made from sealed values and public inputs alone.
+    """The result of a release, made from sealed values and public inputs only.
 
     Args:
         arrays, terms, strings: the content of the Release.
@@ -186,12 +185,12 @@ class Released:
     arrays: Arrays
     terms: Sequence[str] = ()
     public_inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    noise_check: Facts = field(default_factory=Facts)  # how much stands above the noise
+    noise_check: Facts = field(default_factory=Facts)  # how much is above the noise
     notes: tuple[str, ...] = ()  # remarks for the statement, besides the plan's
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __or__(self, beside: Released) -> Released:
-        """This with the arrays, strings, public inputs and noise check of what was released beside it."""
+        """Merge another release into this one: its arrays, strings, public inputs and noise check."""
         return replace(
             self,
             arrays={**self.arrays, **beside.arrays},
@@ -213,24 +212,24 @@ class Method(ABC):
     """Its name on the command line."""
     needs: ClassVar[Needs] = Needs()
     parameters: ClassVar[type[Parameters]] = Parameters
-    """Those that the class inherits, unless it names others."""
+    """The class of its parameters; by default the one that it inherits."""
     generation_parameters: ClassVar[type[Parameters]] = Parameters
     """The parameters that may change at every ``generate``."""
     stopping_parameters: ClassVar[frozenset[str]] = frozenset()
-    """The parameters that say where a release stops before its charges are used up: ``release --continue`` resumes
-    there, and they may then be others. A method without any cannot be continued."""
+    """The parameters that let a release stop before its charges are used up. They may change for ``release
+    --continue``, which resumes there. A method without any cannot be continued."""
     private: ClassVar[bool] = True
-    """False for a yardstick without privacy: it runs only where the user says that there is no noise."""
+    """False for a yardstick without privacy: it runs only if the user confirms that there is no noise."""
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.guarantee.SecretBudget`; a method that cannot is
     never given one."""
     pure: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that are so where the budget has no delta and nobody gives them."""
+    """Defaults of parameters if the budget has no delta."""
     guided: ClassVar[bool] = False
-    """Whether it has a guide without being asked: one that chooses among what is sampled, before a text is written."""
+    """Whether it has a guide by default: one that chooses among samples, before a text is written."""
     labels_in_parallel: ClassVar[bool] = False
-    """Whether one charge pays for all labels, label by label, because a unit lies in one (parallel composition). It
-    must then lie in the same one in every session of the run, which a label that is computed anew need not."""
+    """Whether one charge pays for all labels, label by label, because a unit has one label (parallel composition). It
+    must have the same label in every session of the run, which recomputed labels do not ensure."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -239,16 +238,16 @@ class Method(ABC):
             cls.parameters = next(own, Parameters)
 
     def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:
-        """Parameters that nobody gave, as the declared size of the corpus and the number of labels suggest: public
-        facts. They become the run's, and hold when it is resumed."""
+        """Suggest parameters that the user did not give, from public facts: the declared corpus size and the number of
+        labels. They become the run's, also when it is resumed."""
         return {}
 
     def require_guidable(self) -> None:  # noqa: B027 - optional
-        """Raises ConfigError if the method promises something that would not hold for a guide released beside it."""
+        """Raise ConfigError if the method promises something that would not hold for a guide released with it."""
 
     @abstractmethod
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        """All charges, before a private record is read. :meth:`plan_of` makes the plan of noisy sums.
+        """Return all charges, before a private record is read. :meth:`plan_of` makes the plan of noisy sums.
 
         If the method ``protects_secrets``, ``budget`` may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
         Raises ConfigError if the budget or the parameters cannot be planned with.
@@ -266,46 +265,46 @@ class Method(ABC):
 
     @abstractmethod
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-        """The only code that reads private records, through ``tools``."""
+        """Read private records, through ``tools``. No other code of a method does."""
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """``counts[label]`` records of each label, with no text where none could be generated. Post-processing.
+        """Return ``counts[label]`` records of each label, without a text if none could be generated. Post-processing.
 
-        By default, if the Release holds its texts: the first of the strings ``texts``, of which the array ``label`` has
-        the labels. Else texts are written around eight of its terms, drawn for each label in proportion to what is
-        above 0 in the array ``counts``, of a row per label and a column per term; equally without such an array.
+        By default, if the Release contains its texts, return the first of the strings ``texts``, with labels in the
+        array ``label``. Else write texts around eight of its terms, sampled for each label in proportion to the
+        positive values of the array ``counts`` (a row per label, a column per term); uniformly without that array.
         """
         return usual.generate(release, counts, tools, holds_texts=self.needs.holds_texts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
-        """What else could fail though public facts tell it, done before anything is charged.
+        """Do, before anything is charged, whatever else could fail and depends on public facts only.
 
-        ``corpus`` is there to check rules of the schema, and to read records that are declared public. What is returned
-        is the ``prepared`` of :class:`ReleaseTools`.
-        Raises ConfigError, CorpusError or ModelError for what would fail after the charge.
+        ``corpus`` is there to check rules of the schema, and to read records that are declared public. The result is
+        the ``prepared`` of :class:`ReleaseTools`. Raises ConfigError, CorpusError or ModelError for what would fail
+        after the charge.
         """
 
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:
-        """For each label the language model's longest prompts, as far as these are public. ``release``: as planned."""
+        """Return, for each label, the language model's longest prompts that are public. ``release``: as planned."""
         return ()
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
     ) -> CallEstimate:
-        """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
+        """Estimate the language model's calls in a run of ``counts[label]`` records, for the forecast."""
         return CallEstimate.of_phrases(counts, writing, template)
 
     def contents(self, release: Release) -> Contents | None:
-        """What a Release of this method and these parameters holds; None leaves it unchecked when it is loaded."""
+        """Describe a Release of this method and these parameters; with None it is not checked when loaded."""
         return None
 
     def available(self, release: Release) -> Sequence[int] | None:
-        """How many records of each label the Release holds; None where any number can be made, or nobody knows."""
+        """Return how many records of each label the Release contains; None if unlimited or unknown."""
         return usual.available(release) if self.needs.holds_texts and self._usual else None
 
     @property
     def knows_how_many(self) -> bool:
-        """Whether a Release of this method says how many records it holds, so that nobody has to."""
+        """Whether a Release of this method states its number of records, so that the user need not."""
         return self.needs.holds_texts and (self._usual or type(self).available is not Method.available)
 
     @property
@@ -314,30 +313,30 @@ class Method(ABC):
         return type(self).generate is Method.generate
 
     def require_content(self, release: Release) -> None:
-        """Raises ReleaseError if the default ``generate`` cannot make texts of what the Release holds."""
+        """Raise ReleaseError if the default ``generate`` cannot make texts from the Release."""
         if self._usual:
             usual.require_content(release, holds_texts=self.needs.holds_texts)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
-        """How ``records`` are shared out over labels; None for equal shares."""
+        """Return how ``records`` are divided among labels; None for equal shares."""
         return None
 
     @property
     def counts_labels(self) -> bool:
-        """Whether a Release of these parameters tells how many records each label has (:meth:`label_counts`)."""
+        """Whether a Release of these parameters estimates each label's number of records (:meth:`label_counts`)."""
         return type(self).label_counts is not Method.label_counts
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
-        """Noisy numbers in proportion to the records of each label, and the standard deviation of their noise; None
-        where it does not tell."""
+        """Return noisy numbers proportional to the records of each label, and the standard deviation of their noise;
+        None if unknown."""
         return None
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:
-        """The tuned model that the Release holds, on its base model; None where it holds none. Raises ReleaseError if
+        """Return the Release's tuned model, on its base model; None if it has none. Raises ReleaseError if
         ``base`` is another model than the Release was tuned on."""
         return None
 
     def dump(self) -> dict[str, Any]:
-        """The parameters as JSON."""
+        """Return the parameters as JSON."""
         assert isinstance(self, Parameters)
         return self.model_dump(mode="json")

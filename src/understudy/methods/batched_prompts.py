@@ -26,7 +26,7 @@ def label_prompts(parameters: TextParameters, found: Preparation, columns: Seque
 
 
 def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str]:
-    """Each text after the cells of its row, where there are typed columns. Private."""
+    """Return each text after the cells of its row, if there are typed columns. Private."""
     if not columns or records.cells is None:
         return records.texts
     rows = zip(records.cells.tolist(), records.texts, strict=True)
@@ -35,8 +35,8 @@ def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str
 
 @dataclass(repr=False)
 class Batch:
-    """The rows of one batch: own tokens (4 bytes each, and about 120 per row), and of how many rows of the same unit
-    each is one. Private; its ``repr`` shows nothing."""
+    """The rows of one batch: their own tokens (4 bytes each, and about 120 per row), and the number of rows of each
+    row's unit. Private; its ``repr`` shows nothing."""
 
     rows: list[Sequence[int]] = field(default_factory=list)
     shares: list[int] = field(default_factory=list)
@@ -58,11 +58,12 @@ def sort_into_batches(
     batches: int = 1,
     columns: Sequence[Column] = (),
 ) -> Batches:
-    """One pass over the private records.
+    """Read the private records in one pass, into batches.
 
     A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
     number of ``batches`` of each label (64 bits: no batch is favoured by more than batches / 2^64). Adding a record
-    moves no other. ``tokenise`` makes of a text and its label the own tokens of its row, and says whether it was cut.
+    moves no other. ``tokenise`` converts a text and its label to the row's own tokens, and says whether the text was
+    cut.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
     for records in corpus.batches():
@@ -79,7 +80,7 @@ def sort_into_batches(
 
 @dataclass
 class Decoded:
-    """A text as it grows: its tokens, and which of them noise chose."""
+    """A text being decoded: its tokens, and which of them were chosen with noise."""
 
     text: OpenText
     tokens: list[int] = field(default_factory=list)
@@ -94,12 +95,12 @@ class Decoded:
 
     @property
     def whole(self) -> bool:
-        """Whether it ended by itself, and not for want of tokens."""
+        """Whether it ended by itself, rather than because no tokens were left."""
         return self.text.ended not in (None, "length")
 
 
 class Stop:
-    """Tells the workers of a run to end."""
+    """Stops the workers of a run."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -108,7 +109,7 @@ class Stop:
         self._asked.set()
 
     def check(self) -> None:
-        """Raise where the run is being stopped: an unfinished text is not stored, and is decoded again."""
+        """Raise if the run is being stopped: an unfinished text is not stored, and is decoded again."""
         if self._asked.is_set():
             raise _Stopped
 
@@ -125,8 +126,8 @@ def run_together(
     stop: Stop,
     done: Callable[[T], None] = lambda _result: None,
 ) -> list[T]:
-    """The results of ``tasks``, in their order, ``most`` of them running at once; ``done`` is given each as it comes,
-    in this thread. Raises the first error of a task; the others have ended then."""
+    """Return the results of ``tasks``, in order, with at most ``most`` running at once. ``done`` is called with each
+    result as it arrives, in this thread. Raises the first error of a task, after the others have ended."""
     pool = worker_pool(device, most=most)
     try:
         running = [pool.submit(task) for task in tasks]

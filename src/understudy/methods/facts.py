@@ -1,4 +1,4 @@
-"""What a method's plan and its generation may see: nothing private, and nothing that could reach it."""
+"""What a method's plan and its generation may see: nothing private, and nothing with access to it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class PublicFacts:
     """What a plan may depend on: nothing private.
 
     Args:
-        expected_records: the corpus size as the user types it in; for the forecast, and to sample what a guide embeds.
+        expected_records: the corpus size that the user declares; for the forecast, and to sample what a guide embeds.
     """
 
     unit: Unit
     labels: LabelSet = field(default_factory=LabelSet)  # the declared label set
     expected_records: int | None = None
     label: str | None = None  # the column of the labels
-    columns: tuple[Column, ...] = ()  # typed columns beside texts that are no JSON records
+    columns: tuple[Column, ...] = ()  # typed columns, if texts are not JSON records
     typed: tuple[Column, ...] = ()  # all typed columns of the table
-    crossed: tuple[Column, ...] = ()  # those of which the label is made
+    crossed: tuple[Column, ...] = ()  # the columns that form the label
     texts: tuple[str, ...] = ()  # the columns of the texts
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The names of the columns that a synthetic table has besides its label."""
+        """Return the names of a synthetic table's columns except its label."""
         return (*self.texts, *(each.name for each in self.typed))
 
     def rows(self, private_text_tokens: int) -> Facts:
-        """What rows take of the tokens to which private texts are cut together with them, where a model reads both."""
+        """Return how many tokens rows take. If a model reads both, private texts are cut together with their rows."""
         if not self.columns:
             return Facts()
         tokens = row_characters(self.columns) / _CHARACTERS_PER_TOKEN
@@ -58,25 +58,25 @@ class Chooser(Protocol):
     """Chooses among texts by a Release's guide."""
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> Sequence[Sequence[int]]:
-        """Per label the indices of ``counts[label]`` of the texts made for it, or of all where there are fewer."""
+        """Return, per label, the indices of ``counts[label]`` of its texts, or of all if there are fewer."""
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """Share of the texts that match the label that they were made for; 1 without labels."""
+        """Return the share of texts that match their intended label; 1 without labels."""
 
 
 @dataclass(frozen=True)
 class GenerationTools:
-    """What turns a Release into texts.
+    """What ``generate`` may use to turn a Release into texts.
 
     Args:
-        embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
-        chooser: where the Release has a guide that is to be used; the run chooses among the texts by itself.
-        progress: takes what is being done, how much of it is, and of how much.
+        embedder: the public embedder, if the method generates with one; the method checks that it is the Release's.
+        chooser: if the Release has a guide that is to be used; the run itself chooses among the texts.
+        progress: reports the current step, how much of it is done, and of how much.
     """
 
     writer: Writer  # the language model with its prompts
     embedder: Embedder | None = None
-    model: CausalModel | None = None  # the base model of what the Release tuned; the method sees that it is that one
+    model: CausalModel | None = None  # the Release's base model, as the method checks
     chooser: Chooser | None = None
     seed: int = 0  # steers sampling
     say: Callable[[str], None] = lambda _line: None  # takes a line for the user
@@ -98,7 +98,7 @@ class CallEstimate:
     def of_phrases(
         cls, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate, *, length: int = _PHRASES
     ) -> CallEstimate:
-        """One prompt per record around ``length`` phrases, sampled and repaired as it is said."""
+        """Estimate one prompt per record around ``length`` phrases, sampled and repaired as configured."""
         settings = template.settings
         phrases = ["keyphrase"] * min(length, settings.prompt_terms or length)
         messages = template.messages(phrases, examples=template.examples[: settings.examples_per_prompt])

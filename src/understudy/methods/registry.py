@@ -1,4 +1,4 @@
-"""Methods by name, those of third parties included; and Releases with the method that made them."""
+"""Methods by name, including third-party ones; and Releases with the method that made them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Any]:
-    """The class of the method ``name``. Raises ConfigError if there is none, or it cannot be imported."""
+    """Return the class of the method ``name``. Raises ConfigError if there is none, or it cannot be imported."""
     points = _installed(entry_points, tuple(sys.path))
     if name not in points:
         raise ConfigError(f"There is no method {name!r}.", f"Choose one of: {', '.join(sorted(points))}.")
@@ -43,12 +43,12 @@ def method_class(name: str) -> type[Any]:
 
 @lru_cache(maxsize=8)
 def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """The entry points by name. Searching ``path`` takes 10 ms, and a run asks for its method many times."""
+    """Return the entry points by name. Cached: searching ``path`` takes 10 ms, and a run does it often."""
     return {point.name: point for point in find(group=GROUP)}
 
 
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
-    """The method ``name``. Raises ConfigError if it or a parameter is unknown or out of range."""
+    """Return the method ``name``. Raises ConfigError if it or a parameter is unknown or out of range."""
     method: Method = method_class(name)(**parameters)
     return method
 
@@ -63,8 +63,8 @@ def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> 
 
     Args:
         path: of the file, or of the output folder of a run that made one.
-        max_bytes: bytes that the file may unpack to. Default: 256 MiB, and of those no more than 100 times its own size
-            (64 MiB for a small file).
+        max_bytes: bytes that the file may unpack to. Default: 256 MiB, but at most 100 times its own size (64 MiB for a
+            small file).
 
     Raises ReleaseError if it cannot be used, ConfigError if the file in a folder is a link that leads out of it.
 
@@ -84,16 +84,16 @@ def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> 
         )
     known = method_class(release.method)
     if release.statement.private and not known.private:
-        raise corrupt(path, "its method protects nobody, and its statement says that it does")
+        raise corrupt(path, "its method protects nobody, but its statement says that it does")
     if release.schema.topics != release.statement.labels_found:
         raise corrupt(path, "its schema and its statement disagree on whether its labels are topics")
     parameters, seed = own_parameters(release), release.parameters.get("seed")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise corrupt(path, "its seed is no number from 0")
+        raise corrupt(path, "its seed is not a whole number from 0")
     for name in known.parameters.files():
         value = parameters.get(name)
         if isinstance(value, str) and value != Path(value).name:
-            raise corrupt(path, "it names a file outside its folder")  # which generating would read here
+            raise corrupt(path, "it names a file outside its folder")  # generating would read that file here
     contents = _method_of(path, release, parameters).contents(release)
     if contents is not None and (problem := mismatch(release, complete(contents, release))):
         raise corrupt(path, problem)

@@ -1,4 +1,5 @@
-"""What a Release holds: stated by each method (``contents`` in its ``method.py``), checked when a Release is loaded."""
+"""Contents of Releases: stated by each method (``contents`` in its ``method.py``), checked when a Release is
+loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from understudy.release import Release
 
 LARGEST = 1e30
-"""No released number is larger; sums and products of those that are smaller do not overflow."""
+"""Largest released number; sums and products of such numbers do not overflow."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Held:
     """An array of a Release.
 
     Args:
-        shape: each dimension a number, or the name of one that is any number, the same wherever the name occurs.
-        least, most: no element is outside, and none is NaN.
+        shape: each dimension is a number, or a name for any number, the same wherever the name occurs. least, most: all
+            elements are within these bounds, and not NaN.
     """
 
     dtype: str  # its NumPy type
@@ -33,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a Release of a method holds, and nothing else.
+    """Everything that a Release of a method contains.
 
     Args:
         strings: lists of strings by name, and how many each has; None for any number.
@@ -52,7 +53,7 @@ class Contents:
         strings: Mapping[str, int | None] = MappingProxyType({}),
         public_inputs: tuple[str, ...] = (),
     ) -> Contents:
-        """Return the contents of a Release that holds these besides."""
+        """Return the contents of a Release that also contains these."""
         return replace(
             self,
             charges={**self.charges, **charges},
@@ -63,21 +64,21 @@ class Contents:
 
 
 def mismatch(release: Release, contents: Contents) -> str | None:
-    """The first thing in which a Release is not as ``contents`` says, in words that quote nothing of it; else None."""
+    """Return how a Release first differs from ``contents``, without quoting it; None if it matches."""
     events = {charge.name: charge.event.kind for charge in release.statement.charges}
     if events != dict(contents.charges) or len(events) != len(release.statement.charges):
         return "its charges are not those of its method and parameters"
     if any(not release.statement.public_inputs.get(name, {}).get("sha256") for name in contents.public_inputs):
         return "its statement lacks a public input"
     if contents.terms is not None and len(release.terms) != contents.terms:
-        return "it has another number of terms"
+        return "it has a different number of terms"
     if release.strings.keys() != contents.strings.keys():
-        return "it holds other lists of strings"
+        return "it has different lists of strings"
     for name, count in contents.strings.items():
         if count is not None and len(release.strings[name]) != count:
-            return f"the list {name!r} has another length"
+            return f"the list {name!r} has a different length"
     if release.arrays.keys() != contents.arrays.keys():
-        return "it holds other arrays"
+        return "it has different arrays"
     sizes: dict[str, int] = {}
     for name, held in contents.arrays.items():
         if problem := _array_mismatch(release.arrays[name], held, sizes):
@@ -94,5 +95,5 @@ def _array_mismatch(array: NDArray[Any], held: Held, sizes: dict[str, int]) -> s
         if size != (sizes.setdefault(expected, size) if isinstance(expected, str) else expected):
             return "is of another shape"
     if array.dtype != np.bool_ and array.size and not (held.least <= array.min() and array.max() <= held.most):
-        return "holds numbers that it cannot hold"  # NaN compares as False
+        return "contains numbers outside its range"  # NaN compares as False
     return None

@@ -1,4 +1,4 @@
-"""What a method does where it does not say otherwise: plan noisy sums, judge the plan, hand out or write texts."""
+"""Defaults of methods: plan noisy sums, judge the plan, return or write texts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from understudy.release import Release
 from understudy.text.writing import Seed, SyntheticRecord
 
 TEXTS, LABEL, COUNTS = "texts", "label", "counts"
-"""Where a Release holds its texts, the label of each, and the weight of each term under each label."""
+"""Keys in a Release of its texts, the label of each, and the weight of each term under each label."""
 _TERMS = 8  # per text
-_LEAST = 1e-9  # weight of a term, so that there are enough to draw from
+_LEAST = 1e-9  # least weight of a term, so that there are enough to sample from
 
 
 def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
@@ -48,9 +48,11 @@ def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, 
 
 
 def judged(plan: Plan, facts: PublicFacts) -> Plan:
-    """Return the plan with a verdict, if it states none and releases noisy sums: that of the sum with the most noise.
+    """Return the plan with a verdict, if it states none and releases noisy sums: the verdict of the sum with the most
+    noise.
 
-    A record is taken to add 1.0 to a value of each sum, and a sum with a row per label to count those of the label.
+    A record is assumed to add 1.0 to a value of each sum; if a sum has a row per label, a row counts its label's
+    records.
     """
     if plan.forecast.verdict is not None or facts.unit.kind == "secret":
         return plan
@@ -68,25 +70,25 @@ def judged(plan: Plan, facts: PublicFacts) -> Plan:
 
 
 def available(release: Release) -> list[int]:
-    """How many texts of each label the Release holds."""
+    """Return how many texts of each label the Release contains."""
     size = release.schema.label_set.size
     return [int(number) for number in np.bincount(release.arrays[LABEL], minlength=size)]
 
 
 def require_held(release: Release, counts: Sequence[int], there: Sequence[int]) -> None:
-    """Raise ReleaseError if more texts are asked for than ``there`` are."""
+    """Raise ReleaseError if more texts are requested than ``there`` are."""
     names = [str(label) for label in release.schema.labels] or ["in all"]
     if any(asked > holds for asked, holds in zip(counts, there, strict=True)):
         held = ", ".join(f"{name} {number}" for name, number in zip(names, there, strict=True))
         raise ReleaseError(
-            f"More texts are asked for than the Release holds ({held}).",
-            "Ask for fewer, or for all by giving no number; whoever made it may make more of what is paid for with "
+            f"You asked for more texts than the Release contains ({held}).",
+            "Ask for fewer, or for all by giving no number. The data holder may make more, if paid for, with "
             "`understudy release --continue`.",
         )
 
 
 def require_content(release: Release, *, holds_texts: bool) -> None:
-    """See that the Release holds what :func:`generate` takes: texts, each with its label, or terms.
+    """Check that the Release has what :func:`generate` needs: texts, each with its label, or terms.
 
     Raises ReleaseError if it does not.
     """
@@ -95,14 +97,14 @@ def require_content(release: Release, *, holds_texts: bool) -> None:
         of, count = release.arrays.get(LABEL), len(release.strings.get(TEXTS, ()))
         whole = of is not None and of.shape == (count,) and np.issubdtype(of.dtype, np.integer)
         if of is None or not whole or (count and not (of.min() >= 0 and of.max() < labels)):
-            raise bug("The Release lacks its texts, or a label of each.", f"{_OWN}; {_OF_TEXTS}", ReleaseError)
+            raise bug("The Release lacks its texts, or the label of each.", f"{_OWN}; {_OF_TEXTS}", ReleaseError)
         return
     weights = release.arrays.get(COUNTS, np.ones((labels, len(release.terms))))
     if not release.terms or weights.shape != (labels, len(release.terms)) or not np.isfinite(weights).all():
-        raise bug("The Release lacks terms, or a weight of each.", f"{_OWN}; {_OF_TERMS}", ReleaseError)
+        raise bug("The Release lacks terms, or the weight of each.", f"{_OWN}; {_OF_TERMS}", ReleaseError)
 
 
-_OWN = "a method has a `generate` of its own, or its Release holds what the usual one takes"
+_OWN = "give the method its own `generate`, or its Release what the default one needs"
 _OF_TEXTS = f"the strings {TEXTS!r} and the array {LABEL!r} of their labels"
 _OF_TERMS = f"terms and, for unequal weights, the array {COUNTS!r} with a row per label and a column per term"
 
@@ -110,7 +112,7 @@ _OF_TERMS = f"terms and, for unequal weights, the array {COUNTS!r} with a row pe
 def generate(
     release: Release, counts: Sequence[int], tools: GenerationTools, *, holds_texts: bool
 ) -> Iterator[SyntheticRecord]:
-    """Hand out the first texts of each label; or write each text around terms drawn in proportion to their weights."""
+    """Return the first texts of each label; or write each text around terms sampled in proportion to their weights."""
     require_content(release, holds_texts=holds_texts)
     if holds_texts:
         require_held(release, counts, available(release))

@@ -1,1 +1,1 @@
-"""What joins any method: topics as labels, typed columns, a guide. One folder each, behind one protocol (base.py)."""
+"""Additions to any method: topics as labels, typed columns, a guide. One folder each, behind one protocol (base.py)."""

@@ -21,12 +21,12 @@ from understudy.release import Release
 from understudy.text.writing import Rows, SyntheticRecord
 
 NoisyCounts = tuple[Sequence[float], float]
-"""Numbers in proportion to the records of each label, and the standard deviation of their noise."""
+"""Numbers proportional to the records of each label, and the standard deviation of their noise."""
 
 
 @dataclass(frozen=True)
 class Releasing:
-    """What passes from one part of a release to the next.
+    """The values that one part of a release passes to the next.
 
     Args:
         corpus: the private records.
@@ -34,7 +34,7 @@ class Releasing:
         released: the values of the parts that came before.
     """
 
-    corpus: Any  # a BoundedCorpus; plan and generate may see this module, and not that one
+    corpus: Any  # a BoundedCorpus; plan and generate may import this module, but not that one
     tools: ReleaseTools
     planned: Release
     released: Released = field(default_factory=lambda: Released({}))
@@ -42,7 +42,7 @@ class Releasing:
 
 @dataclass(frozen=True)
 class Writing:
-    """What an addition may use while texts are written of a Release.
+    """What an addition may use while texts are generated from a Release.
 
     Args:
         wanted: how many texts, and the additions' settings of writing.
@@ -62,24 +62,24 @@ class Writing:
 
 
 class Use:
-    """How an addition takes part while texts are written. This base class does nothing."""
+    """An addition's part in writing texts. This base class does nothing."""
 
     rows: Rows | None = None
     """The rows that texts are written for."""
     chooser: Chooser | None = None
-    """What methods may choose by before texts are written."""
+    """Chooses among a method's samples before texts are written."""
     condition: str = ""
-    """What all texts meet; empty for no condition."""
+    """The condition that all texts meet; empty for none."""
 
     def share_out(self, _records: int) -> list[int] | None:
-        """Return how many of the records each label gets; None leaves that to others."""
+        """Return how many of the records each label gets; None if the addition does not decide that."""
         return None
 
     def require(self, counts: Sequence[int]) -> None:
         """Raise ConfigError if ``counts[label]`` texts of each label cannot be had."""
 
     def candidates(self, counts: Sequence[int], _held: Sequence[int] | None) -> list[int]:
-        """Return how many texts are made of each label; ``held``: as many as the Release holds."""
+        """Return how many texts are made of each label; ``held``: as many as the Release contains."""
         return list(counts)
 
     def lines(self) -> Sequence[str]:
@@ -96,15 +96,15 @@ class Use:
 
 
 class Addition(ABC):
-    """Something that is released beside what a method releases. Instances are frozen, and hold public values only."""
+    """Something that is released in addition to a method's values. Instances are frozen and have only public values."""
 
     name: ClassVar[str]
     parameters: ClassVar[type[Parameters]]
     """Settings of a run that say whether and how it is released."""
     writing: ClassVar[type[Parameters] | None] = None
-    """Settings that may be others at every ``generate``."""
+    """Settings that may change at every ``generate``."""
     finds_labels: ClassVar[bool] = False
-    """Whether the records get their labels from it."""
+    """Whether it gives the records their labels."""
     embeds: ClassVar[bool] = False
     """Whether the embedder reads the private texts for it."""
 
@@ -118,7 +118,7 @@ class Addition(ABC):
         method.require_guidable()
 
     def is_first(self, _method: Method) -> bool:
-        """Return whether it is released before what the method releases."""
+        """Return whether it is released before the method's values."""
         return False
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Addition(ABC):
         """Take a share of ``budget``, plan the rest with ``plan_rest``, and return all charges in one plan."""
 
     def prepare(self, _preparation: Preparation) -> Self:
-        """Do what could fail, before anything is charged; return the addition with what was made.
+        """Do what could fail, before anything is charged; return the addition with the results.
 
         Raises ConfigError or ModelError for what would fail after the charge.
         """
@@ -137,7 +137,7 @@ class Addition(ABC):
         """Measure the private records, through ``at.tools``."""
 
     def made_each(self, _wanted: Any, _method: Method) -> int:
-        """Return how many texts are made for each one that is wanted, for the forecast."""
+        """Return how many texts are made for each requested one, for the forecast."""
         return 1
 
     @property
@@ -146,7 +146,7 @@ class Addition(ABC):
         return {}
 
     def planned(self, planned: Release) -> Release:
-        """Return the Release without content as it will be with the addition."""
+        """Return the Release, still without content, as it will be with the addition."""
         return planned
 
     def details(self, _prompted: str | Sequence[str]) -> str:
@@ -170,10 +170,10 @@ class Addition(ABC):
 
     @classmethod
     def label_counts(cls, _release: Release) -> NoisyCounts | None:
-        """Return how many records each label has, as far as the addition's values in a Release tell."""
+        """Return how many records each label has, if the addition's values in a Release show it."""
         return None
 
     @classmethod
     def use(cls, _release: Release, _writing: Writing) -> Use | None:
-        """Return how it takes part while texts are written from a Release that has it; None if it does not."""
+        """Return its part in generating from a Release that has it; None if it has no part."""
         return None

@@ -28,14 +28,14 @@ def additions_in(release: Release) -> tuple[type[Addition], ...]:
 
 
 def complete(contents: Contents, release: Release) -> Contents:
-    """Return what a Release of these contents holds with its additions."""
+    """Return these contents of a Release with those of its additions."""
     for each in additions_in(release):
         contents = each.contents(contents, release)
     return contents
 
 
 def label_counts(release: Release) -> NoisyCounts | None:
-    """Return how many records each label has, from the first addition of a Release that tells; else None."""
+    """Return how many records each label has, from the first addition of a Release that shows it; else None."""
     return next((found for each in additions_in(release) if (found := each.label_counts(release))), None)
 
 

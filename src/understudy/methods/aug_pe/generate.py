@@ -1,4 +1,4 @@
-"""Aug-PE, after the privacy boundary: texts out of the evolved population. Free, any number of times."""
+"""Aug-PE, after the privacy boundary: take texts from the evolved population. Free, and repeatable."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from understudy.text.writing import SyntheticRecord, Writer
 def generate(
     parameters: AugPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """The evolved texts, and variations of them where more are asked for (none without a language model)."""
+    """Return the evolved texts, and variations of them if more are requested (none without a language model)."""
     keywords = [keywords_of(release, label) for label in range(len(counts))]
     api = None if tools.writer.chat is None else TextAPI(tools.writer, parameters, keywords)
     return harvest(survivors(release), counts, kind=parameters.harvest, api=api)
 
 
 def longest_prompts(parameters: AugPEParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """Prompts with the longest keywords that there may be."""
+    """Return prompts with the longest possible keywords."""
     vocabulary = public_vocabulary(parameters)
     keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
     return variation.longest_prompts(parameters, release, writer, keywords=keywords)
@@ -43,13 +43,13 @@ def longest_prompts(parameters: AugPEParameters, release: Release, writer: Write
 def estimate_calls(
     parameters: AugPEParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
 ) -> CallEstimate:
-    """The calls of the release and the harvest."""
+    """Estimate the calls of the release and of taking the texts."""
     sizes = population_sizes(parameters, [1.0] * len(counts))
     return loop.estimate_calls(parameters.part(EvolvingParameters), counts, writing, template, sizes=sizes)
 
 
 def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[float], float]:
-    """The votes of a round, on average: records vote for candidates of their own label."""
+    """Return the average votes of a round: records vote for candidates of their own label."""
     votes, labels = release.arrays["votes"], release.schema.label_set.size
     counts = np.bincount(release.arrays["label"], weights=votes, minlength=labels) / parameters.rounds
     noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * release.statement.unit.vectors
@@ -57,12 +57,12 @@ def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[fl
 
 
 def keywords_of(release: Release, label: int) -> Sequence[str]:
-    """What texts of a label were asked to be about: the privatised vocabulary, or public keywords."""
+    """Return what a label's texts were asked to be about: the privatised vocabulary, or public keywords."""
     return release.terms or release.strings[keywords_name(label)]
 
 
 def survivors(release: Release) -> list[Survivor]:
-    """The texts that the last round chose, each once, best first within a label."""
+    """Return the texts that the last round chose, each once, best first within a label."""
     texts, prompts = release.strings.get("texts", ()), release.strings.get("prompts", ())
     labels, parents, rounds = (release.arrays[name] for name in ("label", "parent", "round"))
     found = []

@@ -1,4 +1,4 @@
-"""Aug-PE, before a private record is read: which noisy histograms will be made, and what they buy.
+"""Aug-PE, before a private record is read: which noisy histograms will be made, and how good they will be.
 
 labels       noisy label counts, if asked for
 vocabulary   noisy counts of public terms, if keywords are to come from the data (AugPE+V~)
@@ -34,18 +34,18 @@ class VotingParameters(Parameters):
     """How the private records vote, and what else is released of them."""
 
     nearest: int = Field(1, ge=1, le=1000)
-    """Candidates that each record votes for (k); the vote is split so that its L2 norm stays 1."""
+    """Candidates that each record votes for (k); the vote is divided so that its L2 norm stays 1."""
     distance: Distance = "centred"
-    """What near means: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on unit
-    vectors the last two choose alike up to rounding."""
+    """How nearness is measured: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on
+    unit vectors the last two choose alike up to rounding."""
     label_sizes: str = UNIFORM
-    """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (they cost)."""
+    """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (which cost budget)."""
     private_keywords: bool = False
-    """Sample the keywords of random prompts from a privatised vocabulary as DP-KPS's (AugPE+V~); it costs."""
+    """Sample the keywords of random prompts from a privatised vocabulary, as in DP-KPS (AugPE+V~); costs budget."""
     vocabulary: str = public_file(BUILT_IN)
     """Private keywords: a public list of terms, a file or the built-in English word list."""
     vocabulary_is_public: bool = False
-    """Your word that your own vocabulary was not made from private data."""
+    """Confirms that your own vocabulary was not made from private data."""
     top_terms: int = Field(200, ge=1)
     """Private keywords: size of the privatised vocabulary (N)."""
 
@@ -63,17 +63,17 @@ _LABEL_SHARE, _VOCABULARY_SHARE = 0.05, 0.2
 
 
 def votes_name(number: int) -> str:
-    """The charge of a round, the first being 1."""
+    """Return the name of a round's charge; the first round is 1."""
     return f"votes-{number}"
 
 
 def keywords_name(label: int) -> str:
-    """Where a Release holds a label's public keywords."""
+    """Key of a label's public keywords in a Release."""
     return f"keywords-{label}"
 
 
 def public_vocabulary(parameters: AugPEParameters) -> Vocabulary | None:
-    """The vocabulary of private keywords; None without such. Raises ConfigError if it is not declared public."""
+    """Return the vocabulary of private keywords, if asked for. Raises ConfigError if it is not declared public."""
     if not parameters.private_keywords:
         return None
     if parameters.vocabulary != BUILT_IN and not parameters.vocabulary_is_public:
@@ -106,7 +106,7 @@ def planned_sums(
 
 
 def make_plan(parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
-    """The plan of a release."""
+    """Return the plan of a release."""
     vocabulary = public_vocabulary(parameters)
     vocabulary_size = 0 if vocabulary is None else len(vocabulary.terms)
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
@@ -137,6 +137,6 @@ def _forecast(parameters: AugPEParameters, votes: Any, facts: PublicFacts, candi
 
 
 def verdict(parameters: AugPEParameters, votes: NoisySum, labels: int, records: float | None) -> Verdict:
-    """By how many of a label's texts must be nearest to a candidate, each of whose votes weighs 1/sqrt(k)."""
+    """Return the verdict, by how many of a label's texts must be nearest to a candidate; each vote weighs 1/sqrt(k)."""
     texts = CLEAR * votes.noise_std * math.sqrt(parameters.nearest)
     return Verdict.of("topics", texts=texts, labels=labels, records=records)

@@ -63,7 +63,7 @@ from understudy.text.writing import Writer, public_name
 
 
 def prepare(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
-    """See that the embeddings of a round's candidates can be held; else ConfigError."""
+    """Check that the embeddings of a round's candidates fit into memory; else raise ConfigError."""
     require_memory(
         candidates_per_round(parameters, preparation.labels.size) * preparation.dimension * _CANDIDATE_BYTES,
         what="The embeddings of a round's candidates",
@@ -71,7 +71,7 @@ def prepare(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, prep
     )
 
 
-_CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
+_CANDIDATE_BYTES = 4 + 2 + 4 + 8  # copies: as embedded, on the grid, as multiplied, and for their mean
 
 
 def contents(parameters: AugPEParameters, release: Release) -> Contents:
@@ -122,7 +122,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     voters = PrivateEmbeddings(corpus, embedder, tools.scratch, tools.scratch.name, say=tools.say)
 
     def votes(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Each private unit's votes for the nearest of the candidates, with noise."""
+        """Return each private unit's votes for the nearest candidates, with noise."""
         candidates = integer_vectors(vectors)
         name = votes_name(number + 1)
         histogram = VoteHistogram(plan.query(name), candidates, labels, parameters.distance)
@@ -132,7 +132,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     model, models = public_name(api.chat.model_id), list[str]()
 
     def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
-        """A population with the name of who wrote it: a run that resumes may have another language model."""
+        """A population with its author's name: a resumed run may have another language model."""
         found = tools.keep(name, lambda: {**make(), "model": np.frombuffer(model.encode(), dtype=np.uint8)})
         models.append(bytes(found["model"]).decode())
         return found
@@ -155,9 +155,9 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 
 def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedder) -> dict[str, dict[str, str]]:
-    """What was fixed before a private record was read, for the statement."""
+    """Return what was fixed before a private record was read, for the statement."""
     template = writer.template
-    shown = ", with examples of your own" if template.examples_are_public else ""
+    shown = ", with your examples" if template.examples_are_public else ""
     found = {
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         "prompts": {"source": f"for a {template.document_type}{shown}", "sha256": template.sha256},
@@ -174,7 +174,7 @@ def _writers(models: Sequence[str]) -> str:
 
 
 def _lineage(rounds: Sequence[Round]) -> dict[str, NDArray[Any]]:
-    """Every round, its candidates one behind the other as in ``strings``: round, label, parent, votes, chosen."""
+    """Return all rounds, with candidates in the order of ``strings``: round, label, parent, votes, chosen."""
     populations = [each.population for each in rounds]
     chosen = [np.bincount(each.chosen, minlength=len(each.population)) for each in rounds]
     return {
@@ -189,7 +189,7 @@ def _lineage(rounds: Sequence[Round]) -> dict[str, NDArray[Any]]:
 
 
 def _noise_check(parameters: AugPEParameters, rounds: Sequence[Round], plan: Plan, labels: int) -> Facts:
-    """How much of the votes stands above the noise: noisy values and public numbers only."""
+    """Return how much of the votes is above the noise, from noisy values and public numbers only."""
     mechanism, last = plan.mechanism(votes_name(len(rounds))), rounds[-1]
     noise = mechanism.noise_std
     above = tuple(int(np.sum(last.votes[last.population.labels == label] > 3 * noise)) for label in range(labels))

@@ -36,7 +36,7 @@ class DPFinetune(TunedMethod, DPFinetuneParameters):
 
 
 class NonPrivateFinetune(DPFinetune):
-    """The same training without clipping and noise, to see what privacy costs. NOT PRIVATE: needs
+    """The same training without clipping and noise, to measure what privacy costs. NOT PRIVATE: needs
     ``--insecure-no-noise``."""
 
     name: ClassVar[str] = YARDSTICK

@@ -1,7 +1,7 @@
-"""DP-SGD fine-tuning, before a private record is read: how many steps with how much noise the budget buys.
+"""DP-SGD fine-tuning, before a private record is read: how many steps with how much noise the budget allows.
 
 labels       noisy label counts, if asked for
-training     T noisy sums of clipped gradients, each over a Poisson sample of its own
+training     T noisy sums of clipped gradients, each over its own Poisson sample
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME, YARDSTICK = "dp-finetune", "nonprivate-finetune"
 TRAINING = "training"
 _BATCH, _STEPS = 256, 10
 _CHECKPOINTS = 5
-"""How many times the training is stored, so that a killed run resumes from there."""
+"""How many checkpoints the training stores, from which a killed run resumes."""
 _CLIPPING_NORM = 1.0
 """L2 norm to which the gradient of each text is clipped (C)."""
 _WARMUP = 0.1
@@ -53,11 +53,11 @@ class DPFinetuneParameters(TunedParameters, TrainingParameters):
 
     from_writer: ClassVar[bool] = True
     private: ClassVar[bool] = True
-    """Whether gradients are clipped and noise is added, as the method says."""
+    """Whether gradients are clipped and noise is added."""
 
 
 def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFacts, *, name: str = NAME) -> Plan:
-    """The plan of a release."""
+    """Return the plan of a release."""
     _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     charges = list[Charge]()
     others: tuple[GaussianEvent, ...] = ()
@@ -84,7 +84,7 @@ FLOATING_POINT = (
 
 
 def solved(parameters: TrainingParameters, budget: Budget, others: tuple[GaussianEvent, ...]) -> DPSGD:
-    """Rate and steps, with the least noise that spends ``budget`` beside ``others``."""
+    """Return rate and steps, with the least noise that keeps within ``budget`` together with ``others``."""
     if budget.delta == 0:
         raise ConfigError("DP-SGD needs a delta: its noise is Gaussian.", "Give a delta such as 1e-6.")
     rate = min(1.0, _BATCH / parameters.declared) if parameters.sampling_rate is None else parameters.sampling_rate
@@ -93,12 +93,12 @@ def solved(parameters: TrainingParameters, budget: Budget, others: tuple[Gaussia
 
 
 def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:
-    """The learning rate of each of ``steps`` steps."""
+    """Return the learning rate of each of ``steps`` steps."""
     return LearningRate(parameters.learning_rate, steps, round(_WARMUP * steps))
 
 
 def checkpoint_ends(steps: int) -> list[int]:
-    """After which steps the training is stored: as evenly as may be, the last one at the end."""
+    """Return the steps after which the training is stored, spaced as evenly as possible; the last one is the end."""
     count = min(steps, _CHECKPOINTS)
     return [steps * (number + 1) // count for number in range(count)]
 
@@ -129,17 +129,17 @@ def _forecast(parameters: DPFinetuneParameters, mechanism: DPSGD, facts: PublicF
 _LEAST_BATCH = 8
 _PER_EXAMPLE = "noise on each number of a step's mean gradient (std, clipping norms)"
 _NUMBERS = 23_040
-"""Numbers that learn in the built-in model per rank of its adapters; a plan takes every model for the built-in one."""
+"""Numbers that learn in the built-in model per rank of its adapters; a plan assumes the built-in model."""
 
 
 def _noise_to_signal(noise_multiplier: float, steps: int, batch: float, numbers: int) -> float:
-    """The noise of T steps, sqrt(T) sqrt(P) sigma / batch, against the largest signal there can be: T clipping norms,
-    if all gradients point one way."""
+    """Return the noise of T steps, sqrt(T) sqrt(P) sigma / batch, against the largest possible signal: T clipping
+    norms, if all gradients point one way."""
     return noise_multiplier * math.sqrt(numbers / steps) / batch
 
 
 def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
-    """Bytes that training takes besides the model.
+    """Return the bytes of memory that training takes besides the model.
 
     Per number that learns: 12 for each row of a block (its gradient, and the float64 copy whose norm is taken), 24 for
     each worker (its integer sum and two temporaries), and 64 in all (the noisy sum as it is made, and the optimizer).
@@ -150,8 +150,9 @@ def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
-    """What training costs on this machine, and its noise beside the signal, once the model is known: ``numbers`` of it
-    learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at once."""
+    """Return what training costs on this machine, and its noise to signal, once the model is known:
+    ``numbers`` of it learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at
+    once."""
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     seconds = float(f"{mechanism.steps * batch * cost.seconds / workers:.1g}")
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)

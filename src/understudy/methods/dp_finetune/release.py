@@ -55,21 +55,21 @@ from understudy.schema.columns import Column
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
 _ROWS = {"cpu": 8, "cuda": 32}
-_EXPECTED_SHARE = 0.5  # of the most tokens of a text, where its length is not known
+_EXPECTED_SHARE = 0.5  # share of a text's largest number of tokens, if its length is not known
 
 
 @dataclass(frozen=True)
 class Ready:
-    """What is made before anything is charged: the prompts, and the model that will learn."""
+    """The prompts and the model that will learn, made before anything is charged."""
 
     asked: LabelPrompts
     tuned: TunedModel
     rows: int
-    """Texts whose gradients are computed at once: of a trial as many as fit into memory."""
+    """Number of texts whose gradients are computed at once; in a trial, as many as fit into memory."""
 
 
 def prepare(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are not as they should be, and otherwise as :func:`try_out`."""
+    """Raises ConfigError if prompts or records are invalid, and otherwise as :func:`try_out`."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
     known = [work.verdict.sentence()] if work.verdict and parameters.private else []
@@ -79,11 +79,11 @@ def prepare(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan,
 
 
 def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
-    """Try that rows are separate, and measure on public text what training will take: ``found`` with as many rows at
-    once as fit into memory, and the measures.
+    """Test that rows are independent, and measure on public text what training will take. Return ``found`` with as many
+    rows at once as fit into memory, and the measures.
 
     Raises:
-        PrivacyError: the gradient of a text changes with the texts beside it on this device, even of one at a time.
+        PrivacyError: a text's gradient changes with the other texts of its block on this device, even one at a time.
         ConfigError: not even one text's gradient fits into memory.
     """
 
@@ -98,11 +98,11 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
     try:
         return tried(found.rows)
     except PrivacyError:
-        return tried(1)  # beside which there is no other
+        return tried(1)  # the only block
 
 
 def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
-    """Raises MemoryError, or what torch raises in its place, if memory is short."""
+    """Raises MemoryError, or torch's own error, if memory is short."""
     trainable, model = found.tuned.trainable, found.tuned.causal
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())
@@ -151,16 +151,16 @@ class Training:
     private: bool
     columns: tuple[Column, ...] = ()
     reached: int = 0
-    """The last step that was taken here."""
+    """Number of the last step that was taken here."""
     _units: list[list[TokenRow]] | None = None
 
     @property
     def divisor(self) -> float:
-        """The expected batch size: public."""
+        """Return the expected batch size, which is public."""
         return self.mechanism.rate * self.parameters.declared
 
     def between(self, state: Arrays, first: int, last: int) -> Arrays:
-        """The state after step ``last``, from that after step ``first``: the weights, and what AdamW keeps."""
+        """Return the state after step ``last``, from that after step ``first``: the weights, and AdamW's state."""
         tuned = self.found.tuned
         if self._units is None:
             self._units = read_units(self.corpus, tuned, self.columns)
@@ -190,14 +190,14 @@ class Training:
 
 
 def shown(sampled: Sequence[Sequence[TokenRow]], steps: Steps) -> list[TokenRow]:
-    """One row of each sampled unit, at random where there are several."""
+    """Return one row of each sampled unit, at random if there are several."""
     chosen = steps.one_of(np.array([len(each) for each in sampled], dtype=np.int64))
     return [each[choice] for each, choice in zip(sampled, chosen.tolist(), strict=True)]
 
 
 def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Column] = ()) -> list[list[TokenRow]]:
-    """The rows of every record or owner, 4 bytes per token and 150 per text, in one pass. Private. A text begins with
-    the cells of its row, where there are typed columns."""
+    """Read the rows of every record or owner, 4 bytes per token and 150 per text, in one pass. Private. If there are
+    typed columns, a text begins with the cells of its row."""
     found: dict[int, list[TokenRow]] = {}
     for batch in corpus.batches():
         texts = with_cells(batch, columns if tuned.instructions.shape == "text" else ())
@@ -207,7 +207,7 @@ def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Colum
 
 
 def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts:
-    """How far the gradients stood above their noise: from what was released, so for free.
+    """Return the gradients' signal to noise, from released values only and thus free.
 
     The square of a noisy mean gradient is that of the mean gradient plus that of its noise, P times its variance.
     """

@@ -1,4 +1,4 @@
-"""DP-KPS as published, after the privacy boundary: sequences of terms out of noisy kernel densities. Free.
+"""DP-KPS as published, after the privacy boundary: sample sequences of terms from noisy kernel densities. Free.
 
 For m unit vectors x_1..x_m and the bandwidth h, and frequencies a_ib ~ N(0, I_d),
 
@@ -6,7 +6,7 @@ For m unit vectors x_1..x_m and the bandwidth h, and frequencies a_ib ~ N(0, I_d
 
 so that phi(x) . phi(y) / I estimates exp(-|x - y|^2 / (h^2 m)) for the concatenations: random Fourier features (Rahimi
 and Recht 2007), as LSQ has them (Wagner et al. 2023), with embeddings scaled by 1/sqrt(m) (KPS, appendix B). Phases are
-kept in whole steps of a turn: those of a sequence add up exactly, in any order and beside any others.
+whole steps of a turn, so those of a sequence add up exactly, in any order and any batch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from understudy.text.writing import Seed, SyntheticRecord, Writer
 _STEPS = 1 << 12  # of a turn; divides 2^16, so that sums of phases may wrap
 _TURN = np.arange(_STEPS) * (2 * math.pi / _STEPS)
 _WAVES = np.trunc(GRID * (1 - 1e-9) * np.stack([np.cos(_TURN), np.sin(_TURN)])).astype(np.int32)
-"""cos and sin in integer steps of 1/GRID, towards zero: their squares add up to GRID^2 at most."""
+"""Round cos and sin to integer steps of 1/GRID, towards zero: their squares add up to at most GRID^2."""
 _PREFIXES = 1024
 _SMALLEST = 1e-12
 
 Phases = NDArray[np.uint16]
-"""In steps of a turn, modulo 2^16."""
+"""Convert phases to steps of a turn, modulo 2^16."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class Frequencies:
     dimension: int  # d
 
     def block(self, position: int) -> NDArray[np.float32]:
-        """``Float32[d, I]``: what the term at ``position`` (from 0) is multiplied with."""
+        """Return ``Float32[d, I]``: the frequencies for the term at ``position`` (from 0)."""
         generator = np.random.Generator(np.random.PCG64([self.seed, position]))
         return generator.standard_normal((self.dimension, self.count)).astype(np.float32)
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the first block, kept in the Release: another NumPy must sample the same."""
+        """Return the SHA-256 of the first block. The Release keeps it, since another NumPy must sample the same."""
         return hashlib.sha256(self.block(0).tobytes()).digest()
 
     def phases(self, embeddings: NDArray[np.float32], length: int) -> Phases:
-        """``UInt16[m, N, I]``: of each term at each position of a sequence of m = ``length`` terms."""
+        """Return the phases ``UInt16[m, N, I]`` of each term at each position of a sequence of m = ``length`` terms."""
         steps = math.sqrt(2 / length) / self.bandwidth * _STEPS / (2 * math.pi)
         found = np.empty((length, len(embeddings), self.count), dtype=np.uint16)
         for position in range(length):
@@ -73,15 +73,14 @@ class Frequencies:
 
 
 def integer_features(phases: Phases) -> NDArray[np.int32]:
-    """``Int32[n, 2 I]``: GRID * [cos, sin] of ``UInt16[n, I]``, of L2 norm GRID sqrt(I) and L1 norm GRID sqrt(2) I at
-    most."""
+    """Return ``Int32[n, 2 I]``: GRID * [cos, sin] of ``UInt16[n, I]``; L2 <= GRID sqrt(I), L1 <= GRID sqrt(2) I."""
     return np.concatenate(_WAVES[:, phases & (_STEPS - 1)], axis=1)
 
 
 def generate(
     parameters: DPKDEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Texts written around sampled sequences, of whose terms only sure ones are for a language model."""
+    """Write texts around sampled sequences; a language model gets only their sure terms."""
     shown = np.ones(len(release.terms), dtype=np.bool_)
     if tools.writer.chat is not None:
         shown = release.arrays[REAL] >= SURE
@@ -98,7 +97,7 @@ def generate(
 
 
 def longest_prompts(parameters: DPKDEParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """Around the longest terms of the public vocabulary."""
+    """Return prompts around the longest terms of the public vocabulary."""
     return writer.longest_prompts(public_vocabulary(parameters).terms, count=parameters.length)
 
 
@@ -110,7 +109,7 @@ def sample_sequences(
     seed: int,
     sampling_seed: int,
 ) -> list[NDArray[np.int64]]:
-    """Per label ``Int64[counts[label], length]`` of distinct terms' numbers.
+    """Sample, per label, ``Int64[counts[label], length]``: indices of distinct terms.
 
     Args:
         seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.
@@ -148,7 +147,7 @@ def sample_sequences(
             for some in (rows[start : start + _PREFIXES] for start in range(0, len(rows), _PREFIXES)):
                 prefix = phases[np.arange(position), some[:, :position]].sum(axis=1, dtype=np.uint16)
                 found = _next_scores(sketch, prefix, waves)
-                least = _SMALLEST * np.maximum(found.max(axis=1, keepdims=True), _SMALLEST)  # flat, if all are below 0
+                least = _SMALLEST * np.maximum(found.max(axis=1, keepdims=True), _SMALLEST)  # flat if all < 0
                 logits = np.log(np.maximum(found, least)) / parameters.temperature + log_contrast[label]
                 np.put_along_axis(logits, some[:, :position], -np.inf, axis=1)
                 some[:, position] = np.argmax(logits + gumbel(logits.shape, generator), axis=1)
@@ -158,14 +157,15 @@ def sample_sequences(
 def density_scores(
     sketch: NDArray[np.float64], frequencies: Frequencies, embeddings: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """``Float64[labels, N]``: the estimated kernel density of each term under each label, in records."""
+    """Return ``Float64[labels, N]``: the estimated kernel density of each term under each label, in records."""
     features = integer_features(frequencies.phases(embeddings, 1)[0])
     return np.asarray(sketch @ (features.T / (GRID * frequencies.count)), dtype=np.float64)
 
 
 def _next_scores(sketch: NDArray[np.float32], prefix: Phases, waves: NDArray[np.float32]) -> NDArray[np.float32]:
-    """``Float32[n, N]``: the density of n prefixes, each followed by each term, and padded with zeros to m terms (which
-    multiplies all by one factor): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the sketch."""
+    """Return ``Float32[n, N]``: the density of n prefixes, each with each term added, padded with zeros to m terms
+    (which multiplies all by one factor): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the
+    sketch."""
     (c, s), (cos, sin) = np.split(sketch, 2), np.split(_waves(prefix), 2, axis=1)
     return np.asarray(np.concatenate([c * cos + s * sin, s * cos - c * sin], axis=1) @ waves, dtype=np.float32)
 

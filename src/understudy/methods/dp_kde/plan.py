@@ -1,8 +1,8 @@
-"""DP-KPS as published, before a private record is read: which noisy sums will be released, and what they buy.
+"""DP-KPS as published, before a private record is read: the noisy sums to release, and how good they will be.
 
-1. vocabulary    noisy counts of all public terms; the N largest are the privatised vocabulary V~
+1. vocabulary    noisy counts of all public terms; the N largest form the privatised vocabulary V~
 2. density-1     per label, a noisy kernel density over single terms of V~
-   density-2, density-4, ... density-L   (iterative) per label, one over sequences of so many terms
+   density-2, density-4, ... density-L   (iterative) per label, one over sequences of that many terms
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from understudy.text.vocabulary.shrinkage import noise_floor, require_enough_ter
 
 
 class SequenceParameters(WordsParameters):
-    """How sequences of terms are sampled from a Release: post-processing, free, changeable at every ``generate``."""
+    """How sequences of terms are sampled from a Release: post-processing, free; may change at every ``generate``."""
 
     length: int = Field(10, ge=1, le=100)
     """Terms of a sequence (L). In the iterative mode no sequence is longer than what was released."""
     contrast: Ablation[float] = Field(0.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all, as published."""
     temperature: Ablation[float] = Field(1.0, ge=0.01, le=100)
-    """Below 1, terms of high density are preferred further. 1: in proportion to their density, as published."""
+    """Below 1, terms of high density are preferred even more. 1: in proportion to their density, as published."""
 
 
 class ReleaseParameters(TermListParameters):
-    """What is released, and how the budget is split."""
+    """What is released, and how the budget is divided."""
 
     noise: Ablation[NoiseKind] = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
@@ -75,7 +75,7 @@ _BYTES_PER_PHASE, _BYTES_PER_FEATURE = 2 + 8, 2 * 8
 
 
 def densities(parameters: DPKDEParameters) -> dict[int, str]:
-    """Terms of the sequences that each density is of, and the name of its charge."""
+    """Return the sequence length of each density, with the name of its charge."""
     length = parameters.length
     if parameters.mode == "independent":
         sizes = [1]
@@ -88,8 +88,8 @@ def densities(parameters: DPKDEParameters) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class DensitySpec:
-    """Per label a sum of vectors of I = ``features`` random features, cos and sin of each: a record's has L2 norm
-    sqrt(I), L1 norm sqrt(2) I, at most."""
+    """Per label, a sum of vectors with cos and sin of I = ``features`` random features. A record's vector has L2 norm
+    at most sqrt(I) and L1 norm at most sqrt(2) I."""
 
     labels: int
     features: int
@@ -105,7 +105,7 @@ class DensitySpec:
 
 
 def multipliers(parameters: DPKDEParameters, budget: Budget) -> Sequence[float]:
-    """Noise multipliers of the vocabulary and of each density, which together spend ``budget``.
+    """Return the noise multipliers of the vocabulary and of each density, which together spend ``budget``.
 
     Pure epsilons add up. Of a Gaussian budget each gets mu^2 in proportion to the square of its epsilon, which is about
     what it would have by itself. Raises ConfigError if the vocabulary's epsilon leaves nothing for the densities.
@@ -123,7 +123,7 @@ def multipliers(parameters: DPKDEParameters, budget: Budget) -> Sequence[float]:
 
 
 def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release."""
+    """Return the plan of a release."""
     size, labels, most = len(public_vocabulary(parameters).terms), facts.labels.size, parameters.top_terms
     require_enough_terms(most, size)
     if parameters.length > most:
@@ -138,7 +138,7 @@ def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -
             "Lower length or raise terms_per_record.",
         )
     if parameters.noise == "laplace":
-        budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
+        budget = Budget(budget.epsilon, 0)  # pure: no delta is charged
     density = DensitySpec(labels, parameters.features)
     require_releasable(density.shape, cure="Lower features, or declare fewer labels.")
     counts = TermCountsSpec(size, parameters.terms_per_record)
@@ -159,7 +159,7 @@ def _forecast(parameters: DPKDEParameters, charges: Sequence[Charge], terms: int
     floor = noise_floor(std, terms)
     entries = (
         Fact("vocabulary_count_noise", std, f"vocabulary count noise (standard deviation, {units})"),
-        Fact("vocabulary_noise_floor", floor, f"count above which a term stands out from chance ({units})"),
+        Fact("vocabulary_noise_floor", floor, f"count that a term needs to count as real ({units})"),
         Fact("density_score_noise", noise, f"noise on a density (standard deviation, {units})"),
     )
     texts = CLEAR * noise * parameters.terms_per_record  # a term has 1/S of a record's weight of 1
@@ -168,12 +168,12 @@ def _forecast(parameters: DPKDEParameters, charges: Sequence[Charge], terms: int
 
 
 def score_noise(parameters: ReleaseParameters, multiplier: float) -> float:
-    """Standard deviation of the noise on one density, in records: with Gaussian noise it is the same for any I."""
+    """Return the standard deviation of the noise on one density, in records. Gaussian noise does not depend on I."""
     return multiplier * (1.0 if parameters.noise == "gaussian" else 2 * math.sqrt(parameters.features))
 
 
 def require_room(parameters: DPKDEParameters, *, terms: int, dimension: int, cure: str) -> None:
-    """See that embeddings and random features of the vocabulary can be held; else ConfigError."""
+    """Check that embeddings and random features of the vocabulary fit into memory; else raise ConfigError."""
     require_releasable((terms, dimension), cure=cure)
     per_term = max(densities(parameters)) * _BYTES_PER_PHASE + _BYTES_PER_FEATURE
     needed = parameters.features * (terms * per_term + dimension * 12)

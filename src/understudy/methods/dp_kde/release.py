@@ -2,7 +2,7 @@
 
 KPS (Nagesh et al. 2025, arXiv:2502.13193, section 2 and appendix B), cut at the privacy boundary:
 
-    counts  = [ records that hold v among their first S terms : v in V ] + noise                  charge "vocabulary"
+    counts  = [ records with v among their first S terms : v in V ] + noise                       charge "vocabulary"
     V~      = the N terms of the largest counts, embedded
     F_c     = sum over records of label c of the average of phi(t), t a term in V~, + noise       charge "density-1"
     F_cm    = sum over records of label c of phi(t_1..t_m), the first m terms in V~, + noise      charges "density-m"
@@ -72,7 +72,7 @@ class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
     @property
     def weights(self) -> TermHistogram:
-        """Those for Laplace noise, whatever the noise is: of a record they have L1 norm 1."""
+        """Return the weights for Laplace noise, whatever the noise is: a record's have L1 norm 1."""
         spec = TermHistogramSpec("laplace", self.rows.terms_per_record, len(self.features), (self.spec.labels,))
         return TermHistogram(spec, self.rows.matcher)
 
@@ -124,7 +124,7 @@ class PrefixDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
 
 def prepare(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
-    """See that terms of the public vocabulary can be embedded, and N of them held."""
+    """Check that terms of the public vocabulary can be embedded, and that N of them fit into memory."""
     tried = _unit_vectors(needed(preparation.embedder), public_vocabulary(parameters).terms[:_TRIED])
     cure = "Lower features, top_terms or, in the iterative mode, length."
     require_room(parameters, terms=parameters.top_terms, dimension=tried.shape[1], cure=cure)
@@ -145,7 +145,7 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised vocabulary, of a public one, and the densities over it."""
+    """Release the privatised part of a public vocabulary, and the densities over it."""
     vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)
@@ -172,8 +172,12 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
     noise = score_noise(parameters, plan.mechanism(densities(parameters)[1]).noise_multiplier)
     strong = (density_scores(arrays["density-1"], frequencies, embeddings) > 3 * noise).sum(axis=1)
     entries = (
-        Fact("vocabulary_terms_above_floor", int((counts > floor).sum()), "terms that stand out from chance"),
-        Fact("scores_above_3_std", tuple(map(int, strong)), "terms whose density stands clear of its noise"),
+        Fact("vocabulary_terms_above_floor", int((counts > floor).sum()), "terms that count as real"),
+        Fact(
+            "scores_above_3_std",
+            tuple(map(int, strong)),
+            "reliable terms (density 3 std above its noise)",
+        ),
     )
     public = {
         "vocabulary": vocabulary.public_input,
@@ -184,7 +188,7 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
-    """Embeddings of terms. Raises ModelError if the embedder does not answer with one unit vector for each."""
+    """Embed terms. Raises ModelError if the embedder does not answer with one unit vector for each."""
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(terms) or not (abs(np.linalg.norm(vectors, axis=1) - 1) < 0.01).all():
         raise ModelError(

@@ -1,4 +1,4 @@
-"""DP-KPS, after the privacy boundary: keyphrase sequences out of a Release. Free, any number of times."""
+"""DP-KPS, after the privacy boundary: sample keyphrase sequences from a Release. Free, and repeatable."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from understudy.text.vocabulary.terms import is_unwanted
 from understudy.text.writing import Seed, SyntheticRecord, Writer
 
 _CANDIDATES = 4
-"""With a guide: sequences sampled for each one that it chooses."""
+"""With a guide: number of sequences sampled for each one that it chooses."""
 _FLATTER = 0.8
-"""Of terms' weights, the power that they are raised to where labels are topics: these are narrow, and without it fewer
-real texts lay within reach of the synthetic ones than without topics (docs/decisions/071)."""
+"""The power to which terms' weights are raised if the labels are topics. Topics are narrow: without this power, the
+synthetic texts covered fewer real texts than they did without topics (docs/decisions/071)."""
 
 
 def generate(
     parameters: DPKPSParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Texts written around sequences sampled from the sketches; with a guide, around those that it chooses.
+    """Write texts around sequences sampled from the sketches; with a guide, around those that it chooses.
 
-    Texts that a language model writes are for people, who should read no word that is chance: only sure terms are used.
-    Phrases alone are for classifiers, which learn more if uncertain terms are weighed (docs/decisions/041).
+    A language model writes for people, who should not read random words: it gets only sure terms. Phrases alone are for
+    classifiers, which learn more if uncertain terms are included with a weight (docs/decisions/041).
     """
     written = tools.writer.chat is not None
     times = 1 if tools.chooser is None else _CANDIDATES
@@ -84,12 +84,12 @@ _FOR_CLASSIFIERS = "Phrases for classifiers: uncertain words are included, weigh
 
 
 def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
-    """What the texts are for, and how many labels have no sure term."""
+    """Say what the texts are for, and how many labels have no sure term."""
     said = f"Texts for people: only words that the private texts contain with a probability of {SURE:.0%} are used."
     asked = [rows for rows in sequences if len(rows)]
     bare = sum(not (rows >= 0).any() for rows in asked)
     if bare and len(sequences) == 1:
-        said += " No word is: the table is too small for this budget, and its texts say nothing of it."
+        said += " No word is: the table is too small for this budget, so the texts say nothing about it."
     elif bare:
         said += (
             f" {bare} of {len(asked)} labels have no such word, so their texts are written from the label's name: the "
@@ -99,7 +99,7 @@ def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
 
 
 def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """Around the longest terms of the public vocabulary, or of those that may be discovered."""
+    """Return prompts around the longest terms of the public vocabulary, or the longest that may be discovered."""
     terms = public_vocabulary(parameters).terms
     if discovery_share(parameters):
         terms = (*terms, *(f"{number} {'1234567890' * 3} {'1234567890' * 3}" for number in range(parameters.length)))
@@ -109,27 +109,27 @@ def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Write
 def estimate_calls(
     parameters: DPKPSParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
 ) -> CallEstimate:
-    """One prompt per record around the longest sequences."""
+    """Return one prompt per record around the longest sequences."""
     return CallEstimate.of_phrases(counts, writing, template, length=parameters.length)
 
 
 def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
-    """The noise on one term's score in a Release with this statement."""
+    """Return the noise on one term's score in a Release with this statement."""
     return known_noise(parameters, statement.noise_multiplier(DENSITY))
 
 
 def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float]:
-    """What records say of the likeliest terms, of which every label has some: the sums over more have more noise."""
+    """Sum each label's scores of the likeliest terms, of which every label has some; more terms would add noise."""
     density, noise = release.arrays[DENSITY][:, :_COUNTED], released_noise(parameters, release.statement)
     return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
 
 
 _COUNTED = 300
-"""As against 100 and all: chosen on trec with 1,000 and dbpedia14 with 3,000 records."""
+"""Chosen over 100 and over all terms, on trec with 1,000 and dbpedia14 with 3,000 records."""
 
 
 def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, ...], Lifts] | None:
-    """The places of the typed columns that phrases depend on, and the lifts of terms under their values, if any."""
+    """Return the positions of the columns that phrases depend on, and the lifts of terms under their values, if any."""
     multiplier = release.statement.noise_multiplier(COLUMN_DENSITY)
     if multiplier is None:
         return None
@@ -140,11 +140,11 @@ def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, 
 
 
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
-    """What sequences are sampled by, and how probably each score is real.
+    """Return the weights by which sequences are sampled, and the probability that each score is real.
 
-    The posterior of the noisy scores ``found`` of all labels, in which terms of like rank in V~ share a model, the
-    expected score weighed once more by the probability that it is real: of thousands of terms that are each a little
-    likely, too many would be sampled. Where there is no noise, the scores themselves, of which those above 0 are real.
+    Terms of similar rank in V~ share a posterior, given the noisy scores ``found`` of all labels. Weights are expected
+    scores times the probability that they are real: otherwise too many of thousands of slightly likely terms would be
+    sampled. Without noise, weights are the scores, and those above 0 are real.
     """
     if noise.std > 0:
         posterior = shrink(found, noise)
@@ -165,15 +165,15 @@ def sample_sequences(
     listed: NDArray[np.float64] | None = None,
     unwanted: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
+    """Sample, per label, ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
     Args:
-        scores: ``Float64[labels, N]``: of each term under each label, with this ``noise``.
+        scores: ``Float64[labels, N]``: the score of each term under each label, with this ``noise``.
         seed: the Release's; ``sampling_seed`` is that of these sequences.
-        log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the terms'
+        log_lifts: per label, ``Float32[sequences, N]`` for some of its sequences: how much their rows change the terms'
             logarithmic weights, which have been raised to the power of ``flatness``.
-        listed: ``Float64[N]``: the probability that a term is real by its count. Only sure terms are then sampled, and
-            a label without any has empty sequences. None: uncertain terms are sampled too.
+        listed: ``Float64[N]``: the probability that a term is real by its count. If given, only sure terms are sampled,
+            and a label without any has empty sequences. If None, uncertain terms are sampled too.
         unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
     """
     if parameters.length > scores.shape[1]:
@@ -202,21 +202,21 @@ def sample_sequences(
 
 
 _FULL, _SURELY = 0.01, 6.0
-"""The least share of a label's texts in which an unwanted term is used, and the standard deviations of noise that are
-taken off its score first. A term with the share f of a label's weight is in the share f m of texts with m terms each,
-which is taken for half of ``terms_per_record``."""
+"""The smallest share of a label's texts at which an unwanted term is used, and how many standard deviations of noise
+are subtracted from its score first. A term with the share f of a label's weight is in the share f m of texts with m
+terms each, which is taken for half of ``terms_per_record``."""
 
 
 def unwanted_terms(parameters: DPKPSParameters, terms: Sequence[str]) -> NDArray[np.bool_] | None:
-    """``Bool[N]``: those of a public list of obscenities; None if these are allowed."""
+    """Return ``Bool[N]``: which terms are in a public list of obscenities; None if these are allowed."""
     if parameters.allow_words:
         return None
     return np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
 
 
 def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Sequences of mixed lengths: each is cut to a length between ``shortest`` (if it has so many terms) and its whole
-    one, uniformly, and padded with -1. Terms are sampled one after another, so what is left is a shorter sequence's.
+    """Cut each sequence to a uniformly random length from ``shortest`` (if it has that many terms) to its own, padded
+    with -1. Terms are sampled one after another, so the rest is distributed as a shorter sequence.
     """
     count, length = sequences.shape
     lengths = generator.integers(min(shortest, length), length + 1, size=(count, 1))
@@ -224,7 +224,7 @@ def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np
 
 
 AGREE = 0.8
-"""Share of sequences matching their label from which on none is varied (chosen on trec, banking77, ag_news)."""
+"""No sequence is varied once this share of them matches their label (chosen on trec, banking77, ag_news)."""
 _VARIATIONS = 3
 _ROUNDS = 3
 
@@ -237,7 +237,7 @@ def evolve_seeds(
     generator: np.random.Generator,
     say: Callable[[str], None] = lambda _line: None,
 ) -> list[Seed]:
-    """``counts[label]`` seeds of each label; where fewer differ they are repeated in turn.
+    """Return ``counts[label]`` seeds of each label; if there are fewer different ones, they are repeated in turn.
 
         pool   <- sampled sequences, several for each that is wanted
         kept   <- those of the pool that the guide chooses
@@ -245,7 +245,7 @@ def evolve_seeds(
             varied <- kept sequences, one term of each swapped for a term of another sequence of the pool
             kept   <- those of kept and varied that the guide chooses
 
-    Where nearly all sequences match their label anyway, swaps would only make them alike: on ag_news three rounds cost
+    If nearly all sequences match their label already, swaps would only make them alike: on ag_news three rounds cost
     three points of a TF-IDF classifier, on trec they gained up to twelve of one on embeddings.
 
     Private evolution (Xie et al. 2024) asks the private records to vote in every round. Here they voted once: the guide
@@ -274,7 +274,7 @@ def _text(seed: Seed) -> str:
 
 
 def _varied(kept: Sequence[Seed], pools: Sequence[Sequence[Seed]], generator: np.random.Generator) -> Iterator[Seed]:
-    """Each seed a few times, one of its terms swapped for one of another seed of its label."""
+    """Return each seed a few times, with one of its terms swapped for a term of another seed of its label."""
     for seed in kept:
         pool = pools[seed.label]
         for _ in range(_VARIATIONS if seed.phrases else 0):

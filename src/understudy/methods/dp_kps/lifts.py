@@ -1,14 +1,14 @@
-"""How much more often records with a value of a column say a term than others: empirical Bayes on noisy counts.
+"""How much more often records with one value of a column use a term than others do: empirical Bayes on noisy counts.
 
-For cell a of a column, the noisy score s(a, t) of term t is compared with what it would be if the column said nothing
-of terms, e(a, t) = share of a * score of t under all cells. The relative difference d(a, t) is taken to be normal with
-variance tau^2, which is estimated from all scores of the column, on the low side: three standard errors less, so that
-noise alone gives 0, and no more than there are cells, the most that it can be. It is then known by
+For cell a of a column, the noisy score s(a, t) of term t is compared with its expectation if the column were
+independent of the terms, e(a, t) = share of a * score of t under all cells. The relative difference d(a, t) is taken to
+be normal with variance tau^2, which is estimated from all scores of the column, on the low side: three standard errors
+are subtracted, so that noise alone gives 0, and it is capped at its largest possible value, the number of cells. Then
 
-    s(a, t) - e(a, t)  =  e(a, t) d(a, t) + noise,    variance of the noise: that which was added, and e(a, t) itself
+    s(a, t) - e(a, t)  =  e(a, t) d(a, t) + noise,    variance of the noise: the added noise's, plus e(a, t)
 
 (a weight of at most 1 per record: sampling varies it by no more). The lift of a term is 1 + the posterior mean of d:
-near 1 where there is mostly noise, and for all terms of a column that says nothing of them. Post-processing, free.
+near 1 if there is mostly noise, and for all terms of a column that is independent of them. Post-processing, free.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
 from understudy.text.writing import Row, Rows, Seed
 
 _LEAST, _MOST = 0.05, 20.0
-"""Lifts; many columns together may still leave a row few terms."""
+"""Bounds on lifts; many columns together may still leave a row with few terms."""
 
 
 @dataclass(frozen=True)
 class Lifts:
     """The lifts of every term under every cell of the columns that phrases depend on."""
 
-    logarithms: NDArray[np.float32]  # ``Float32[cells, N]``, the columns' cells one behind the other
-    spreads: tuple[float, ...]  # tau of each column: 0 where it says nothing of terms
+    logarithms: NDArray[np.float32]  # ``Float32[cells, N]``, the columns' cells concatenated
+    spreads: tuple[float, ...]  # tau of each column: 0 if it is independent of the terms
     sizes: tuple[int, ...]  # cells of each column
 
     @classmethod
     def of(cls, scores: NDArray[np.float64], sizes: Sequence[int], noise: KnownNoise) -> Lifts:
-        """The lifts of noisy ``scores``, ``Float64[cells, N]``."""
+        """Estimate the lifts from noisy ``scores``, ``Float64[cells, N]``."""
         found = [_log_lifts(block, noise) for block in np.split(scores, np.cumsum(sizes)[:-1])]
         return cls(np.concatenate([logs for logs, _ in found]), tuple(spread for _, spread in found), tuple(sizes))
 
     def places(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of :attr:`logarithms`, of cells ``Int64[n, columns]``."""
+        """Return the rows of :attr:`logarithms` for cells ``Int64[n, columns]``."""
         return cells + np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
 
     def of_rows(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """``Float32[n, N]``: logarithms of the lifts of rows, whose columns' lifts multiply."""
+        """Return ``Float32[n, N]``: logarithms of the lifts of rows. The lifts of a row's columns multiply."""
         total = np.zeros((len(places), self.logarithms.shape[1]), dtype=np.float32)
         for column in places.T:
             total += self.logarithms[column]
@@ -54,7 +54,7 @@ class Lifts:
 
 
 def _log_lifts(scores: NDArray[np.float64], noise: KnownNoise) -> tuple[NDArray[np.float32], float]:
-    """The lifts of one column: logarithms ``Float32[cells, N]``, and tau."""
+    """Return the lifts of one column: logarithms ``Float32[cells, N]``, and tau."""
     every = shrink(scores.sum(axis=0), KnownNoise("gaussian", noise.std * len(scores) ** 0.5)).mean
     shares = np.maximum(scores.sum(axis=1), 0.0)
     expected = shares[:, None] / max(float(shares.sum()), 1e-12) * every
@@ -72,34 +72,34 @@ _SWEEPS = 300
 
 @dataclass(frozen=True)
 class SequenceRows:
-    """The rows of all sequences that are wanted: sequences are sampled for them, or shared out among them.
+    """The rows of all requested sequences: sequences are sampled for rows, or matched with them.
 
         each row of label c:    terms sampled in proportion to  weight_c(t) * product over columns of lift(row, t)^power
-        chosen by a guide:      which row goes with which sequence, in proportion to the product of the same lifts
+        with a guide:           rows are matched with sequences, in proportion to the product of the same lifts
 
     Rows are sampled before their sequences, so that they follow the released distribution whatever is written.
 
     Args:
-        places: of each label ``Int64[rows, columns]``, their cells among those of the lifts.
+        places: for each label ``Int64[rows, columns]``, the rows' cells among those of the lifts.
     """
 
     rows: tuple[tuple[Row, ...], ...]  # of each label
     places: tuple[NDArray[np.int64], ...]
     lifts: Lifts  # of the terms
-    power: float  # of the lifts: as the label's own, which counts once in the scores, and again as the contrast says
+    power: float  # power of the lifts: like the label's, which counts once in the scores and again by the contrast
 
     @classmethod
     def take(
         cls, rows: Rows, counts: Sequence[int], columns: tuple[int, ...], *, lifts: Lifts, power: float
     ) -> SequenceRows:
-        """``counts[label]`` rows of each label; ``columns`` are the places of those that the lifts are of."""
+        """Return ``counts[label]`` rows of each label; ``columns`` are the positions of the columns that have lifts."""
         taken = tuple(tuple(rows.take(label) for _ in range(count)) for label, count in enumerate(counts))
         cells = [[[row.numbers[column] for column in columns] for row in some] for some in taken]
         places = [lifts.places(np.array(some, dtype=np.int64).reshape(-1, len(columns))) for some in cells]
         return cls(taken, tuple(places), lifts, power)
 
     def log_lifts(self, times: int) -> list[Callable[[slice], NDArray[np.float32]]]:
-        """Per label, of some of its sequences: logarithms of the lifts of all terms, ``times`` sequences per row."""
+        """Return, for some sequences per label, the log-lifts of all terms, ``times`` sequences per row."""
 
         def of_some(places: NDArray[np.int64], some: slice) -> NDArray[np.float32]:
             return np.float32(self.power) * self.lifts.of_rows(places[some])
@@ -107,13 +107,13 @@ class SequenceRows:
         return [partial(of_some, np.repeat(places, times, axis=0)) for places in self.places]
 
     def beside(self, seeds: Sequence[Seed]) -> list[Seed]:
-        """Seeds with their rows, of sequences that were sampled one per row, label by label."""
+        """Return seeds with their rows, from sequences that were sampled one per row, label by label."""
         rows = [row for some in self.rows for row in some]
         return [replace(seed, row=row) for seed, row in zip(seeds, rows, strict=True)]
 
     def shared_out(self, seeds: Sequence[Seed], terms: Sequence[str], generator: np.random.Generator) -> list[Seed]:
-        """Seeds with rows that they go with: the rows of each label are shared out among its seeds, of which there are
-        no more."""
+        """Return seeds with rows that fit: each label's rows are distributed among its seeds. It has at most as many
+        seeds as rows."""
         numbers, found = {term: number for number, term in enumerate(terms)}, []
         for label, (rows, places) in enumerate(zip(self.rows, self.places, strict=True)):
             mine = [seed for seed in seeds if seed.label == label]
@@ -125,8 +125,8 @@ class SequenceRows:
 
 
 def _matched(fits: NDArray[np.float32], places: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
-    """Which row (``Int64[n, columns]``, its cells) goes with which sequence (``Float32[n, cells]``: the sum of the
-    log-lifts of its terms), sampled in proportion to the product of all lifts, by swaps of random pairs (Barker 1965).
+    """Match rows (``Int64[n, columns]``, their cells) with sequences (``Float32[n, cells]``: the sum of the log-lifts
+    of their terms), sampled in proportion to the product of all lifts, by swaps of random pairs (Barker 1965).
     """
     order = generator.permutation(len(places))
     half = len(order) // 2

@@ -33,5 +33,5 @@ class DPKPS(Method, DPKPSParameters):
     label_counts = generating.label_counts
 
     def dump(self) -> dict[str, Any]:
-        """Without ``discover_terms`` where it is not given, so that runs which began before there was one resume."""
+        """Omit ``discover_terms`` unless it is given, so that runs that began before the option existed can resume."""
         return {name: value for name, value in super().dump().items() if (name, value) != ("discover_terms", None)}

@@ -1,8 +1,8 @@
-"""DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
+"""DP-KPS, before a private record is read: which noisy sums will be released, and how good they will be.
 
-1. vocabulary   noisy weighted counts of all public terms; those likely in many records (or the top N) are V~
-   discovered-terms   noisy weighted counts of terms that no list has; those that stand above a threshold join V~
-2. density      per label, noisy weighted counts of V~; of a table with typed columns per cell of each column too
+1. vocabulary   noisy weighted counts of all public terms; those likely in many records (or the top N) form V~
+   discovered-terms   noisy weighted counts of terms that no list has; those above a threshold join V~
+2. density      per label, noisy weighted counts of V~; if the table has typed columns, also per cell of each
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from understudy.text.vocabulary.shrinkage import FEWEST_TERMS, MOST_TERMS, Known
 
 
 class SequenceParameters(WordsParameters):
-    """How keyphrase sequences are sampled from a Release: post-processing, free, changeable at every ``generate``."""
+    """How keyphrase sequences are sampled from a Release: post-processing, free; may change at every ``generate``."""
 
     length: int = Field(6, ge=1, le=100)
     """Terms of the longest sequences (L). A label with fewer terms above the noise has shorter ones."""
@@ -48,7 +48,7 @@ class SequenceParameters(WordsParameters):
 
 
 class ReleaseParameters(VocabularyParameters):
-    """What DP-KPS releases, and how its budget is split."""
+    """What DP-KPS releases, and how its budget is divided."""
 
     noise: Ablation[NoiseKind] = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published; the default where delta is 0."""
@@ -70,14 +70,14 @@ VOCABULARY, DENSITY, COLUMN_DENSITY = "vocabulary", "density", "column-density"
 _VOCABULARY_SHARE = 0.2
 """Share of the budget (of mu^2 or of epsilon)."""
 MOST_DISCOVERED = 5000
-"""Discovered terms that join the vocabulary: those that most units have."""
+"""Largest number of discovered terms that join the vocabulary: those that most units use."""
 _COLUMNS_PART = 0.5
-"""Share of the density's budget for all columns together, beside the label."""
+"""Share of the density's budget for all columns together; the label gets the rest."""
 
 
 def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> tuple[int, ...]:
-    """The places, among the typed columns, of those that phrases depend on. Raises ConfigError if a name is not one of
-    theirs, or is repeated."""
+    """Return the positions, among the typed columns, of those that phrases depend on. Raises ConfigError if a name is
+    not a typed column, or is repeated."""
     asked, places = parameters.phrase_columns, {column.name: place for place, column in enumerate(columns)}
     if asked == (NONE,):
         return ()
@@ -87,7 +87,7 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
         if name not in places:
             named = f"Name some of these (phrase_columns): {', '.join(places)}; or all, or none."
             raise ConfigError(
-                f"Phrases are to depend on {name!r:.60}, which is no typed column beside the label.",
+                f"Phrases are to depend on {name!r:.60}, which is not a typed column.",
                 named if places else "Declare typed columns with --columns, or leave phrase_columns out.",
             )
     if len(set(asked)) < len(asked):
@@ -96,23 +96,23 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
-    """Terms of the smallest privatised vocabulary: no sequence may be longer."""
+    """Number of terms in the smallest privatised vocabulary: no sequence may be longer."""
     return parameters.top_terms or max(FEWEST_TERMS, parameters.length)
 
 
 def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
-    """Terms of the largest privatised vocabulary."""
+    """Number of terms in the largest privatised vocabulary."""
     listed = parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
     return listed + (MOST_DISCOVERED if discovery_share(parameters) else 0)
 
 
 def discovery_share(parameters: ReleaseParameters) -> float:
-    """Share of the budget (of mu^2) for terms that no list has. Raises ConfigError if there is one, and the noise is to
-    be pure."""
+    """Return the share of the budget (of mu^2) for terms that are in no list. Raises ConfigError if it is not 0 and the
+    noise is Laplace (pure)."""
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(
-            "Terms that no list has are found under (epsilon, delta), not under pure differential privacy.",
+            "Terms that are in no list can be discovered under (epsilon, delta), not under pure differential privacy.",
             "Leave --discover-terms out, or choose gaussian noise.",
         )
     return share
@@ -124,7 +124,7 @@ def planned_sums(
     """Return the charges, calibrated so that together they spend ``budget`` and no more.
 
     Args:
-        columns: those that phrases depend on.
+        columns: the typed columns that phrases depend on.
     """
     share, part = _VOCABULARY_SHARE, _COLUMNS_PART if columns else 0.0
     shares = [share, (1 - share) * (1 - part), *([(1 - share) * part] if columns else [])]
@@ -158,7 +158,7 @@ def planned_sums(
 def make_plan(
     parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int | None = None
 ) -> Plan:
-    """The plan of a release over a public vocabulary of this size; by default that of the parameters."""
+    """Return the plan of a release over a public vocabulary of this size; by default that of the parameters."""
     vocabulary_size = vocabulary_size or len(public_vocabulary(parameters).terms)
     if parameters.top_terms is not None:
         require_enough_terms(parameters.top_terms, vocabulary_size)
@@ -168,7 +168,7 @@ def make_plan(
             "Lower length or raise top_terms." if parameters.top_terms else "Lower length or give a larger vocabulary.",
         )
     if parameters.noise == "laplace":
-        budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
+        budget = Budget(budget.epsilon, 0)  # pure: no delta is charged
     chosen = [facts.columns[place] for place in phrase_columns(parameters, facts.columns)]
     charges = planned_sums(
         parameters, budget, labels=facts.labels.size, vocabulary_size=vocabulary_size, columns=chosen
@@ -183,9 +183,9 @@ def _forecast(
     vocabulary_size: int,
     chosen: Sequence[Column],
 ) -> Facts:
-    """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it.
+    """Return noise in units (records or owners: an averaged owner weighs as much as a record), and signal to noise.
 
-    A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
+    A unit's weight of 1 is divided among its terms that count; here among S of them, as in a longer record.
     """
     units, warnings = f"{facts.unit.kind}s", list[str]()
     sums: dict[str, Any] = {charge.name: charge.mechanism for charge in charges}
@@ -193,7 +193,7 @@ def _forecast(
     floor = noise_floor(counts, vocabulary_size)
     entries = [
         Fact("vocabulary_count_noise", counts, f"vocabulary weighted count noise (std, {units})"),
-        Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
+        Fact("vocabulary_noise_floor", floor, f"smallest number of {units} whose only term can be seen"),
         Fact("density_score_noise", noise, f"density score noise (std, {units})"),
     ]
     if DISCOVERED in sums:
@@ -208,11 +208,11 @@ def _forecast(
         share = floor * weight / facts.expected_records
         entries += [
             Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
-            Fact("vocabulary_share_to_stand_out", share, f"share of {units} a term must be in to stand out"),
+            Fact("vocabulary_share_to_stand_out", share, f"share of {units} that must use a term for it to be seen"),
         ]
         for percent in (1, 5):
             ratio = per_label * percent / 100 / weight / noise
-            title = f"signal to noise of a term that {percent}% of a label's {units} hold"
+            title = f"signal to noise of a term that {percent}% of a label's {units} use"
             entries.append(Fact(f"signal_to_noise_at_{percent}_percent", ratio, title))
         if chosen:
             seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
@@ -223,22 +223,22 @@ def _forecast(
 
 
 def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: float | None) -> Verdict:
-    """The verdict by the standard deviation of the ``noise`` on a term's score under a label, in units of weight 1.
+    """Return the verdict, given the standard deviation of a score's ``noise`` under a label, in units of weight 1.
 
-    A term that the share s of a label's n records say has the score n s w, w being what a record gives to each of its
-    terms; it shows where that is CLEAR standard deviations. Records are taken to have S terms.
+    A term in the share s of a label's n records has the score n s w, where w is what a record gives to each of its
+    terms. It can be seen if that is CLEAR standard deviations. Records are assumed to have S terms.
     """
     texts = CLEAR * noise * records_per_term(parameters)
     return Verdict.of("topics", texts=texts, labels=labels, records=records)
 
 
 def records_per_term(parameters: DPKPSParameters) -> float:
-    """1/w: records in which a term is one of S that have a weight of 1 on it together."""
+    """1/w: the number of records, each with S terms, that together give one term a weight of 1."""
     terms = parameters.terms_per_record
     return terms if parameters.noise == "laplace" else math.sqrt(terms)
 
 
-_DISCOVERY = "threshold of a term that no list has (weighted count, {units})"
+_DISCOVERY = "threshold of a term that is in no list (weighted count, {units})"
 _COMMON = 0.05
 _DROWNED = (
     "Phrases by {names} would be mostly noise: a term in {share:.0%} of the {units} with a given value counts for less "
@@ -248,12 +248,12 @@ _DROWNED = (
 
 
 def known_noise(parameters: DPKPSParameters, multiplier: float | None, *, columns: int = 1) -> KnownNoise:
-    """The noise on one term's score: under a label, or under a cell of one of so many ``columns``. None without a
-    ``multiplier`` above 0."""
+    """Return the noise on one term's score under a label, or, given the number of ``columns``, under a cell of one of
+    them. None without a ``multiplier`` above 0."""
     blocks = math.sqrt(columns) if parameters.noise == "gaussian" else columns
     return KnownNoise(parameters.noise, score_noise(parameters, multiplier or 0.0) * blocks)
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
-    """Standard deviation of the noise on one term's score, in records."""
+    """Return the standard deviation of the noise on one term's score, in records."""
     return multiplier * (1.0 if parameters.noise == "gaussian" else math.sqrt(2))

@@ -80,7 +80,7 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
         sizes = [typed[place].size for place in phrase_columns(parameters, typed)]
     except ConfigError:
         problem = "The phrases of this Release depend on columns that it does not have."
-        raise ReleaseError(problem, "Ask whoever made it for the file again.") from None
+        raise ReleaseError(problem, "Ask the sender for a new copy.") from None
     by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), terms))} if sizes else {}
     kind = GaussianEvent.kind if parameters.noise == "gaussian" else PureEvent.kind
     charges = dict.fromkeys((VOCABULARY, DENSITY, *by_cell), kind)
@@ -88,7 +88,7 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised vocabulary, of a public one, and how much each label's records say its terms."""
+    """Release the privatised part of a public vocabulary, and how much each label's records use its terms."""
     vocabulary = public_vocabulary(parameters)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     read = None if parameters.vocabulary != BUILT_IN or parameters.not_english else is_english
@@ -106,7 +106,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
     notes: tuple[str, ...] = ()
     if any(charge.name == DISCOVERED for charge in plan.charges):
         names, values = find_terms(vocabulary.terms, parameters.stop_words, corpus, plan, tools, most=MOST_DISCOVERED)
-        terms = names + terms  # surely real, so of the first ranks
+        terms = names + terms  # surely real, so they rank first
         real = np.concatenate([np.ones(len(names)), arrays[REAL]])
         arrays = {"counts": np.concatenate([values, arrays["counts"]]), REAL: real, DISCOVERED: values}
         notes = (word_for_word(plan),)
@@ -140,25 +140,26 @@ def noise_check(
     *,
     vocabulary_size: int,
 ) -> Facts:
-    """Released values above the noise, and the verdict: by the weight of all records in place of their number. A term
-    with the share f of a label's weight is in the share f m of texts with m terms each, which is taken for half of S.
+    """Return how many values are above the noise, and the verdict by the weight of all records, not by their number. A
+    term with the share f of a label's weight is in the share f m of texts with m terms each, which is assumed to be
+    half of S.
 
-    The vocabulary's floor is the level that noise alone reaches at about one of all public terms; that of a score
-    is three standard deviations. Where hardly any term is above the floor, the verdict says that, whatever else is.
+    The vocabulary's floor is the level that noise alone reaches for about one of all public terms; a score's floor is
+    three standard deviations. If hardly any term is above the floor, the verdict says so, whatever the other values.
     """
     units = f"{plan.unit.kind}s"
     floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
     discovered = len(arrays.get(DISCOVERED, ()))
     counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
-    title = f"weight above which a term stands out from chance ({units} that say nothing else)"
+    title = f"weight that a term needs to count as real ({units} with no other term)"
     entries = [
         Fact("vocabulary_terms", len(counts), "vocabulary terms released"),
         Fact("vocabulary_noise_floor", round(floor, 2), title),
-        Fact("vocabulary_terms_above_floor", above, "vocabulary terms that stand out from chance"),
+        Fact("vocabulary_terms_above_floor", above, "vocabulary terms that count as real"),
     ]
     if DISCOVERED in arrays:
-        entries.append(Fact("discovered_terms", discovered, "terms found that no list has"))
+        entries.append(Fact("discovered_terms", discovered, "discovered terms (in no list)"))
     multiplier = plan.mechanism(DENSITY).noise_multiplier
     noise, values = score_noise(parameters, multiplier), arrays[DENSITY]
     strong = values > SIGNIFICANT * noise
@@ -166,15 +167,15 @@ def noise_check(
     weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
     shares = tuple(round(float(number), 2) for number in share)
-    alone = f"noise on a term's weight under a label (standard deviation; {units} that say nothing else)"
+    alone = f"noise on a term's weight under a label (standard deviation; {units} with no other term)"
     entries += [
         Fact("density_score_noise", round(noise, 3), alone),
         Fact(
             "scores_above_3_std",
             tuple(map(int, strong.sum(axis=1))),
-            "terms that stand clear of it, by 3 standard deviations",
+            "reliable terms per label (above 3 standard deviations of it)",
         ),
-        Fact("share_sampled_above_3_std", shares, "share of the terms in phrases that stand clear of it"),
+        Fact("share_sampled_above_3_std", shares, "share of the terms in phrases that are reliable"),
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record

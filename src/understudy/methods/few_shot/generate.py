@@ -1,4 +1,4 @@
-"""Few-shot, after the privacy boundary: any language model, shown exemplars of a label. Free, any number of times."""
+"""Few-shot, after the privacy boundary: show exemplars of a label to any language model. Free, and repeatable."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _CHARACTERS_PER_TOKEN = 4
 def generate(
     _parameters: FewShotParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Ask for ``counts[label]`` texts of each label, each prompt with exemplars of its label in random order, and with
-    the row that the text should fit where there are typed columns.
+    """Ask for ``counts[label]`` texts of each label. Each prompt has exemplars of its label in random order and, if
+    there are typed columns, the row that the text should fit.
 
-    A label without a usable exemplar is asked for with the template's public examples alone. An answer that is not a
-    record where one is wanted becomes a record without text, whose provenance says what is wrong.
+    The prompts of a label without a usable exemplar have only the template's public examples. If records are wanted, an
+    answer that is not one becomes a record without text, whose provenance says what is wrong.
     """
     writer, names = tools.writer, [str(label) for label in release.schema.labels]
     shown = usable_exemplars(release, len(counts))
     for label, (count, exemplars) in enumerate(zip(counts, shown, strict=True)):
         if count and not exemplars:
-            which = f"Of {names[label]} there" if names else "There"
-            tools.say(f"{which} is no exemplar that a prompt can show: texts are asked for without (zero-shot).")
+            which = f"For {names[label]} there is" if names else "There is"
+            tools.say(f"{which} no usable exemplar: prompts have none (zero-shot).")
     prompts = Prompting(writer, check_of(release))
     wanted = []
     for label, count in enumerate(counts):
@@ -59,12 +59,12 @@ def generate(
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
         tools.say(
-            f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are no records ({counted})."
+            f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are invalid ({counted})."
         )
 
 
 def longest_prompts(parameters: FewShotParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """The longest prompts without exemplars, since these are not public."""
+    """Return the longest prompts without exemplars, since these are not public."""
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     prompts = Prompting(writer, text_check(release.schema.form, release.schema.record_columns, schema))
     for label in range(release.schema.label_set.size):
@@ -82,14 +82,14 @@ def estimate_calls(
 
 
 def usable_exemplars(release: Release, labels: int) -> list[list[int]]:
-    """For each label the numbers of the exemplars that prompts may show."""
+    """Return, for each label, the numbers of the exemplars that prompts may show."""
     of_label, usable = release.arrays["label"], release.arrays["usable"]
     return [np.flatnonzero((of_label == label) & usable).tolist() for label in range(labels)]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A text to ask for, and the exemplars that its prompt shows, in this order."""
+    """A requested text, and the exemplars that its prompt shows, in this order."""
 
     label: int
     exemplars: tuple[int, ...]
@@ -97,13 +97,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Prompting:
-    """Asks for texts like the exemplars, which ``check`` then reads."""
+    """Asks for texts like the exemplars; ``check`` reads the answers."""
 
     writer: Writer
     check: TextCheck | None
 
     def records(self, wanted: Sequence[Wanted], exemplars: Sequence[str]) -> Iterator[SyntheticRecord]:
-        """One record each, in order; of several samples the first that can be used."""
+        """Return one record per request, in order; of several samples, the first usable one."""
         chat, samples = self.writer.chat, self.writer.calls_per_seed
         assert chat is not None, "a run without one is refused"
         asker = Asker(chat, self.writer.progress, expected=len(wanted) * samples)
@@ -117,7 +117,7 @@ class Prompting:
                 yield record if row is None else replace(record, columns=row.values)
 
     def request(self, wanted: Wanted, exemplars: Sequence[str], row: Row | None) -> ChatRequest:
-        """For one answer; without exemplars the prompt shows the template's public examples."""
+        """Return the prompt for one answer; without exemplars it shows the template's public examples."""
         template = self.writer.template
         label = self.writer.labels[wanted.label] if self.writer.labels else ""
         columns: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Prompting:
         return self.writer.request(messages, prompt.stop if self.check is None else ())
 
     def _record(self, wanted: Wanted, answers: Sequence[Completion], model: str) -> SyntheticRecord:
-        """The first usable answer; else none, with what is wrong with the last."""
+        """Return the first usable answer; if there is none, what is wrong with the last."""
         text, finish, fault = "", answers[-1].finish_reason, ""
         for answer in answers:
             found = self._text(answer)
@@ -154,7 +154,7 @@ class Prompting:
         return SyntheticRecord(text, wanted.label, provenance)
 
     def _text(self, answer: Completion) -> str | Fault:
-        """The answer as a text; the record without the words around it, where one is wanted."""
+        """Return the answer as a text; if a record is wanted, the record without the words around it."""
         if self.check is None:
             return tidy(answer)
         if answer.blank:

@@ -35,7 +35,7 @@ class FewShot(Method, FewShotParameters):
     estimate_calls = generating.estimate_calls
 
     def contents(self, release: Release) -> Contents:
-        """The exemplars, each with its label, its noisy tokens, whether it ended by itself and is shown."""
+        """Describe the exemplars: label, noisy tokens, whether it ended by itself, and whether it is shown."""
         count, labels = len(release.strings.get("exemplars", ())), release.schema.label_set.size
         strings: dict[str, int | None] = {"exemplars": count}
         if release.schema.record_columns and SCHEMA in release.strings:

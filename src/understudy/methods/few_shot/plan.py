@@ -1,6 +1,6 @@
 """Few-shot, before a private record is read: what the noisy tokens cost, and how much noise the budget needs.
 
-tokens       up to T noisy tokens of every label, each from a Poisson sample of its own; a record lies in one label, so
+tokens       up to T noisy tokens of every label, each from its own, fresh Poisson sample; a record has one label, so
              one charge pays for all labels
 """
 
@@ -28,10 +28,10 @@ LEAST_RATE = 1e-9
 
 
 class StoppingParameters(Parameters):
-    """Where a release stops before its tokens are used up."""
+    """When a release stops before its tokens are used up."""
 
     exemplars: int = Field(4, ge=1, le=1000)
-    """Exemplars of each label; tokens that they leave stay paid for (``release --continue`` with more exemplars)."""
+    """Exemplars of each label; unused tokens stay paid for (use ``release --continue`` with more exemplars)."""
 
 
 class FewShotParameters(TextParameters, StoppingParameters):
@@ -39,26 +39,26 @@ class FewShotParameters(TextParameters, StoppingParameters):
 
     sampling_rate: float | None = Field(None, ge=LEAST_RATE, le=1)
     """Probability with which each record is sampled for a token (q); public, never computed from the private data.
-    Default: such that subsets of ``expected_records`` hold as many records as they show, on average."""
+    Default: subsets of ``expected_records`` have, on average, as many records as they show."""
     subsets: int = Field(10, ge=1, le=500)
-    """Subsets into which the sampled records fall, each a prompt of its own (M)."""
+    """Subsets among which the sampled records are divided; each has its own prompt (M)."""
     examples_per_subset: int = Field(4, ge=1, le=100)
-    """Private records that a subset's prompt shows at most (N)."""
+    """Largest number of private records in a subset's prompt (N)."""
     tokens: int = Field(400, ge=1, le=1_000_000)
-    """Noisy tokens that are paid for, of each label: they buy tokens / exemplar_tokens exemplars or more."""
+    """Noisy tokens paid for per label: enough for at least tokens / exemplar_tokens exemplars."""
     exemplar_tokens: int = Field(100, ge=1, le=10_000)
-    """Most tokens of an exemplar."""
+    """Largest number of tokens in an exemplar."""
     candidates: int = Field(100, ge=2, le=10_000)
-    """A token is one of so many that are likeliest without private records (K)."""
+    """Each token is one of the K likeliest without private records (K)."""
     noise: SubsetNoise = "gaussian"
     """``gaussian`` on the mean probabilities, or ``votes``: each subset votes for a token, the exponential mechanism
-    counts."""
+    chooses."""
     unfinished: Literal["drop", "keep"] = "keep"
     """What to do with an exemplar that did not end within its tokens."""
 
     @property
     def declared_rate(self) -> float:
-        """q. Raises ConfigError if it is not declared."""
+        """Return q. Raises ConfigError if it is not declared."""
         if self.sampling_rate is None:
             raise ConfigError(
                 "The sampling rate is missing.",
@@ -71,16 +71,16 @@ class FewShotParameters(TextParameters, StoppingParameters):
 NAME = "few-shot"
 TOKENS = "tokens"
 EXEMPLARS_PER_PROMPT = 4
-"""Most exemplars that a prompt of ``generate`` shows."""
+"""Largest number of exemplars in a prompt of ``generate``."""
 
 
 def one_record_each(unit: Unit) -> Unit:
-    """The unit with one record of each owner in use: a sampled owner shows one record, in one subset of one label."""
+    """Return the unit with one used record per owner: a sampled owner shows one record, in one subset of one label."""
     return replace(unit, max_records=1) if unit.kind == "owner" else unit
 
 
 def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release. It depends on neither ``exemplars`` nor anything else that may change later."""
+    """Return the plan of a release. It depends neither on ``exemplars`` nor on anything else that may change later."""
     mechanism = mechanism_of(parameters, budget)
     what = "Gaussian noise on the probabilities" if mechanism.noise == "gaussian" else "a noisy vote"
     why = f"up to {mechanism.tokens} tokens of each label, by {what} of {mechanism.subsets} subsets of a fresh sample"
@@ -89,7 +89,7 @@ def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts)
 
 
 def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTokens:
-    """The mechanism, with the least noise that keeps within ``budget``."""
+    """Return the mechanism with the least noise that keeps within ``budget``."""
     rate, tokens = parameters.declared_rate, parameters.tokens
     multiplier = _least_noise[parameters.noise](budget, rate=rate, count=tokens)
     return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)
@@ -99,12 +99,12 @@ _least_noise = {"gaussian": subsampled_multiplier, "votes": votes_epsilon}
 
 
 def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: int) -> float:
-    """The rate at which a subset holds ``examples_per_subset`` records on average: M N labels / records, 1 at most."""
+    """Return the rate at which a subset averages ``examples_per_subset`` records: M N labels / records, at most 1."""
     return min(1.0, parameters.subsets * parameters.examples_per_subset * labels / expected_records)
 
 
 def fitted(parameters: FewShotParameters, expected_records: int, labels: int) -> dict[str, float]:
-    """The sampling rate, where it is not given."""
+    """Return the sampling rate if it is not given."""
     if parameters.sampling_rate is not None:
         return {}
     return {"sampling_rate": max(LEAST_RATE, float(f"{fitting_rate(parameters, expected_records, labels):.3g}"))}
@@ -119,8 +119,8 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
         Fact("exemplars", parameters.exemplars, "exemplars per label"),
         Fact("exemplars_paid_for", enough, f"exemplars that {parameters.tokens} tokens suffice for, at least"),
         *noise,
-        Fact("private_model_prompts", prompts, "private model: prompts that it reads, at most"),
-        Fact("private_model_tokens", prompts * room, "private model: tokens that it reads in them, about"),
+        Fact("private_model_prompts", prompts, "private model: prompts to read, at most"),
+        Fact("private_model_tokens", prompts * room, "private model: tokens in these prompts, about"),
     ]
     if facts.expected_records is not None:
         sample = mechanism.rate * facts.expected_records / labels
@@ -133,14 +133,14 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
             Fact("records_in_a_subset", sample / parameters.subsets, title),
             Fact("fitting_rate", fitting, "sampling rate at which a subset has as many as it shows"),
         ]
-    # by the share of the subsets that must agree on a token; fewer agree where some have no record
+    # by the share of the subsets that must agree on a token; fewer agree if some have no record
     texts, records = share * mechanism.subsets / mechanism.rate, facts.expected_records
     found = Verdict.of("tokens", texts=texts, least=share, labels=labels, records=records)
     return Facts(tuple(entries), verdict=found)
 
 
 def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], float]:
-    """The noise, in the units of the subsets' mean; and the share of them that stands out from it."""
+    """Return the noise, in units of the subsets' mean, and the share of the subsets that exceeds it."""
     multiplier, candidates = mechanism.noise_multiplier, parameters.candidates
     if mechanism.noise == "gaussian":
         std = math.sqrt(2) * multiplier / mechanism.subsets
@@ -151,6 +151,6 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
             Fact("largest_noise", largest, f"largest noise among {candidates} candidates, about"),
         ], largest
     votes = 2 * math.log(candidates) / multiplier
-    title = f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about"
+    title = f"votes (of {mechanism.subsets}) that exceed the noise on {candidates} candidates, about"
     one = Fact("epsilon_of_one_choice", multiplier, "epsilon of one choice, on its sample")
     return [one, Fact("votes_to_stand_out", votes, title)], votes / mechanism.subsets

@@ -53,7 +53,7 @@ from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sam
 
 
 def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> LabelPrompts:
-    """The prompts of all labels, with room for the texts of a subset and an exemplar."""
+    """Return the prompts of all labels, with room for the texts of a subset and an exemplar."""
     asked, labels, longest = label_prompts(parameters, found), [], parameters.exemplar_tokens
     for label in asked.labels:
         tokens = label.tokens
@@ -67,7 +67,7 @@ def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> Label
 
 
 def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
-    """Try, before anything is charged, what is promised of rows on this device."""
+    """Test, before anything is charged, that rows are computed independently on this device."""
     mechanism: SubsampledTokens = plan.mechanism(TOKENS)
     for label in {each.shape: each for each in exemplar_prompts(parameters, preparation).labels}.values():
         sampler = TokenSampler(parameters, mechanism, label)
@@ -106,7 +106,7 @@ class _Decoder:
     _left: dict[int, LabelTokens] = field(default_factory=dict)
 
     def exemplars(self, label: int, wanted: int) -> list[Exemplar]:
-        """The sealed exemplars of a label, and new ones while tokens are left."""
+        """Return the sealed exemplars of a label, and new ones while tokens are left."""
         found: list[Exemplar] = []
         spent = 0
         where = f" of {self.tools.labels.names[label]}" if self.tools.labels.names else ""
@@ -120,7 +120,7 @@ class _Decoder:
         return found
 
     def _decode(self, label: int, spent: int) -> Arrays:
-        """A new exemplar of ``label``, whose sealed ones hold ``spent`` noisy tokens."""
+        """Decode a new exemplar of ``label``, whose sealed ones used ``spent`` noisy tokens."""
         with self._reading:  # the pass ends before anything is decoded
             texts = self._private_texts
         if label not in self._left:
@@ -134,16 +134,16 @@ class _Decoder:
 
     @cached_property
     def _private_texts(self) -> Batches:
-        """One batch per label; read once, where a new exemplar is due."""
+        """Read the texts once, when a new exemplar is needed; one batch per label."""
         read = sort_into_batches(self.corpus, self.asked.private, labels=self.tools.labels.size)
         self.tools.note({"private texts cut": read.cut, "to tokens": [label.most for label in self.asked.labels]})
         return read
 
 
 def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
-    """For each subset the records that it shows: its ``most`` included ones of lowest priority, in that order.
+    """Return, for each subset, the records that it shows: its ``most`` included ones of lowest priority, in that order.
 
-    Each record has coins of its own. Taking one away, with its coins, leaves all subsets but one as they were.
+    Each record has its own coins. Removing a record, with its coins, changes only one subset.
     """
     included = np.flatnonzero(sample.included)
     included = included[np.argsort(sample.priority[included], kind="stable")]
@@ -155,11 +155,12 @@ class TokenSampler:
     """How the exemplars of one label are decoded.
 
     Guarantee:
-        A record changes the row of the one subset that it falls into, and no other: rows are dealt out by coins of
-        their own (:func:`deal`), and run in one block of subsets + 1 rows of one width for every token, whoever is
-        sampled (:class:`~understudy.models.shared_prefix.Contexts`). A row adds non-negative integers of at most the
-        mechanism's grid in all, or one vote. The candidates come from the public row. So the sums move as
-        :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and counts.
+        A record changes the row of the one subset that it falls into, and no other: records are dealt to rows by their
+        own coins (:func:`deal`), and the rows run in one block of subsets + 1 rows of one width for every token,
+        whichever records are sampled (:class:`~understudy.models.shared_prefix.Contexts`). A row adds non-negative
+        integers of at most the mechanism's grid in all, or one vote. The candidates come from the public row. So the
+        sums move as :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and
+        counts.
     """
 
     parameters: FewShotParameters
@@ -168,7 +169,7 @@ class TokenSampler:
 
     @property
     def width(self) -> int:
-        """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
+        """Return the number of tokens in every padded row, a function of public parameters, not of what was decoded."""
         tokens = self.label.tokens
         texts = tokens.width(self.label.most, texts=self.parameters.examples_per_subset)
         return 1 + texts + len(tokens.suffix) + self.label.ending.most_tokens
@@ -176,8 +177,8 @@ class TokenSampler:
     def exemplar(
         self, records: Sequence[Sequence[int]], paid: LabelTokens, check: Callable[[], None] = lambda: None
     ) -> Decoded:
-        """Decode tokens until the exemplar ends, or no paid one is left, from the label's private texts in tokens, at
-        most ``label.most`` each. ``check`` raises where the run is being stopped."""
+        """Decode tokens until the exemplar ends or no paid one is left, from the label's private texts as tokens, at
+        most ``label.most`` each. ``check`` raises if the run is being stopped."""
         decoded = Decoded(self.label.ending.open(self.label.model))
         while decoded.text.ended is None:
             if certain := self.label.model.encode(decoded.text.next):
@@ -198,20 +199,20 @@ class TokenSampler:
                 if not decoded.tokens:
                     raise
                 paid.skip()
-                break  # this too is an outcome of tokens that were paid for: stored, not decoded again
+                break  # this too is a result of paid tokens: it is stored, not decoded again
             candidates = public_candidates(public, count=self.parameters.candidates)
             decoded.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
         return decoded
 
     def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
-        """``Int64[K]``: what the subsets say together, without the public row."""
+        """Return ``Int64[K]``: the sum over the subsets, without the public row."""
         counted = [0, *[1] * (len(contexts) - 1)]
         if self.mechanism.noise == "votes":
             return vote_sum(contexts, candidates, divisors=counted)
         return softmax_sum(contexts, candidates, grid=self.mechanism.grid, divisors=counted)
 
     def contexts(self, shown: Sequence[Sequence[Sequence[int]]], decoded: Sequence[int]) -> Contexts:
-        """The public row and one per subset, which shows it texts, each with the exemplar so far at its end.
+        """Return the public row, and one row per subset with its texts; each ends with the exemplar so far.
 
         The last token of the prefix is in the rows themselves, so that no row is ever empty.
         """
@@ -230,7 +231,7 @@ class TokenSampler:
 
 @dataclass(frozen=True)
 class Exemplar:
-    """A sealed exemplar: its label, how many noisy tokens it took, whether it ended by itself, and its text."""
+    """A sealed exemplar: its label, how many noisy tokens it used, whether it ended by itself, and its text."""
 
     label: int
     noisy: int
@@ -238,7 +239,7 @@ class Exemplar:
     read: ReadText
 
     def usable(self, *, keep_unfinished: bool) -> bool:
-        """Whether prompts show it: if it is not finished, never one that paid tokens did not suffice for."""
+        """Whether prompts show it. An exemplar that ran out of paid tokens is never shown."""
         ended = self.finished or (keep_unfinished and self.read.ended)
         return bool(self.read.text) and self.read.fault is None and ended
 
@@ -263,7 +264,7 @@ def released(
 def _noise_check(
     parameters: FewShotParameters, exemplars: Sequence[Exemplar], usable: Sequence[bool], labels: int
 ) -> Facts:
-    """How many exemplars can be used, and what is left. How far they are above the noise cannot be computed later."""
+    """Return how many exemplars are usable, and tokens left. Their signal to noise cannot be computed later."""
     counts, noisy = [0] * labels, [0] * labels
     for each, use in zip(exemplars, usable, strict=True):
         counts[each.label] += use
@@ -275,9 +276,9 @@ def _noise_check(
     faults = Counter(str(each.read.fault) for each in exemplars if each.read.fault is not None)
     if faults:
         named = ", ".join(f"{name} {count}" for name, count in faults.items())
-        entries.append(Fact("exemplars_no_records", named, "exemplars that are no records"))
+        entries.append(Fact("exemplars_no_records", named, "exemplars that are not valid records"))
     warning = (
-        "Some labels have no exemplar that a prompt can show: their texts will be asked for without. Spend more "
+        "Some labels have no usable exemplar: their prompts will have none. Spend more "
         "epsilon, give longer exemplars (exemplar_tokens) or keep unfinished ones."
     )
     return Facts(tuple(entries), () if all(counts) else (warning,))

@@ -1,1 +1,1 @@
-"""Guided evolution: a guide alone, against which a language model's texts evolve."""
+"""Guided evolution: a language model's texts evolve towards a guide, the only release."""

@@ -42,17 +42,17 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
     estimate_calls = loop.estimate_calls
 
     def contents(self, release: Release) -> Contents:
-        """The guide, and nothing else."""
+        """Describe the guide, and nothing else."""
         return GuideAddition.contents(Contents({}, {}), release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Evolve texts towards the guide, and take them out."""
+        """Evolve texts towards the guide, and return them."""
         embedder = needed(tools.embedder)
         guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
         sizes = sizes_within(self, counts)
 
         def votes(_number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
-            """The more the earlier the guide chooses a text; none for those that it does not choose."""
+            """Give more votes to texts that the guide chooses earlier, and none to those that it does not choose."""
             found = np.zeros(len(vectors))
             for chosen in choose(guide, vectors, labels.astype(np.int64), sizes).chosen:
                 found[chosen] = np.arange(len(chosen), 0, -1)

@@ -17,11 +17,11 @@ NAME = "guided-evolution"
 
 
 class GuidedEvolutionParameters(EvolvingParameters):
-    """All parameters of guided evolution: they are free, and may be others at every ``generate``."""
+    """All parameters of guided evolution: they are free, and may change at every ``generate``."""
 
 
 def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release."""
+    """Return the plan of a release."""
     if budget.delta == 0:
         raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge

@@ -1,4 +1,4 @@
-"""Private prediction, after the privacy boundary: the Release holds the texts. Nothing is sampled."""
+"""Private prediction, after the privacy boundary: the Release contains the texts. Nothing is sampled."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from understudy.text.writing import SyntheticRecord
 
 
 def available(_parameters: PrivatePredictionParameters, release: Release) -> list[int]:
-    """How many texts of each label the Release holds."""
+    """Return how many texts of each label the Release contains."""
     return usual.available(release)
 
 
 def columns_shown(release: Release) -> tuple[Column, ...]:
-    """The typed columns of the rows that its texts follow."""
+    """Return the typed columns of the rows that its texts follow."""
     return () if release.schema.record_columns or not has_columns(release) else variables_of(release).columns
 
 
 def generate(
     parameters: PrivatePredictionParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """The first ``counts[label]`` texts of each label, those of different batches in turn. Raises ReleaseError if more
-    are asked for than there are, or a row holds a cell that its column does not have."""
+    """Return the first ``counts[label]`` texts of each label, from different batches in turn. Raises ReleaseError if
+    there are too few, or a row contains a cell that its column does not have."""
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
         if (cells >= column.size).any():
-            raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")
+            raise ReleaseError("The rows of this Release do not fit its columns.", "Ask the sender for a new copy.")
     usual.require_held(release, counts, available(parameters, release))
     return _texts(release, counts)
 

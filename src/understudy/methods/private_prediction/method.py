@@ -43,7 +43,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
     generate = generating.generate
 
     def contents(self, release: Release) -> Contents:
-        """The texts, each with its label, batch and number within it, its tokens and how many of them are private."""
+        """Describe the texts: label, batch, number within the batch, tokens, and how many of them are private."""
         count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
         numbers = {name: Held("int32", (count,), 0, _INT32) for name in ("batch", "number", "tokens", "private")}
         strings: dict[str, int | None] = {"texts": count}

@@ -1,4 +1,4 @@
-"""Private prediction, before a private record is read: what a token costs, and how many the budget buys.
+"""Private prediction, before a private record is read: what a token costs, and how many the budget allows.
 
 tokens       up to r private tokens for every batch; batches are disjoint, so that one charge pays for all of them
 """
@@ -21,17 +21,17 @@ from understudy.privacy.tokens import PrivateTokens, TokenTest, clip_for, tokens
 from understudy.privacy.verdict import Verdict
 
 MOST_BATCHES = 1_000_000
-"""Most batches of all labels together: each is a list of its own in memory, empty or not."""
+"""Largest number of batches, of all labels together: each takes memory for a list, even if empty."""
 Clip = Literal["difference", "recenter", "fixed"]
 _CLIP_RANGES = {"recenter": 10.0, "fixed": 20.0}
-"""Of logits as they are Amin et al. need twice the range (appendix B.1)."""
+"""For unshifted logits, Amin et al. need twice the range (appendix B.1)."""
 
 
 class StoppingParameters(Parameters):
-    """Where a release stops before its tokens are used up."""
+    """When a release stops before its tokens are used up."""
 
     texts_per_batch: int | None = Field(None, ge=1, le=1_000_000)
-    """Stop each batch after so many texts; what is left stays paid for (``release --continue``)."""
+    """Stop each batch after this many texts; unused tokens stay paid for (``release --continue``)."""
 
 
 class PrivatePredictionParameters(TextParameters, StoppingParameters):
@@ -41,19 +41,19 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """What is clipped: ``difference`` (of log-probabilities, to the public ones), or logits: ``recenter`` (the largest
     at c) or ``fixed`` (as they are)."""
     clip_range: float | None = Field(None, gt=0, le=1e6)
-    """c, or C of differences. Default: 10 with ``recenter``, 20 with ``fixed``; the largest that the budget buys with
-    ``difference``."""
+    """c, or C of differences. Default: 10 with ``recenter``, 20 with ``fixed``; with ``difference``, the largest that
+    the budget allows."""
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Private texts in a batch as declared (s): the fixed divisor. Default: 31 with ``difference``, 255 otherwise."""
     batches: int | None = Field(None, ge=1, le=MOST_BATCHES)
     """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not
     given."""
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
-    """Private tokens of a batch (r). Default: 256 with ``difference``, otherwise as many as the budget buys."""
+    """Private tokens of a batch (r). Default: 256 with ``difference``, otherwise as many as the budget allows."""
     temperature: float | None = Field(None, gt=0, le=1e6)
     """Temperature of sampling (tau). Default: 1 with ``difference``, 2 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
-    """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
+    """Sample among this many of the likeliest tokens without private text (differences: a few more); 0 for all."""
     sparse_vector: bool = False
     """Test before each token whether the batch predicts nearly the same as the public prompt, and then take a public
     token for free (Amin et al.). It costs more than it saves unless few tokens are private."""
@@ -81,7 +81,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def declared_batches(self) -> int:
-        """Batches of each label. Raises ConfigError if they are not declared."""
+        """Return the number of batches per label. Raises ConfigError if it is not declared."""
         if self.batches is None:
             raise ConfigError(
                 "The number of batches is missing.",
@@ -93,7 +93,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
 @dataclass(frozen=True)
 class ResolvedNumbers:
-    """The numbers that the mechanism needs; of clip range and tokens one may be left for the budget to say."""
+    """Return the numbers that the mechanism needs; the budget may decide either clip range or tokens."""
 
     clip_range: float | None
     batch_size: int
@@ -103,16 +103,16 @@ class ResolvedNumbers:
 
 NAME = "private-prediction"
 _FEWEST_PRIVATE = 0.2
-"""Smallest share of private tokens that Amin et al. report (section 3.2), in records with much set form."""
+"""Smallest share of private tokens that Amin et al. report (section 3.2), in records with a rigid form."""
 _TEXT_TOKENS = 50
 """Tokens of a synthetic text in the forecast."""
 TOKENS = "tokens"
 ROWS = "rows"
-"""Where a Release holds the cells of the rows that its texts follow."""
+"""Key of the cells of the rows that a Release's texts follow."""
 
 
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
-    """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys."""
+    """Return the mechanism; an open number (clip range or tokens) gets the best value that ``budget`` allows."""
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
     resolved = parameters.resolved
@@ -120,12 +120,12 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature, "test": test}
     clip_range, tokens = resolved.clip_range, resolved.tokens
     if clip_range is None:
-        assert tokens is not None, "one is left open at most"
+        assert tokens is not None, "at most one is left open"
         clip_range = clip_for(budget, tokens, **given)
     affordable = tokens_within(budget, clip=clip_range, **given)
     if affordable < (tokens or 1):
         raise ConfigError(
-            f"The budget {budget} buys {affordable} private tokens per batch, and {tokens or 1} are asked for.",
+            f"The budget {budget} buys {affordable} private tokens per batch, but {tokens or 1} are requested.",
             "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), sample at a higher "
             f"--temperature, {'turn sparse_vector off, ' if test else ''}or ask for fewer tokens.",
         )
@@ -133,7 +133,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
 
 
 def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release. Raises ConfigError: as :func:`mechanism_of`, or there are too many batches."""
+    """Return the plan of a release. Raises ConfigError as :func:`mechanism_of`, or if there are too many batches."""
     if (batches := facts.labels.size * (parameters.batches or 1)) > MOST_BATCHES:
         raise ConfigError(
             f"{batches:.3g} batches of all labels together are asked for, and {MOST_BATCHES:.0e} are the most.",
@@ -147,12 +147,12 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
 
 
 def recommended_batches(expected_records: int, labels: int, batch_size: int) -> int:
-    """Batches of each label that hold ``batch_size`` texts on average, 1 at least."""
+    """Return the number of batches per label with ``batch_size`` texts on average, at least 1."""
     return max(1, expected_records // (labels * batch_size))
 
 
 def fitted(parameters: PrivatePredictionParameters, expected_records: int, labels: int) -> dict[str, int]:
-    """The number of batches, where it is not given."""
+    """Return the number of batches if it is not given."""
     if parameters.batches is not None:
         return {}
     found = recommended_batches(expected_records, labels, parameters.resolved.batch_size)
@@ -200,26 +200,28 @@ def _forecast(
 
 
 def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
-    """What the test for public tokens costs, and a warning if it does not pay."""
+    """Return what the test for public tokens costs, and a warning if it costs more than it saves."""
     if mechanism.test is None:
         return [], []
     times = 1 + mechanism.rho_run / mechanism.rho_token
     facts = [
         Fact("sparse_vector_cost", times, "sparse vector: a private token costs, times"),
-        Fact("sparse_vector_break_even", 1 / times, "sparse vector: pays if the share of private tokens is below"),
+        Fact(
+            "sparse_vector_break_even", 1 / times, "sparse vector: saves budget if the share of private tokens is below"
+        ),
     ]
     if round(1 / times, 3) > _FEWEST_PRIVATE:
         return facts, []
     best = round(100 * _FEWEST_PRIVATE)
     return facts, [
-        f"The sparse vector does not pay: each private token costs {times:.3g} times as much, so it pays only if fewer "
-        f"than {100 / times:.2g} % of the tokens are private, and its authors saw {best} % at best. "
+        f"The sparse vector costs too much: each private token costs {times:.3g} times as much, so it helps only "
+        f"if under {100 / times:.2g} % of the tokens are private, and its authors saw {best} % at best. "
         "Turn sparse_vector off, unless you want to compare."
     ]
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
-    """The verdict by how far a batch moves a token's logit: less where it holds fewer texts than it is divided by."""
+    """Return the verdict, by how far a batch moves a token's logit: less if it has fewer texts than its divisor."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 
@@ -227,7 +229,7 @@ def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records:
 def _other_sizes(
     parameters: PrivatePredictionParameters, mechanism: PrivateTokens, budget: Budget, facts: PublicFacts
 ) -> list[Fact]:
-    """What other batch sizes would buy of the same corpus, so that one can be chosen."""
+    """Return what other batch sizes would achieve with the same corpus, so that the user can choose one."""
     if facts.expected_records is None:
         return []
     shown = []

@@ -61,7 +61,7 @@ _REPORTS = 50  # lines of progress, at most about
 def prepare(
     parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> None:
-    """Try, before anything is charged, what is promised of rows on this device."""
+    """Test, before anything is charged, that rows are computed independently on this device."""
     _ = parameters.declared_batches
     asked = label_prompts(parameters, preparation, columns_shown(preparation))
     for label in {each.shape: each for each in asked.labels}.values():
@@ -70,7 +70,7 @@ def prepare(
 
 
 def columns_shown(found: Preparation) -> tuple[Column, ...]:
-    """The typed columns whose cells texts follow: none where texts are records themselves."""
+    """Return the typed columns whose cells texts follow; empty if texts are records themselves."""
     return () if found.record_columns else found.columns
 
 
@@ -110,7 +110,7 @@ def release(
 
 @dataclass(repr=False)
 class _BatchDecoder:
-    """The texts of one batch, in one thread."""
+    """Decodes the texts of one batch, in one thread."""
 
     sampler: TokenSampler
     paid: PaidTokens
@@ -151,8 +151,8 @@ class _BatchDecoder:
             if not is_out_of_memory(error):
                 raise
         raise ModelError(  # outside the handler: the error holds tensors, and sizes that are private
-            "The texts of a batch do not fit into memory beside the model.",
-            "Run the same command where there is more memory. In another run (which charges again) declare more "
+            "The texts of a batch and the model do not fit into memory together.",
+            "Run the same command on a machine with more memory. In a new run (which charges again) declare more "
             "batches, show less of each text (--private-text-tokens), or name a smaller model.",
         )
 
@@ -169,7 +169,7 @@ class _BatchDecoder:
 
     @cached_property
     def _tokens(self) -> BatchTokens:
-        """The batch's counter, made for its first new text: what the sealed ones have used is known then."""
+        """Return the batch's counter, made for its first new text, when the sealed texts' use is known."""
         name = f"{self.label}/{self.number}"
         return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
 
@@ -216,12 +216,12 @@ class TokenSampler:
 
     @property
     def sums(self) -> TokenSums:
-        """What is summed over the private rows."""
+        """Return what is summed over the private rows."""
         return TokenSums(self.clip, self.mechanism.clip, self.mechanism.grid)
 
     @property
     def margin(self) -> float:
-        """How far below the k-th public logit a candidate may lie: as far as one row can lift it (InvisibleInk)."""
+        """Return how far below the k-th public logit a candidate may be: what one row can lift it by (InvisibleInk)."""
         return 2 * self.mechanism.clip / self.mechanism.batch_size if self.clip == "difference" else 0.0
 
     def text(
@@ -238,9 +238,9 @@ class TokenSampler:
 
         Args:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
-            divisors: of the private rows: of how many rows of its unit each is one.
+            divisors: for each private row, the number of rows of its unit.
             check: called before each token; it raises where the run is being stopped.
-            behind: public or released tokens that all rows go on with before the text begins.
+            behind: public or released tokens that continue all rows before the text begins.
         """
         contexts.rewind()
         for token in behind:
@@ -252,7 +252,7 @@ class TokenSampler:
                 public = contexts.public_logits(whole=not self.top_k)
             except ModelError:
                 if decoded.tokens:
-                    break  # this too is an outcome of what was paid for, tests included: stored, not decoded again
+                    break  # this too is a result of what was paid for, tests included: it is stored, not decoded again
                 raise
             candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
             private = not tokens.can_test or tokens.is_private(self._distance(contexts, candidates, divisors))
@@ -302,7 +302,7 @@ def collected(
     mechanism: PrivateTokens,
     tools: ReleaseTools,
 ) -> Released:
-    """The texts as released: unfinished ones are left out unless asked for, texts that are not records kept apart."""
+    """Return the texts as released: without unfinished ones unless asked for, and with invalid records kept apart."""
     texts: list[str] = []
     kept: list[Text] = []
     apart: list[str] = []
@@ -355,7 +355,7 @@ def _noise_check(
     mechanism: PrivateTokens,
     batches: Sequence[int],
 ) -> Facts:
-    """What the tokens gave, from sealed values and public numbers only. ``batches``: of each label."""
+    """Return what the tokens gave, from sealed values and public numbers only. ``batches``: of each label."""
     tokens = sum(len(text.tokens) for text in decoded)
     private = sum(int(text.private.sum()) for text in decoded)
     texts = tuple(int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches)))

@@ -1,4 +1,4 @@
-"""Public clusters, and the noisy sum of what private records say about them.
+"""Public clusters, and the noisy sums of private records over them.
 
 A record x (an integer vector of :mod:`understudy.methods.shared.evolution.embeddings`) belongs to the nearest public
 centre e_k of its
@@ -31,7 +31,7 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 @dataclass(frozen=True)
 class Clusters:
-    """Public: for each label K centres, and how many public texts lie around each."""
+    """Public: K centres for each label, and how many public texts are nearest to each."""
 
     centres: NDArray[np.int16]  # ``Int16[labels, K, d]`` on the grid of the embeddings
     sizes: NDArray[np.int64]  # ``Int64[labels, K]``, at least 1
@@ -83,7 +83,7 @@ class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
         return sums
 
     def assign(self, vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> NDArray[np.int32]:
-        """``Int32[n]``: the nearest centre of each record's label, -1 for a vector that is zero."""
+        """Return ``Int32[n]``: the nearest centre of each record's label, -1 for a zero vector."""
         all_labels, count, dimension = self.clusters.shape
         labels_of_centres = np.repeat(np.arange(all_labels, dtype=np.int32), count)
         block = Block(vectors, labels, np.zeros(len(vectors), dtype=np.int64))
@@ -94,11 +94,11 @@ class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
 def noisy_centres(
     clusters: Clusters, sums: NDArray[np.float64], *, clip: float, size_share: float, noise: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sizes ``Float64[labels, K]`` and centres ``Float64[labels, K, d]`` (in 1.0) of a release. Post-processing.
+    """Return sizes ``Float64[labels, K]`` and centres ``Float64[labels, K, d]`` (in 1.0) of a release. Post-processing.
 
     centre = e_k + shrunk residual sum / (n_k + size_k), a noisy size below 0 counting as 0. The noisy residual sum r of
-    d coordinates is shrunk by max(0, 1 - (d - 2) noise^2 / |r|^2) (James and Stein 1961, positive part): where it is
-    all noise, the centre stays the public one.
+    d coordinates is shrunk by max(0, 1 - (d - 2) noise^2 / |r|^2) (James and Stein 1961, positive part): if it is all
+    noise, the centre stays the public one.
 
     Args:
         sums: as :class:`ClusterSums` releases them.
@@ -119,8 +119,8 @@ _ITERATIONS = 50
 def make_clusters(
     vectors: NDArray[np.float32], vector_labels: NDArray[np.int32] | None, *, labels: int, count: int, seed: int
 ) -> Clusters:
-    """Per label ``count`` clusters of public unit vectors ``Float32[n, d]``; without their labels one set for all.
-    Raises ConfigError if a label has fewer public texts than clusters."""
+    """Return ``count`` clusters per label of public unit vectors ``Float32[n, d]``; without labels, one set. Raises
+    ConfigError if a label has fewer public texts than clusters."""
     if vector_labels is None:
         centres, sizes = _k_means(vectors, count=count, seed=seed)
         return Clusters(np.repeat(centres[None], labels, axis=0), np.repeat(sizes[None], labels, axis=0))
@@ -129,10 +129,10 @@ def make_clusters(
 
 
 def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Centres and sizes by Lloyd's algorithm, on integers and so the same everywhere."""
+    """Compute centres and sizes by Lloyd's algorithm, on integers and thus the same on every machine."""
     if len(vectors) < count:
         raise ConfigError(
-            f"The public corpus has {len(vectors)} texts where {count} clusters are to be made.",
+            f"The public corpus has {len(vectors)} texts, too few for {count} clusters.",
             "Lower clusters, or give a larger public corpus.",
         )
     points = integer_vectors(vectors)
@@ -168,7 +168,7 @@ def _seeds(points: NDArray[np.int16], count: int, generator: np.random.Generator
 
 
 def _assign(points: NDArray[np.int16], centres: NDArray[np.int16]) -> NDArray[np.int32]:
-    """``Int32[n]``: the nearest centre of each point."""
+    """Return ``Int32[n]``: the nearest centre of each point."""
     block = Block(points, np.zeros(len(points), dtype=np.int32), np.zeros(0, dtype=np.int64))
     (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
     return found[:, 0]

@@ -22,21 +22,21 @@ from understudy.text.writing import SyntheticRecord
 def generate(
     parameters: SecPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Evolve texts against the centres, and take them out."""
+    """Evolve texts against the centres, and return them."""
     embedder = _same_embedder(release, tools.embedder)
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     return generate_by_votes(parameters, counts, tools=tools, embedder=embedder, vote=votes)
 
 
 def label_counts(parameters: SecPEParameters, release: Release) -> tuple[list[float], float]:
-    """The noisy sizes of a label's clusters together."""
+    """Return the sum of the noisy sizes of a label's clusters."""
     sizes, noise = release.arrays["sizes"], release.statement.noise_multiplier(release_names(parameters)[0]) or 0.0
     return sizes.sum(axis=1).tolist(), noise * math.sqrt(sizes.shape[1] / SIZE_SHARE / parameters.releases)
 
 
 class CentreVotes:
-    """Each centre of ``Float32[labels, K, d]`` votes for the candidate of its label that is nearest to it, with the
-    weight of its noisy size (``Float64[labels, K]``; those below 0 count as 0)."""
+    """Each centre of ``Float32[labels, K, d]`` votes for the nearest candidate of its label, with the weight of its
+    noisy size (``Float64[labels, K]``; sizes below 0 count as 0)."""
 
     def __init__(
         self, centres: NDArray[np.float32], sizes: NDArray[np.float64], *, distance: Distance = "cosine"
@@ -54,7 +54,7 @@ class CentreVotes:
         self._weights = np.maximum(sizes.ravel(), 0.0)[known]
 
     def __call__(self, _number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
-        """``Float64[n]``: the votes of each candidate."""
+        """Return ``Float64[n]``: the votes of each candidate."""
         votes = np.zeros(len(vectors))
         if len(vectors):
             (found,) = nearest([self.centres], integer_vectors(vectors), labels, distance=self._distance)

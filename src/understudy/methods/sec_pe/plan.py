@@ -1,11 +1,11 @@
-"""SecPE, before a private record is read: how records are sampled, how much noise the sums get, and what that buys.
+"""SecPE, before a private record is read: how records are sampled, and how much noise the sums get.
 
     clusters     per label and public cluster: noisy size and noisy residual sum over sampled records
                  (clusters-1 .. clusters-T where several fresh releases are asked for)
 
-With private incidence all of it follows from the declared rate rho and the declared cap m. With public incidence it is
-a function of the incidence file: weights by linear program, from them each record's rate, from these each secret's
-Poisson-binomial.
+With private incidence, everything follows from the declared rate rho and the declared cap m. With public incidence, it
+is a function of the incidence file: a linear program gives the weights, these give each record's rate, and the rates
+give each secret's Poisson-binomial.
 """
 
 from __future__ import annotations
@@ -52,38 +52,38 @@ _OF_INCIDENCE = {
 
 
 class FreeParameters(EvolvingParameters):
-    """How texts evolve against the released centres: post-processing, free, changeable at every ``generate``."""
+    """How texts evolve against the released centres: post-processing, free; may change at every ``generate``."""
 
     distance: Distance = "centred"
-    """What a centre's nearest candidate is: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or
-    ``l2``."""
+    """How a centre's nearest candidate is found: ``centred`` (cosine about the mean of a label's candidates),
+    ``cosine`` or ``l2``."""
 
 
 class ReleaseParameters(Parameters):
     """What SecPE releases, and from which public texts its clusters come."""
 
     incidence: Literal["private", "public"] = "private"
-    """Whether it is known which record holds which secret. ``private``: it is protected too."""
+    """Whether the public knows which record contains which secret. ``private``: that is protected too."""
     incidence_file: str | None = public_file(None)
-    """Public incidence: the file of ``understudy secrets incidence``, which you thereby declare public."""
+    """Public incidence: the file made by ``understudy secrets incidence``. Giving it declares it public."""
     inclusion: float = Field(1.0, gt=0, le=1)
-    """Private incidence: probability with which each record is sampled (rho). Less than 1 never pays: the noise falls
+    """Private incidence: probability with which each record is sampled (rho). Less than 1 never helps: the noise falls
     more slowly than the number of sampled records."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
     """Fresh releases of the same sums, which are averaged; the printed algorithm makes one per round. More than one
-    pays only where records are not all sampled."""
+    helps only if not all records are sampled."""
     public_corpus: str | None = public_file(None)
-    """A public table of similar texts, whose clusters the private records are counted in."""
+    """A public table of similar texts. The private records are counted in its clusters."""
     public_corpus_is_public: bool = False
-    """Your word that the public corpus was not made from private data."""
+    """Confirms that the public corpus was not made from private data."""
     public_text: str = "text"
     """The public corpus's text column."""
     public_label: str | None = None
     """The public corpus's label column, with the same labels. Default: one set of clusters for all labels."""
     records_without_secrets_are_public: bool = False
-    """Public incidence: take the records without secrets for the public corpus. They get no protection at all."""
+    """Public incidence: use the records without secrets as the public corpus. They get no protection at all."""
     clusters: int = Field(100, ge=1, le=1_000_000)
     """Clusters of each label (K)."""
 
@@ -116,19 +116,19 @@ class SecPEParameters(ReleaseParameters, FreeParameters):
 
 NAME = "sec-pe"
 RESIDUAL_CLIP = 1.0
-"""Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""
+"""Embeddings are clipped to this distance from their centre (C); unit vectors are at most 2 apart."""
 SIZE_SHARE = 0.8
 """Share of a record's squared norm that the sizes get (s); the centres get the rest."""
 GRID = 1 << 24
 _ONE_THAT_IS_SAMPLED: tuple[Inclusion, ...] = (((1.0, 1),),)
-"""A rare record would need hardly any noise: the few that are sampled could be given away. So each sampled one keeps
-to (p, r) by itself."""
+"""A rarely sampled record would need hardly any noise, which could expose the few that are sampled. So each sampled
+record keeps to (p, r) by itself."""
 _COLUMNS = ("number", "prior", "posterior")
 
 
 @dataclass(frozen=True)
 class ClusterSumsSpec:
-    """Per label and cluster a size and a sum of residuals: a record's vector of the two has L2 norm 1 at most."""
+    """Per label and cluster, a size and a sum of residuals: a record's vector of both has L2 norm at most 1."""
 
     labels: int
     clusters: int
@@ -143,7 +143,7 @@ class ClusterSumsSpec:
 
 
 PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
-"""Secrets, by their numbers in the incidence file, and what each is promised beyond the promise to all."""
+"""Secrets, by their numbers in the incidence file, with each one's promise beyond the promise to all."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ class SamplingRates:
     """
 
     rates: float | NDArray[np.float64]
-    inclusion: tuple[Inclusion, ...]  # what that means for each secret
-    free: NDArray[np.bool_] | None = None  # ``Bool[n]``: which records hold no secret, where that is public
-    sha256: str | None = None  # of the incidence, where that is public
+    inclusion: tuple[Inclusion, ...]  # the resulting rates for each secret
+    free: NDArray[np.bool_] | None = None  # ``Bool[n]``: which records contain no secret, if that is public
+    sha256: str | None = None  # of the incidence, if that is public
 
 
 def release_names(parameters: SecPEParameters) -> list[str]:
@@ -168,7 +168,7 @@ def release_names(parameters: SecPEParameters) -> list[str]:
 
 
 def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """One rate for all records; at most m of them hold one secret, so K ~ Binomial(m, rho) dominates."""
+    """Use one rate for all records. At most m contain a given secret, so K ~ Binomial(m, rho) dominates."""
     rate = float(parameters.inclusion)
     return SamplingRates(rate, (((rate, unit.max_records),),))
 
@@ -176,7 +176,7 @@ def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
 def public_rates(
     parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit, *, sha256: str
 ) -> SamplingRates:
-    """Each record's rate by linear program: the largest weights with at most 1 on any one secret.
+    """Compute each record's rate by linear program: the largest weights with at most 1 on any one secret.
 
     ``incidence`` is ``Float64[records, secrets]`` of 0 and 1, ``free`` is as of :class:`SamplingRates`.
 
@@ -184,7 +184,7 @@ def public_rates(
     """
     most = int(incidence.sum(axis=0).max()) if incidence.shape[1] else 0
     if most == 0:
-        raise ConfigError("The incidence file holds no secret.", "Make it with the detectors or files that find some.")
+        raise ConfigError("The incidence file contains no secret.", "Make it with detectors or files that find some.")
     if most > unit.max_records:
         raise ConfigError(
             "A secret of the incidence file is in more records than declared.",
@@ -207,7 +207,7 @@ def make_plan(
     *,
     per_secret: PerSecretBudgets = (),
 ) -> Plan:
-    """The plan of a release; ``per_secret`` are promises to some secrets beyond the one to all (public incidence)."""
+    """Return the plan of a release; ``per_secret``: stricter promises to some secrets (public incidence)."""
     keywords_of_labels(parameters, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
     labels = facts.labels.size
     candidates = candidates_per_round(parameters, labels)
@@ -230,7 +230,7 @@ def make_plan(
 
 @lru_cache(maxsize=1024)
 def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], releases: int) -> float:
-    """A run is planned more than once, and several releases take seconds to calibrate."""
+    """Cached: a run is planned more than once, and several releases take seconds to calibrate."""
     return calibrate(budget, inclusion, releases=releases)
 
 
@@ -242,7 +242,7 @@ def _forecast(
     multiplier: float,
     candidates: int,
 ) -> Facts:
-    """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
+    """Return signal to noise, and Aug-PE's for the same secrets: all of a secret's m records, in every round."""
     labels = facts.labels.size
     noise = multiplier / math.sqrt(SIZE_SHARE) / math.sqrt(parameters.releases)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
@@ -269,7 +269,7 @@ def _forecast(
 
 
 def verdict(noise: float, labels: int, records: float | None) -> Verdict:
-    """The verdict by how many of a label's texts must lie in a cluster; ``noise`` on its size, in texts."""
+    """Return the verdict, by how many of a label's texts a cluster needs; ``noise`` on its size, in texts."""
     return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 
@@ -278,8 +278,8 @@ _GAIN = "sec-pe's signal to noise over aug-pe's, at equal numbers of clusters an
 
 
 def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
-    """The promises of a public CSV file ``number,prior,posterior``; none without a file. Raises ConfigError if it
-    cannot be read, names a secret that the incidence file, of so many ``secrets``, does not have, or one twice."""
+    """Read the promises of a public CSV file ``number,prior,posterior``; empty without a file. Raises ConfigError if it
+    cannot be read, names a secret beyond the incidence file's ``secrets``, or names one twice."""
     if file is None:
         return []
     name = Path(file).name
@@ -299,19 +299,19 @@ def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
 
 
 def _number(text: str) -> int:
-    """A secret's number: ASCII digits, and not thousands of them."""
+    """Parse a secret's number: ASCII digits, and not thousands of them."""
     if not re.fullmatch("[0-9]{1,12}", text.strip()):
         raise ValueError
     return int(text)
 
 
 def _in_words(per_secret: PerSecretBudgets) -> tuple[str, ...]:
-    """For the statement: a sentence per promise, the secrets by number."""
+    """Return a sentence per promise for the statement, with the secrets by number."""
     by_promise: dict[SecretBudget, list[int]] = {}
     for number, own in per_secret:
         by_promise.setdefault(own, []).append(number)
     return tuple(
-        f"{own} holds too for each of these secrets, by their numbers in the incidence file: "
+        f"{own} also holds for each of these secrets, by their numbers in the incidence file: "
         f"{', '.join(map(str, sorted(numbers)))}."
         for own, numbers in by_promise.items()
     )
@@ -321,13 +321,13 @@ _DIGITS = 4  # of a rate
 
 
 def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
-    """The weights with the largest sum that keep to 1 for each secret.
+    """Return the weights with the largest sum of which each secret's records have at most 1 together.
 
-    Maximise sum_i w_i, subject to sum over the records i that hold secret j of w_i <= 1, and 0 <= w_i <= 1.
-    ``incidence`` is ``[n, secrets]``, sparse: record i holds secret j where it is not 0.
+    Maximise sum_i w_i, subject to sum over the records i that contain secret j of w_i <= 1, and 0 <= w_i <= 1.
+    ``incidence`` is ``[n, secrets]``, sparse: record i contains secret j where it is not 0.
 
     Returns:
-        ``Float64[n]``. Records that hold the same secrets have the same weight, records without secrets have 1. The sum
+        ``Float64[n]``. Records with the same secrets have the same weight, records without secrets have 1. The sum
         of a secret exceeds 1 by no more than rounding in doubles.
 
     Raises ConfigError if the solver gives up.
@@ -340,7 +340,7 @@ def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
     kind_of, first = _kinds(held)
     records = np.bincount(kind_of[kind_of >= 0]).astype(np.float64)
     kinds, bounds = held[first], np.column_stack([np.zeros(len(first)), records])
-    # interior points: where a record holds ten secrets, the dual simplex takes ten times as long
+    # interior points: the dual simplex takes ten times as long if records contain ten secrets
     most = np.ones(incidence.shape[1])
     solved = linprog(-np.ones(len(first)), A_ub=kinds.T, b_ub=most, bounds=bounds, method="highs-ipm")
     if not solved.success:
@@ -353,7 +353,7 @@ def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
 
 
 def inclusion_probabilities(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """rho_i = min(1, V w_i / sum w): how often each record is sampled.
+    """Return each record's sampling rate rho_i = min(1, V w_i / sum w).
 
     V is sum(w) / max(w), so that the heaviest records are always sampled. (The printed 1 / max(w) samples about one
     record of the whole corpus.)
@@ -363,11 +363,11 @@ def inclusion_probabilities(weights: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple[Inclusion, ...]:
-    """For each secret the rates of its records, as :class:`~understudy.privacy.events.MixtureEvent` states them.
+    """Return each secret's rates of its records, as :class:`~understudy.privacy.events.MixtureEvent` states them.
 
-    Rates are rounded up to 4 digits, so that equal ones can be counted: a higher rate can only be told apart more
-    easily, so what is stated is never too little. In the order of the columns; empty for a secret in no record that may
-    be sampled.
+    Rates are rounded up to 4 digits, so that equal ones can be counted: a higher rate only makes the neighbours easier
+    to distinguish, so the stated cost is never too small. In the order of the columns; empty for a secret in no record
+    that may be sampled.
     """
     by_secret = _in_order(incidence).tocsc()
     different, which = np.unique(np.asarray(rates, dtype=np.float64), return_inverse=True)
@@ -382,7 +382,7 @@ def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple
 
 
 def _in_order(incidence: csr_array) -> csr_array:
-    """A copy by rows, each pair once, in the order of the columns."""
+    """Return a copy by rows, each pair once, in the order of the columns."""
     from scipy.sparse import csr_array
 
     held = csr_array(incidence, copy=True)
@@ -393,8 +393,8 @@ def _in_order(incidence: csr_array) -> csr_array:
 
 
 def _kinds(held: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Records that hold the same secrets, some at least, are of one kind: of each record its kind or -1, of each kind
-    its first record."""
+    """Group records with the same secrets, at least one, into kinds. Return each record's kind or -1, and each kind's
+    first record."""
     kinds: dict[bytes, int] = {}
     kind_of, first = np.full(held.shape[0], -1), []
     for record in np.flatnonzero(np.diff(held.indptr)):

@@ -54,7 +54,7 @@ from understudy.schema.labels import LabelSet
 
 
 def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """How records are sampled: with public incidence as its file says; no private table is read."""
+    """Return how records are sampled (with public incidence, from its file); no private table is read."""
     if parameters.incidence == "private":
         return private_rates(parameters, unit)
     found = Incidence.read(needed(parameters.incidence_file))
@@ -64,17 +64,17 @@ def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
 
 
 def _require_planned(sha256: str | None, plan: Plan) -> None:
-    """See that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
+    """Check that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
     if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
         raise ConfigError(
-            "The incidence file changed while the run was reading it.", "Put the one back that the run began with."
+            "The incidence file changed while the run was reading it.", "Restore the file that the run began with."
         )
 
 
 def prepare(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> Clusters | None:
-    """Make the public clusters, once it is seen that incidence and public corpus are as the plan has them."""
+    """Check that incidence and public corpus are those of the plan, then make the public clusters."""
     if parameters.incidence == "public":
         found = Incidence.read(needed(parameters.incidence_file))
         _require_planned(found.sha256, plan)
@@ -91,7 +91,7 @@ _LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a fl
 
 
 def contents(parameters: SecPEParameters, release: Release) -> Contents:
-    """Per label K public clusters, the noisy sums of what private records say about them, and their centres."""
+    """Per label, K public clusters, the noisy sums of private records over them, and their centres."""
     labels = release.schema.label_set.size
     clusters = (labels, parameters.clusters)
     sums = Held("float64", (*clusters, "dimension with size"))
@@ -109,7 +109,7 @@ def contents(parameters: SecPEParameters, release: Release) -> Contents:
 
 
 def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the noisy sizes and centres of public clusters; records are sampled as the plan has it."""
+    """Release the noisy sizes and centres of public clusters; records are sampled as planned."""
     embedder, sampling = needed(tools.embedder), sampling_rates(parameters, plan.unit)
     _require_planned(sampling.sha256, plan)
 
@@ -144,7 +144,7 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 def public_clusters(
     parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> Clusters:
-    """Clusters of the public texts, made before anything is charged: what could fail here does so then."""
+    """Make clusters of the public texts before anything is charged, so that failures cost nothing."""
     tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
     embedder = needed(tools.embedder)
     if parameters.records_without_secrets_are_public:
@@ -160,13 +160,13 @@ def public_clusters(
 
 
 def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
-    """How many of the sizes stand above the noise: noisy values and public numbers only."""
+    """Return how many sizes are above the noise, from noisy values and public numbers only."""
     above = tuple(int(number) for number in (sizes > 3 * noise).sum(axis=1))
     sampled = at_least(float(sizes.sum()), noise * math.sqrt(sizes.size))
     return Facts(
         (
             Fact("size_noise", round(noise, 3), "noise on the size of a cluster (std, records)"),
-            Fact("clusters_above_3_std", above, "clusters whose size stands 3 std above the noise"),
+            Fact("clusters_above_3_std", above, "clusters whose size is 3 std above the noise"),
         ),
         verdict=verdict(noise, len(sizes), sampled),
     )
@@ -192,14 +192,14 @@ _PUBLIC_FILES = {
 
 
 def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
-    """See that the public corpus has enough texts for its clusters, and labels only if the private table has some; else
-    ConfigError."""
+    """Check that the public corpus has enough texts for its clusters, and labels only if the private table has some;
+    else raise ConfigError."""
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
     if parameters.public_label and not labels.names:
         raise ConfigError(
             "The public corpus is to have labels (public_label), and the private table has none.",
-            "Leave out --public-label, or name the private table's with --label and --labels.",
+            "Leave out --public-label, or give the private table labels with --label and --labels.",
         )
     counts = np.zeros(labels.size, dtype=np.int64)
     with open_public(parameters, labels) as public:
@@ -215,7 +215,7 @@ def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
 
 
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
-    """The public corpus, rows that cannot be used left out. Raises ConfigError or CorpusError if it cannot be read."""
+    """Read the public corpus, without unusable rows. Raises ConfigError or CorpusError if it cannot be read."""
     assert parameters.public_corpus is not None, "the plan checks it"
     if not Path(parameters.public_corpus).is_file():  # no pattern: the statement has its hash
         raise ConfigError(

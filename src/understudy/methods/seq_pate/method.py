@@ -25,8 +25,8 @@ _INT32 = 2**31 - 1
 
 
 class SeqPATE(TunedMethod, SeqPATEParameters):
-    """Teachers on disjoint shards answer noisily where a student is unsure; any number of texts are then sampled from
-    the student.
+    """Teachers on disjoint shards answer noisily if a student is unsure; any number of texts are then sampled from the
+    student.
 
     >>> SeqPATE(declared_records=20_000, teachers=1000).teachers
     1000
@@ -54,7 +54,7 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
             )
 
     def contents(self, release: Release) -> Contents:
-        """The tuned model is the student's; and all that was asked and answered."""
+        """Describe the tuned student, and all questions and answers."""
         labels, queries = release.schema.label_set.size, planned_queries(release.statement.charges)
         columns: int | str = "columns" if self.candidate_filter == "none" else self.candidates
         arrays = {

@@ -38,46 +38,47 @@ StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
-    """The teachers, each tuned on a shard of its own."""
+    """The teachers, each tuned on its own shard."""
 
     teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
-    """Number of teachers, and of shards (M). Default: half of the declared records, 2000 at most."""
+    """Number of teachers, and of shards (M). Default: half of the declared records, at most 2000."""
 
 
 class QueryParameters(Parameters):
     """What the teachers are asked, and how they answer."""
 
     queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
-    """Most positions that teachers are asked about in all (T). Default: as many as leave a noise of 0.035 on an answer.
+    """Largest total number of positions that teachers are asked about (T). Default: as many as keep the noise on an
+    answer at 0.035.
     """
     rounds: int = Field(2, ge=1, le=1000)
     """Rounds in which they are asked; the student learns after each (R)."""
     ask: Literal["hard", "all"] = "hard"
     """``hard``: positions whose pseudo-label the student ranks low. ``all``: any position, at random."""
     candidate_filter: Literal["top-p", "top-k", "none"] = "top-p"
-    """Tokens that an answer is about: the student's likeliest ``candidates``; of these only such as make up 0.95 of its
-    probability (``top-p``); or the whole vocabulary."""
+    """Tokens that an answer is about: the student's likeliest ``candidates``; only those of them that make up 0.95 of
+    its probability (``top-p``); or the whole vocabulary."""
     candidates: int = Field(50, ge=1, le=100_000)
-    """Most tokens that an answer is about (K)."""
+    """Largest number of tokens that an answer is about (K)."""
     answers: Literal["probabilities", "votes"] = "probabilities"
     """What a teacher answers: its probabilities of the candidates, or its first choice alone."""
     noise: Ablation[NoiseKind] = "gaussian"
-    """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP); the latter where delta is 0."""
+    """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP); the latter if delta is 0."""
 
 
 class StudentParameters(Parameters):
     """Public texts with pseudo-labels, and how the student learns."""
 
     pseudo_source: Literal["student", "base"] = "student"
-    """Who writes those of the later rounds: the student as it is then, or the base model."""
+    """Which model writes the public texts of later rounds: the current student, or the base model."""
     student_loss: StudentLoss = "kl"
-    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``). To see what
-    answers are worth, ``pseudo-labels`` learns from none. ``published`` learns from both, as the paper's equation 4
+    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``).
+    ``pseudo-labels`` learns from no answer, for comparison. ``published`` learns from both, as the paper's equation 4
     does, after as many steps on pseudo-labels alone as in a round."""
     prefixes: str | None = public_file(None)
     """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
     prefixes_are_public: bool = False
-    """Your word that the prefixes were not made from private data."""
+    """Confirms that the prefixes were not made from private data."""
     learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
 
@@ -86,30 +87,31 @@ class PhraseParameters(Parameters):
     """A promise for phrases, besides that for records or owners."""
 
     phrases: str | None = private_file()
-    """A private file with one phrase per line; the run sees that none is in more records (owners) than declared."""
+    """A private file with one phrase per line; the run checks that no phrase is in more records (owners) than
+    declared."""
     phrase_shards: int | None = Field(None, ge=1, le=1_000_000)
-    """Most records (owners), and so shards, that one phrase is in (n_s): declared."""
+    """Largest number of records (owners), and so of shards, that contain one phrase (n_s): declared."""
 
 
 class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, StudentParameters, PhraseParameters):
     """All parameters of SeqPATE."""
 
     private_text_tokens: int = Field(64, ge=1, le=1_000_000)
-    """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
+    """Private texts and pseudo-sentences are cut, and padded, to this number of tokens."""
 
     adapted: ClassVar[str] = ALL
     blocks: ClassVar[int | None] = 2
-    """Blocks that teachers and student adapt, the last ones; the trunk below is computed once for all teachers."""
+    """Number of last blocks that teachers and student adapt; the trunk below is computed once for all teachers."""
 
 
 def answers_name(number: int) -> str:
-    """The charge of a round, the first being 1."""
+    """Return the name of a round's charge; the first round is 1."""
     return f"answers-{number}"
 
 
 @dataclass(frozen=True)
 class AnswersSpec:
-    """Answers to so many questions, summed over teachers, of which one unit changes one.
+    """The answers to a number of questions, summed over teachers. One unit changes the answers of one teacher.
 
     An answer is integers of 0 or more that add up to at most G, one step less than 1.0 in G = COUNT_GRID. Two such
     answers differ by at most 2 G in L1, and by at most sqrt(2) G in L2.
@@ -132,7 +134,7 @@ class AnswersSpec:
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
-    """M. Raises ConfigError if there would be more than declared records, or fewer than two."""
+    """Return M. Raises ConfigError if it exceeds the declared records, or is below two."""
     declared = parameters.declared
     teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
     if not 2 <= teachers <= declared:
@@ -145,7 +147,7 @@ def teacher_count(parameters: SeqPATEParameters) -> int:
 
 _TEACHERS, _RECORDS = 2000, 2
 _NOISE = 0.035
-"""On a teacher-averaged probability, where the number of questions is not given."""
+"""Noise on a teacher-averaged probability if the number of questions is not given."""
 
 
 @dataclass(frozen=True)
@@ -157,24 +159,24 @@ class Noise:
     one: float
 
     def on_mean(self, queries: int, teachers: int) -> float:
-        """Standard deviation on a teacher-averaged probability, with so many questions in all."""
+        """Return the standard deviation on a teacher-averaged probability, given the total number of questions."""
         return self.one * (math.sqrt(queries) if self.kind == "gaussian" else queries) / teachers
 
     def queries(self, std: float, teachers: int) -> int:
-        """How many questions leave that standard deviation."""
+        """Return how many questions lead to this standard deviation."""
         ratio = std * teachers / self.one
         return int(min(MOST_QUERIES, ratio**2 if self.kind == "gaussian" else ratio))
 
 
 def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
-    """The noise that ``budget`` buys, beside noisy label counts if these are asked for."""
+    """Return the noise that ``budget`` allows, after noisy label counts if these are asked for."""
     share = LABEL_SHARE if parameters.label_sizes == NOISY else 0.0
     multiplier, *_ = noise_multipliers(budget, (1 - share, *([share] if share else [])), parameters.noise)
     return Noise(parameters.noise, math.sqrt(2) * multiplier * (1 if parameters.noise == "gaussian" else 2))
 
 
 def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
-    """T: as given; or as many as leave a noise of 0.035 on an answer, at least one per round."""
+    """Return T: as given, or as many as keep the noise on an answer at 0.035, at least one per round."""
     found = parameters.queries
     if found is None:
         found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
@@ -187,7 +189,7 @@ def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
 
 
 def round_sizes(queries: int, rounds: int) -> list[int]:
-    """How many questions each round asks, as evenly as possible."""
+    """Return how many questions each round asks, as evenly as possible."""
     return [queries * (number + 1) // rounds - queries * number // rounds for number in range(rounds)]
 
 
@@ -208,7 +210,7 @@ def planned_sums(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
 
 
 def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release."""
+    """Return the plan of a release."""
     _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     if parameters.rounds > PSEUDO_TEXTS:
         raise ConfigError(
@@ -222,22 +224,22 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError if they are not those of
-    this method."""
+    """Return T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError if they are not
+    those of this method."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):
             mechanism = charge.mechanism
             asked = mechanism.shape[0] if isinstance(mechanism, NoisySum) else None
             if asked is None:
-                raise ReleaseError("The charges are not those of seq-pate.", "Get the file again from its maker.")
+                raise ReleaseError("The charges are not those of seq-pate.", "Ask the sender for a new copy.")
             total += asked
     return total
 
 
 def phrase_epsilon(parameters: SeqPATEParameters, budget: Budget) -> float:
-    """Epsilon, at the budget's delta, for a phrase in ``phrase_shards`` shards: each question's sum moves by that many
-    teachers' answers."""
+    """Return epsilon, at the budget's delta, for a phrase in ``phrase_shards`` shards: each question's sum moves by
+    that many teachers' answers."""
     shards = parameters.phrase_shards or 1
     if parameters.noise == "laplace":
         return float(budget.epsilon) * shards
@@ -249,7 +251,7 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
     if (parameters.phrases is None) != (parameters.phrase_shards is None):
         raise ConfigError(
             "A promise for phrases needs the phrases and their cap.",
-            f"Give --phrases FILE and --phrase-shards N, the most {facts.unit.kind}s that one of them is in.",
+            f"Give --phrases FILE and --phrase-shards N, the most {facts.unit.kind}s that contain one of them.",
         )
     if parameters.phrase_shards is None:
         return ()
@@ -261,7 +263,7 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
     found = phrase_epsilon(parameters, budget)
     return (
         f"Phrases: no phrase of a list that the data holder keeps is in more than {shards} {kind}(s), and so in the "
-        f"shards of more than {shards} teacher(s), as was checked. Where neighbours differ by all records that hold "
+        f"shards of more than {shards} teacher(s), as was checked. If neighbours differ by all records that contain "
         f"one of these phrases, the release is ({round_up(found)}, {as_typed(budget.delta)})-differentially private. "
         f"That this check passed is itself not covered by the promise for one {kind}.",
     )
@@ -290,7 +292,7 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
-    """The verdict by the noise on an answer if at least so many questions are asked as teach a student something."""
+    """Return the verdict, by the noise on an answer with the fewest questions that teach a student something."""
     return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
 
 

@@ -4,7 +4,7 @@ Tian et al. 2022, *SeqPATE: Differentially private text generation via knowledge
 privacy boundary:
 
     teachers = adapters, each tuned on the records whose keyed hash names it         private, teachers.py
-    student  = adapters that have learnt nothing, or of pseudo-sentences             public
+    student = adapters that have learnt nothing, or from pseudo-sentences             public
     for r in 1 .. R:
         rows    = pseudo-sentences that the student (or the base model) writes       post-processing
         asked   = T / R of their positions that the student finds hard               post-processing
@@ -83,23 +83,22 @@ from understudy.privacy.verdict import Verdict
 from understudy.schema.labels import in_proportion
 
 _GROUP = {"cpu": 16, "cuda": 64}
-"""Teachers in one pass, if they fit into memory. It changes no guarantee."""
+"""Number of teachers in one pass, if they fit into memory. It changes no guarantee."""
 TEACHER_STEPS, TEACHER_BATCH, TEACHER_RATE = 4, 1, 0.1
-"""Steps of training of each teacher, texts per step (its shard is read again and again), and its highest learning
-rate."""
+"""Training steps of each teacher, texts per step (its shard is read repeatedly), and highest learning rate."""
 _MOST_NUMBERS = 20_000_000
-"""In all answers, which the Release holds: 160 MB."""
+"""Largest number of values in all answers of a Release: 160 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """What is made before anything is charged."""
+    """What the run prepares before anything is charged."""
 
     asked: LabelPrompts
     tuned: TunedModel  # the model that becomes the student
     faculty: Faculty
     prefixes: tuple[str, ...] = ()  # public beginnings of pseudo-sentences
-    kind: str = ""  # of the machines that train the teachers; "" before that is tried
+    kind: str = ""  # of the machines that train the teachers; "" before that is tested
 
 
 def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
@@ -113,7 +112,7 @@ def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 
 def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are not as they should be, or the model cannot be cut."""
+    """Raises ConfigError if prompts or records are invalid, or the model cannot be cut."""
     asked, tuned = model_to_tune(parameters, preparation)
     model = tuned.causal
     lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
@@ -129,7 +128,7 @@ def _prefixes(parameters: SeqPATEParameters, tuned: TunedModel) -> tuple[str, ..
     path, most = Path(parameters.prefixes), parameters.private_text_tokens
     if not parameters.prefixes_are_public:
         raise ConfigError(
-            "The prefixes are a file of your own: it must not be made from private data.",
+            "The prefixes are your own file: it must not be made from private data.",
             "If they are public, say so with --prefixes-are-public.",
         )
     found = _lines(path, f"The prefixes {path.name}", "Give a UTF-8 text file, one per line.")
@@ -149,13 +148,13 @@ def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
-    """See that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
-    shards. A phrase is in a record if it is in its text as models see it, or in what that says: in JSON, and after the
-    names of parts, quotes and line ends are written otherwise.
+    """Check that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
+    shards. A phrase is in a record if it is in its text as models see it, or in the text that this encodes: in JSON,
+    and after the names of parts, quotes and line ends are written differently.
 
     Raises:
         ConfigError: the file of phrases cannot be read, or is empty.
-        CorpusError: a phrase is in more; the error does not tell which.
+        CorpusError: a phrase is in more; the error does not say which.
     """
     if parameters.phrases is None:
         return
@@ -164,7 +163,9 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
     finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
-    for batch in corpus.corpus.batches():  # all records: which of an owner's are used is not known before the charge
+    for (
+        batch
+    ) in corpus.corpus.batches():  # all records: before the charge, it is not known which of an owner's are used
         rows = range(before, before + len(batch.texts))
         owners = batch.owners if corpus.unit.kind == "owner" else None
         units_here = rows if owners is None else owners
@@ -174,14 +175,14 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     if max(Counter(key for key, _ in units).values(), default=0) > most:
         raise CorpusError(
             f"A phrase is in more {corpus.unit.kind}s than the {most} declared.",
-            "Declare a higher --phrase-shards, or take the phrase from the list.",
+            "Declare a higher --phrase-shards, or remove the phrase from the list.",
         )
 
 
 def try_out(
     found: Ready, parameters: SeqPATEParameters, queries: int, *, engine: Engine | None = None
 ) -> tuple[Ready, Facts]:
-    """Try that teachers are separate, here and on the engine's workers, and measure on public text what the release
+    """Test that teachers are independent, here and on the engine's workers, and measure on public text what the release
     will take.
 
     Returns:
@@ -232,7 +233,7 @@ def try_out(
 def _seconds(
     found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int, engine: Engine | None
 ) -> list[Fact]:
-    """Time of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
+    """Time each part of the release on one group, one pseudo-sentence and one block of the student's."""
     faculty, model = found.faculty, found.tuned.causal
     recipe, workers = faculty.recipe, worker_count(model.device) if engine is None else engine.workers
     shapes, slots = found.tuned.shapes(), recipe.slots
@@ -319,11 +320,11 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, to
     return replace(made, public_inputs={**made.public_inputs, "prefixes": {"source": _PREFIXES, "sha256": sha256}})
 
 
-_PREFIXES = "prefixes of your own"
+_PREFIXES = "your own prefixes"
 
 
 def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> list[int]:
-    """The label of each pseudo-sentence, such that every round has of all."""
+    """Return the label of each pseudo-sentence, such that every round has all labels."""
     sizes = in_proportion(PSEUDO_TEXTS, counts.get(COUNTS, np.ones(labels)).tolist())
     left = [label for label, size in enumerate(sizes) for _ in range(size)]
     mixed: list[int] = np.random.default_rng(0).permutation(left).tolist()
@@ -332,7 +333,7 @@ def _labels_of_texts(counts: Mapping[str, NDArray[np.float64]], labels: int) -> 
 
 @dataclass
 class _Memory:
-    """All that was asked and answered, round after round: released, and kept for the Release."""
+    """All questions and answers, round after round: released, and kept for the Release."""
 
     texts: list[PseudoTexts] = field(default_factory=list)
     questions: list[Questions] = field(default_factory=list)
@@ -341,7 +342,7 @@ class _Memory:
     def lessons(
         self, prompts: Sequence[Sequence[int]], teachers: int, std: float, parameters: SeqPATEParameters
     ) -> Lessons:
-        """What was answered, and the pseudo-sentences that it is about."""
+        """Return the answers, and the pseudo-sentences that they are about."""
         rows: list[TokenRow] = []
         taught = []
         for texts, questions, answers in zip(self.texts, self.questions, self.answers, strict=True):
@@ -370,18 +371,18 @@ _OF_TEXTS = ("labels", "lengths", "tokens")
 
 
 def _noise_check(memory: _Memory, plan: Plan, teachers: int) -> Facts:
-    """How far the answers stand above their noise: from what was released, so for free."""
+    """Return the answers' signal to noise, from released values only and thus free."""
     std = plan.mechanism(answers_name(1)).noise_std / teachers
     highest = np.concatenate(
         [np.where(q.candidates >= 0, a, -np.inf).max(1) for q, a in zip(memory.questions, memory.answers, strict=True)]
     )
     candidates = np.concatenate([(q.candidates >= 0).sum(1) for q in memory.questions])
-    of_noise = std * (2 + np.sqrt(2 * np.log(candidates)))  # the highest of so many noises, and two deviations more
+    of_noise = std * (2 + np.sqrt(2 * np.log(candidates)))  # the expected maximum of all the noise, plus two deviations
     share = float(np.mean(highest / teachers > of_noise))
     return Facts(
         (
             Fact("answer_noise", std, "noise on a teacher-averaged probability (std)"),
-            Fact("clear_answers", share, "share of the answers whose likeliest token stands out from the noise on all"),
+            Fact("clear_answers", share, "share of the answers whose likeliest token exceeds the largest noise"),
         ),
         verdict=Verdict("noise", "answers") if share < 0.5 else plan.forecast.verdict,
     )

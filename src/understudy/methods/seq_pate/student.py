@@ -24,11 +24,11 @@ _MASS = 0.95
 STUDENT_STEPS, STUDENT_BATCH = 16, 16
 """Steps of a round, and pseudo-sentences per step."""
 QUERIES_PER_TEXT = 16
-"""Positions of one pseudo-sentence that are asked about, where there are pseudo-sentences enough."""
+"""Positions asked about in one pseudo-sentence, if there are enough pseudo-sentences."""
 _HARD_RANK = 1
-"""A position is hard if the student ranks at least so many tokens above its pseudo-label."""
+"""A position is hard if the student ranks at least this many tokens above its pseudo-label."""
 _KL_WEIGHT = 20.0
-"""Weight of the answers (lambda); gradients are cut to norm 1."""
+"""Weight of the answers (lambda); gradients are clipped to norm 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +41,15 @@ class PseudoTexts:
     tokens: NDArray[np.int32]
 
     def rows(self, prompts: Sequence[Sequence[int]]) -> list[TokenRow]:
-        """After the prompts of their labels."""
+        """Return the texts after the prompts of their labels."""
         parts = np.split(self.tokens, np.cumsum(self.lengths)[:-1])
         return [TokenRow(prompts[label], part) for label, part in zip(self.labels.tolist(), parts, strict=True)]
 
 
 def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The distributions nearest to noisy ones (in L2): ``Float64[Q, K]``, over the columns that are ``known``.
+    """Return the distributions nearest to noisy ones (in L2): ``Float64[Q, K]``, over the ``known`` columns.
 
-    A constant is subtracted from all columns, and what is then below 0 becomes 0, so that the rest adds up to 1.
+    A constant is subtracted from all columns, then negative values become 0, so that the rest adds up to 1.
     Setting negatives to 0 and dividing by the sum would leave each column half of its noise.
     """
     masked = np.where(known, means, -np.inf)
@@ -65,11 +65,11 @@ def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.
 def shrink(
     means: NDArray[np.float64], prior: NDArray[np.float64], known: NDArray[np.bool_], *, std: float
 ) -> NDArray[np.float64]:
-    """Noisy answers, shrunk towards the student's own expectation as far as they are noise: ``Float64[Q, K]``.
+    """Shrink noisy answers towards the student's own expectation, as far as they are noise: ``Float64[Q, K]``.
 
-    Empirical Bayes, on released values alone: an answer differs from the student's probability p by variance
-    c p (1 - p), and has noise of variance ``std``^2; c is what the round's answers show beyond their noise. An unlikely
-    candidate cannot differ by much, so nearly all of its answer is noise.
+    Empirical Bayes, on released values alone: an answer differs from the student's probability p by variance c p (1 -
+    p), and has noise of variance ``std``^2; c is estimated from the round's answers' variance beyond their noise. An
+    unlikely candidate cannot differ by much, so nearly all of its answer is noise.
 
     Args:
         means: ``Float64[Q, K]``, sums over the teachers with their noise, by the number of teachers.
@@ -87,8 +87,8 @@ def shrink(
 def shares_of(
     means: NDArray[np.float64], questions: Questions, *, std: float, loss: StudentLoss
 ) -> NDArray[np.float64]:
-    """What the student learns from noisy answers: ``Float64[Q, K]``, distributions over the candidates; with the loss
-    ``top-answer`` the likeliest candidate alone. Other arguments as in :func:`shrink`."""
+    """Return what the student learns from noisy answers: ``Float64[Q, K]``, distributions over the candidates; with the
+    loss ``top-answer``, only the likeliest candidate. Other arguments as in :func:`shrink`."""
     known = questions.candidates >= 0
     shrunk = shrink(means, questions.prior.astype(np.float64), known, std=std)
     if loss != "top-answer":
@@ -98,8 +98,8 @@ def shares_of(
 
 
 def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
-    """The likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 after the first that make
-    up ``mass``."""
+    """Return the likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 after the first
+    that make up ``mass``."""
     top = logits.double().log_softmax(2).topk(columns, dim=2)
     before = top.values.exp().cumsum(2) - top.values.exp()
     return torch.stack([top.indices.masked_fill(before >= mass, -1).double(), top.values], dim=2)
@@ -126,14 +126,14 @@ class Lessons:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Student:
-    """A tuned model in the making."""
+    """A model that is being tuned."""
 
     tuned: TunedModel
     parameters: SeqPATEParameters
 
     def write(self, labels: Sequence[int], *, name: str, seed: int, prefixes: Sequence[str] = ()) -> Arrays:
-        """A pseudo-sentence for each label, sampled from the loaded model: the arrays of :class:`PseudoTexts`. As the
-        seed, ``name`` decides the texts. They begin with the ``prefixes`` in turn, if there are any."""
+        """Sample a pseudo-sentence for each label from the loaded model: the arrays of :class:`PseudoTexts`. ``name``
+        is the seed of the texts. They begin with the ``prefixes`` in turn, if there are any."""
         sampling = Sampling(seed, 1.0, _MASS, self.tuned.tokens, (BLANK_LINE,))
         keys = [(label, f"{name} {number}") for number, label in enumerate(labels)]
         begun = [prefixes[number % len(prefixes)] if prefixes else "" for number in range(len(keys))]
@@ -150,8 +150,8 @@ class Student:
         }
 
     def choose(self, rows: Sequence[TokenRow], count: int, *, seed: int) -> Arrays:
-        """``count`` positions to ask about: hard ones of few sentences; then, if these are too few, the next hardest;
-        and if there are too few positions, some twice. The arrays of a
+        """Choose ``count`` positions to ask about: hard ones of few sentences; then, if these are too few, the next
+        hardest; and if there are too few positions, some twice. Returns the arrays of a
         :class:`~understudy.methods.seq_pate.teachers.Questions` about ``rows``."""
         parameters = self.parameters
         places = np.array([(row, place) for row, each in enumerate(rows) for place in range(len(each.target))])
@@ -173,7 +173,7 @@ class Student:
     def _about(
         self, rows: Sequence[TokenRow], row: NDArray[np.int32], place: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The candidates of each question, ``Int32[Q, K]``, and the student's probabilities of them."""
+        """Return the candidates of each question, ``Int32[Q, K]``, and the student's probabilities of them."""
         parameters, vocabulary = self.parameters, self.tuned.causal.vocabulary
         whole = parameters.candidate_filter == "none"
         columns = vocabulary if whole else min(parameters.candidates, vocabulary)
@@ -192,7 +192,7 @@ class Student:
 
     @staticmethod
     def _ranks(logits: Any, block: Block) -> Any:
-        """How many tokens are likelier than each target, ``Int64[R, width]``."""
+        """Return how many tokens are likelier than each target, ``Int64[R, width]``."""
         return (logits > logits.gather(2, block.targets[:, :, None])).sum(2)
 
     def _map(self, rows: Sequence[TokenRow], of: Callable[[Any, Block], Any]) -> Iterator[NDArray[Any]]:
@@ -210,7 +210,7 @@ class Student:
                 yield from each
 
     def learn(self, lessons: Lessons, weights: NDArray[np.float32], *, steps: int, seed: int) -> Arrays:
-        """The ``weights`` after so many steps on the lessons; they are loaded then."""
+        """Return (and load) the ``weights`` after this many steps on the lessons."""
         parameters, trainable = self.parameters, self.tuned.trainable
         trainable.load(weights)
         optimizer = AdamW(
@@ -230,8 +230,8 @@ class Student:
         return {"weights": optimizer.weights}
 
     def _loss(self, lessons: Lessons, numbers: Sequence[int]) -> Any:
-        """The sum over questions of lambda times the KL divergence from the answer; or that over tokens of the loss on
-        pseudo-labels; or (``published``) both."""
+        """Return the sum over questions of lambda times the KL divergence from the answer; or the sum over tokens of
+        the loss on pseudo-labels; or (``published``) both."""
         causal = self.tuned.causal
         block = Block.around([lessons.rows[number] for number in numbers], device=causal.device)
         logits = target_logits(causal, self.tuned.network, block)

@@ -1,17 +1,17 @@
-"""Teachers: adapters on one frozen base, each tuned on its own shard of the records, several in one pass; and the one
-sum over private records, their answers to the questions of a round.
+"""Teachers: adapters on one frozen base, each tuned on its own shard of the records, several in one pass. The only sum
+over private records is that of their answers to the questions of a round.
 
 A shard's records are those whose keyed hash names the teacher. A teacher takes a public number of steps, each on
-``batch`` texts of its shard, in the order of their hashes, again and again. A teacher without records reads the public
+``batch`` texts of its shard, in the order of their hashes, repeatedly. A teacher without records reads the public
 row, a prompt without a text, and stays the base model.
 
 Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
-group is the same bit for bit whoever trains it (:func:`kind_of_teachers`).
+group is the same bit for bit on any machine that trains it (:func:`kind_of_teachers`).
 
-**One shard, one teacher.** A record must change the adapters of its own teacher and of no other, by no bit. So a
-teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards
-hold: slot j of a group is the j-th text of each of its teachers, or the public row. :func:`require_separate_teachers`
-tries on the device that nothing in a place depends on the texts in others.
+**One shard, one teacher.** A record must change the adapters of its own teacher only, and not a single bit of any
+other. So a teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever
+the shards contain: slot j of a group is the j-th text of each of its teachers, or the public row.
+:func:`require_separate_teachers` tests on the device that nothing in a place depends on the texts in others.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class Recipe:
 
     @property
     def slots(self) -> int:
-        """Most texts that a teacher reads."""
+        """Largest number of texts that a teacher reads."""
         return self.steps * self.batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Faculty:
-    """What teachers consist of and compute: the base model, cut below the blocks that they adapt."""
+    """The parts and computations of teachers: the base model, cut below the blocks that they adapt."""
 
-    lora: LoRA  # what learns of the blocks above the cut; its weights are one teacher's
+    lora: LoRA  # the adapters of the blocks above the cut; its weights are one teacher's
     trunk: Trunk
     tuned: TunedModel  # the form in which texts are read
     recipe: Recipe
 
     @cached_property
     def public(self) -> TokenRow:
-        """What a teacher without records reads."""
+        """Return the row that a teacher without records reads."""
         return TokenRow(self.tuned.instructions.prompts[0], np.zeros(0, dtype=np.int32))
 
     @property
@@ -78,17 +78,17 @@ class Faculty:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Texts to learn from are all of the longest; questions of the shortest that holds them."""
+        """Texts to learn from have the longest; questions have the shortest that fits them."""
         return self.tuned.shapes()
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:
-        """All the rows in one shape."""
+        """Return all rows in one shape."""
         width, device = width or self.shapes.widths[-1], self.lora.causal.device
         return Block.of(rows, width=width, prompt=self.shapes.prompt, size=len(rows), device=device)
 
     @one_core()
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
-        """The adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
+        """Train the adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
         recipe, device = self.recipe, self.lora.causal.device
         lengths = [min(len(shard), recipe.slots) for shard in shards]
         slots = []
@@ -110,7 +110,7 @@ class Faculty:
     def _gradient(
         self, slots: Sequence[tuple[Block, Any]], chosen: Sequence[Sequence[int]], weights: NDArray[np.float32]
     ) -> Any:
-        """The gradient of each teacher's mean loss over its ``chosen`` texts, ``Float32[G, P]``."""
+        """Return the gradient of each teacher's mean loss over its ``chosen`` texts, ``Float32[G, P]``."""
         places = [(slot, place) for place, each in enumerate(chosen) for slot in each]
 
         def of(parts: Sequence[Any]) -> Any:
@@ -127,7 +127,7 @@ class Faculty:
         return found
 
     def active(self, weights: NDArray[np.float32]) -> Any:
-        """A context in which, in this thread, the blocks above compute with a group's adapters."""
+        """Return a context in which, in this thread, the blocks above the cut compute with a group's adapters."""
         stacked = self.lora.stacked(torch.tensor(weights, device=self.lora.causal.device))
         return self.lora.adapters.active(stacked)
 
@@ -159,7 +159,7 @@ class Teachers:
     kind: str = ""
 
     def batches(self) -> Iterator[Group]:
-        """Every teacher once, in order."""
+        """Yield every teacher once, in order."""
         self.train()
         for each in self._kept:
             yield from each.batches()
@@ -169,7 +169,7 @@ class Teachers:
         return self.corpus.engine
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """``function`` of every group, or without an engine of all."""
+        """Return ``function`` of every group or, without an engine, of all groups."""
         if self.engine is None:
             yield function(self)
         else:
@@ -204,15 +204,15 @@ class Teachers:
 
     @cached_property
     def _kept(self) -> list[_Kept]:
-        """All groups. Those of another size or kind of machine (a killed run's) have other names and are not used: a
-        shard might be in two groups, or its teacher depend on which machine trained it."""
+        """Return all groups. Groups of another size or kind of machine (of a killed run) have other names and are not
+        used: a shard might be in two groups, or its teacher depend on the machine that trained it."""
         size = self.faculty.recipe.group
         names = (f"teachers-{self.kind}-{size}-{number}.npy" for number in range(self.groups))
         return [_Kept(self.folder / name, min(size, self.count - number * size)) for number, name in enumerate(names)]
 
     @cached_property
     def _shards(self) -> list[list[TokenRow]]:
-        """The rows that each teacher reads, in the order of their hashes."""
+        """Read the rows of each teacher, in the order of their hashes."""
         found: list[list[tuple[int, str, TokenRow]]] = [[] for _ in range(self.count)]
         most = self.faculty.recipe.slots
         for batch in self.corpus.batches():
@@ -244,13 +244,13 @@ def _train(faculty: Faculty, group: tuple[Path, Sequence[Sequence[TokenRow]]]) -
 
 
 def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
-    """Keep the first, by hash; an owner's records have one hash, and then their own order."""
+    """Keep the first by hash; an owner's records share one hash, and are then in their own order."""
     shard.sort(key=lambda each: each[:2])
     del shard[most:]
 
 
 def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
-    """A group's states and some of its logits for a public question of each width, computed as answers are."""
+    """Return a group's states and some of its logits for a public question of each width, computed as answers are."""
     found, size, device = [], len(weights), faculty.lora.causal.device
     candidates = torch.arange(min(_CANDIDATES, faculty.lora.causal.vocabulary), device=device)
     for width in faculty.shapes.widths:
@@ -277,7 +277,7 @@ def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list
 
 
 def kind_of_teachers(faculty: Faculty) -> str:
-    """A digest of the bits to which a public group is trained here, and of what it then computes.
+    """Return a digest of the bits to which a public group is trained here, and of its computations.
 
     Machines that differ in it train different teachers, which must not be mixed: scheduling, and so the records of
     others, would decide which machine trains a teacher.
@@ -294,14 +294,14 @@ def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
 
 
 def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
-    """See that on no kind of worker teachers change one another, and that all workers train and compute the same
-    teachers, those that join later included. Returns their :func:`kind_of_teachers`."""
+    """Check that teachers change one another on no kind of worker, and that all workers train and compute the same
+    teachers, including workers that join later. Returns their :func:`kind_of_teachers`."""
     engine.ask(partial(require_separate_teachers, faculty))
     return engine.ask(partial(kind_of_teachers, faculty), always=True)
 
 
 def require_separate_teachers(faculty: Faculty) -> str:
-    """Try on this device that a group's teachers do not change one another, in training and in what they then compute.
+    """Test on this device that a group's teachers do not change one another, in training and in later computations.
     Returns the :func:`kind_of_teachers` here.
 
     A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
@@ -330,14 +330,14 @@ def require_separate_teachers(faculty: Faculty) -> str:
         raise PrivacyError(
             f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
             "the influence of one record would have no bound.",
-            "Take a rank that is a multiple of 4 (--lora-rank), or set UNDERSTUDY_DTYPE=float32.",
+            "Choose a rank that is a multiple of 4 (--lora-rank), or set UNDERSTUDY_DTYPE=float32.",
         )
     return _digest(first, before)
 
 
 _SHORT = 1 - 2**-20
-"""More than rounding adds to the sum of an answer, however many candidates it has. (In float32 it would add 3e-4 where
-a likely token stands among 150,000 unlikely ones.)"""
+"""More than rounding adds to the sum of an answer, however many candidates it has. (In float32 it would add 3e-4 for a
+likely token among 150,000 unlikely ones.)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +367,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
             that add up to at most G = COUNT_GRID: probabilities of the candidates, shortened by 2^-20 and rounded
             down, or G for the first choice. So |a_q - a'_q|_2^2 <= |a_q|^2 + |a'_q|^2 <= 2 G^2 and
             |a_q - a'_q|_1 <= 2 G for each of the Q questions: sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them.
-            A number that is none counts as 0.
+            NaN counts as 0.
         Source: Tian et al. 2022 (SeqPATE), with the noise on the sum.
     """
 
@@ -394,8 +394,8 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
         return found
 
     def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:
-        """The first ``real`` teachers' answers, ``Int64[q, K]``, from the states ``Float[G, q, H]`` that the head
-        reads."""
+        """Return the first ``real`` teachers' answers, ``Int64[q, K]``, from the states ``Float[G, q, H]`` that the
+        head reads."""
         found = np.zeros(candidates.shape, dtype=np.int64)
         for number, columns in enumerate(candidates):
             asked = columns >= 0
@@ -411,7 +411,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
 
     @cached_property
     def _sentences(self) -> list[Sentence]:
-        """Each asked sentence up to the last question about it, in the shortest shape that holds that."""
+        """Return each sentence up to the last question about it, in the shortest shape that fits."""
         found = []
         for number in np.unique(self.questions.row).tolist():
             asked = np.flatnonzero(self.questions.row == number)

@@ -1,1 +1,1 @@
-"""What several methods share; no method imports another."""
+"""Code that several methods share; no method imports another."""

@@ -30,7 +30,7 @@ class LabelCountsSpec:
 
 
 def planned_label_counts(labels: int) -> tuple[LabelCountsSpec, str]:
-    """Return what is planned of label counts: the query and its purpose."""
+    """Return the plan of label counts: the query and its purpose."""
     return LabelCountsSpec(labels), f"noisy counts of the records of {labels} label(s)"
 
 
@@ -53,13 +53,13 @@ class TermCountsSpec:
 
 @dataclass(frozen=True)
 class TermHistogramSpec:
-    """Weighted counts of terms, a record's weight of 1 being shared out over its first S = ``terms_per_record`` ones
+    """Weighted counts of terms, with a record's weight of 1 divided among its first S = ``terms_per_record`` ones
     (:class:`~understudy.methods.shared.queries.counts.TermHistogram`).
 
     Args:
-        terms: None where the vocabulary is not known before the charge.
-        blocks: rows of each disjoint part of the sum, in one row of which a record is: the number of labels, or the
-            cells of each of several columns. Empty: all records are counted together.
+        terms: None if the vocabulary is not known before the charge.
+        blocks: numbers of rows of each disjoint part of the sum; a record is in one row of each: the number of labels,
+            or the cells of each of several columns. Empty: all records are counted together.
     """
 
     noise: NoiseKind
@@ -85,7 +85,7 @@ class VotesSpec:
     Args:
         unit: whose votes are normalised together.
         nearest: candidates that a record votes for (k), 1 or more.
-        candidates: None where their number is not known before the charge.
+        candidates: None if their number is not known before the charge.
     """
 
     unit: Unit

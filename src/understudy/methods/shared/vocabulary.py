@@ -19,63 +19,63 @@ from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabula
 
 
 class TermListParameters(Parameters):
-    """Where a method's list of terms comes from."""
+    """The source of a method's list of terms."""
 
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
     vocabulary_is_public: bool = False
-    """Your word that your own vocabulary and stop words were not made from private data."""
+    """Confirms that your own vocabulary and stop words were not made from private data."""
     stop_words: str | None = public_file(None)
-    """A file of words to leave out, ``built-in``, ``none``, two letters for those of a language (``de``), or
-    ``all-languages``: those of 33, which also says that the texts are not English. Default: those of ``language``."""
+    """Words to leave out: a file, ``built-in``, ``none``, the two letters of a language (``de``), or ``all-languages``:
+    those of 33 languages, which also says that the texts are not English. Default: those of ``language``."""
 
     @property
     def tongue(self) -> str:
-        """The language that the stop words name: ``en`` where they name none."""
+        """Return the language that the stop words name; ``en`` if they name none."""
         return self.stop_words if self.stop_words and stop_word_languages(self.stop_words) else "en"
 
     @property
     def not_english(self) -> bool:
-        """Whether the texts are said to be in another language than the built-in vocabulary."""
+        """Return whether the texts are declared to be in another language than the built-in vocabulary."""
         return self.tongue != "en"
 
 
 class VocabularyParameters(TermListParameters):
-    """Where a method's terms come from."""
+    """The sources of a method's terms."""
 
     discover_terms: float | None = Field(None, ge=0, le=0.9)
-    """Share of the budget (of mu^2) for finding terms of one to three words that no public list has: those that many
-    records have join the vocabulary, word for word. Words with digits are never found. 0: none. Default: none; 0.3
-    where ``language`` is not English, ``owner`` is protected and no ``vocabulary`` is named."""
+    """Share of the budget (of mu^2) for finding terms of one to three words that are in no public list: those in many
+    records join the vocabulary, word for word. Words with digits are never found. Default: 0; 0.3 if ``language`` is
+    not English, ``owner`` is protected and no ``vocabulary`` is named."""
 
 
 class WordsParameters(Parameters):
     """Which words people may read."""
 
     allow_words: bool = False
-    """Use words of a public list of obscenities, slurs and sexual words like all others. Without it they are used only
-    where at least one text in a hundred surely contains them."""
+    """Use words of a public list of obscenities, slurs and sexual words like all others. Otherwise they are used only
+    if at least one text in a hundred surely contains them."""
 
 
 DISCOVERED = "discovered-terms"
 REAL = "real"
 """Array of a Release: the probability that the texts contain a term, by its count."""
 FOREIGN_SHARE = 0.3
-"""Share of the budget (of mu^2) for finding terms where the built-in list has another language."""
+"""Share of the budget (of mu^2) for finding terms if the built-in list has another language."""
 FEWEST = 5
-"""Terms that are seen to occur in the texts: with fewer, the vocabulary is hardly theirs."""
+"""Terms that surely occur in the texts: with fewer, the vocabulary hardly fits them."""
 _PER_UNIT = 100
-"""Terms of one unit that count, at most."""
+"""Largest number of terms of one unit that count."""
 _LONE_DELTA = Fraction(1, 10)
-"""Share of delta: the probability with which a term is shown that one unit alone has."""
+"""Share of delta: the probability that a term of one unit alone is shown."""
 
 
 def public_vocabulary(parameters: TermListParameters) -> Vocabulary:
-    """The terms that are counted. Raises ConfigError if they are not declared public."""
+    """Return the terms that are counted. Raises ConfigError if they are not declared public."""
     named = parameters.stop_words in (None, BUILT_IN, "none") or stop_word_languages(parameters.stop_words)
     if (parameters.vocabulary != BUILT_IN or not named) and not parameters.vocabulary_is_public:
         raise ConfigError(
-            "A vocabulary or stop word list of your own must not be made from the private data.",
+            "Your own vocabulary or stop word list must not be made from the private data.",
             "If it is public, say so with --vocabulary-is-public.",
         )
     return load_vocabulary(parameters.vocabulary, stop_words=parameters.stop_words)
@@ -87,18 +87,18 @@ def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[Ch
     lone = budget.delta * _LONE_DELTA
     rest = Budget.of(budget.epsilon, budget.delta - lone)
     first, *others = gaussian_split(rest, [share, *((1 - share) * each for each in shares)])
-    why = "noisy weighted counts of terms that no list has, of which those above a threshold stay"
+    why = "noisy weighted counts of terms that are in no list; those above a threshold stay"
     return Charge(DISCOVERED, NoisySelection(first, float(lone), _PER_UNIT), why), others
 
 
 def word_for_word(plan: Plan) -> str:
-    """What the statement says of terms that were found: from how many records on they show."""
+    """Return the statement's remark on discovered terms: how many records show one."""
     found, unit = plan.mechanism(DISCOVERED), plan.unit
     alone = max(1, round(found.threshold / COUNT_GRID))
     among = round(alone * math.sqrt(found.most))
-    several = "" if unit.kind == "owner" else " A term of one person with so many records is among them."
+    several = "" if unit.kind == "owner" else " This includes a term of one person with so many records."
     return (
-        "Terms that no public list has were found in the private texts and appear word for word: "
+        "Terms that are in no public list were found in the private texts and appear word for word: "
         f"those of about {alone} {unit.kind}s, if these have no other such term, or of {among}, if they have "
         f"{found.most} each, and more.{several}"
     )

@@ -1,4 +1,4 @@
-"""Which of some public candidates the private units are nearest to."""
+"""Votes of private units for their nearest public candidates."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 class VoteHistogram(PlannedQuery[Block, VotesSpec]):
     """For each candidate, the votes of the private units: one round's query.
 
-    A record votes for its k nearest candidates of its own label (all of them where there are fewer; none without
+    A record votes for its k nearest candidates of its own label (all of them if there are fewer; none without
     candidates or for a zero vector): a record with m votes adds floor(G / sqrt(m)) to each, G = COUNT_GRID. Where units
-    are owners, the c_j votes of all of the owner's records for candidate j, jointly over labels, add
-    floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
+    are owners, the c_j votes of all of the owner's records for candidate j, jointly over labels, add floor(G c_j /
+    |c|_2): an owner has one whole vote, however many records it has.
 
     Guarantee:
-        Unit: an owner where the spec's ``unit`` is one, else a record (m times that for a secret that m records hold).
+        Unit: an owner if the spec's ``unit`` is one, else a record (m times that for a secret in m records).
         All records of an owner are in one block.
         Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
         exact (:mod:`understudy.methods.shared.evolution.voting`); an owner's on its records only. So adding a unit adds
@@ -35,7 +35,7 @@ class VoteHistogram(PlannedQuery[Block, VotesSpec]):
         norm at most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record, k *
         max_records for an owner.
         Votes of a label are not normalised by themselves: an owner of records in l labels would weigh sqrt(l).
-        Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote in place of the record's.
+        Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote instead of the record's.
 
     Args:
         candidates: ``Int16[n, d]`` of :func:`~understudy.methods.shared.evolution.embeddings.integer_vectors`; public.
@@ -51,7 +51,7 @@ class VoteHistogram(PlannedQuery[Block, VotesSpec]):
         return (len(self.candidates),)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
+        """Return ``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
         (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.spec.nearest)
         cast = chosen >= 0
         histogram = np.zeros(self.shape, dtype=np.int64)

@@ -1,1 +1,1 @@
-"""What methods share whose Release is a tuned model: what learns, what the Release holds of it, and its texts."""
+"""Shared by methods whose Release is a tuned model: what learns, what the Release contains, and its texts."""

@@ -1,4 +1,4 @@
-"""The half of a method that its Release being a tuned model decides."""
+"""Base for methods whose Release is a tuned model."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class TunedMethod(Method):
     generation_parameters: ClassVar[type[Parameters]] = SamplingParameters
     needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
     no_weights: ClassVar[frozenset[str]] = frozenset({COUNTS})
-    """Arrays of the Release that are not of the tuned model."""
+    """Arrays of the Release that do not belong to the tuned model."""
     learns_rows: ClassVar[bool] = False
-    """Whether it learns texts that begin with the cells of their row, where there are typed columns."""
+    """Whether texts begin with the cells of their row in training, if there are typed columns."""
 
     @property
     def _tuned(self) -> TunedParameters:
@@ -54,7 +54,7 @@ class TunedMethod(Method):
         return self
 
     def fitted(self, expected_records: int, labels: int) -> dict[str, Any]:
-        """The declared size, where it is not given."""
+        """Return the declared size if it is not given."""
         known = not isinstance(self, DeclaredSize) or self.declared_records is not None
         return {} if known else {"declared_records": expected_records}
 
@@ -71,31 +71,32 @@ class TunedMethod(Method):
         return self._tuned.label_sizes != UNIFORM
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
-        """Noisy counts, or declared proportions, which have no noise."""
+        """Return noisy counts, or declared proportions, which have no noise."""
         weights = self.label_weights(release)
         return None if weights is None else (weights, release.statement.noise_multiplier(LABELS) or 0.0)
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
-        """On its own base model. Raises ReleaseError if ``base`` is another, or the Release does not fit it."""
+        """Return the tuned model. Raises ReleaseError if ``base`` is not its base model, or does not fit."""
         named = release.statement.public_inputs[MODEL]
         if not base.becomes(named["sha256"]):
             raise ReleaseError(
                 f"The Release was tuned on another base model ({named['source']}) than {base.model_id}.",
-                "Name that one with --private-model: its weights and tokenizer must be the very same.",
+                "Name that base model with --private-model: weights and tokenizer must be identical.",
             )
         instructions = Instructions.from_release(release.arrays, release.strings, release.schema.record_columns)
         labels, tokens = release.schema.label_set, self._tuned.private_text_tokens
         known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
         if len(instructions.prompts) != labels.size or not known:
             raise ReleaseError(
-                "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
+                "The prompts of the Release are for other labels, or for another model.",
+                "Ask the sender for a new copy.",
             )
         trainable = trainable_of(self._tuned, base)
         trainable.load(trainable.joined(tuned_weights(release, self.no_weights)))
         return TunedModel(trainable, instructions, tokens=tokens, label_names=labels.names)
 
     def held(self, release: Release, charges: Mapping[str, str], counts: str, arrays: Mapping[str, Held]) -> Contents:
-        """The tuned weights by name, the prompts in tokens, label counts where they are not even, and ``arrays``.
+        """Describe the tuned weights by name, the prompts in tokens, label counts unless equal, and ``arrays``.
 
         Args:
             charges: as in a :class:`~understudy.methods.release_schema.Contents`, those of noisy label counts excepted.
@@ -119,10 +120,10 @@ class TunedMethod(Method):
 
 
 def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
-    """The prompts, and the base model with what will learn of it."""
+    """Return the prompts, and the base model with the part that will learn."""
     model, names, prompts = needed(found.model), found.labels.names, needed(found.prompts)
     special = parameters.prompt_form == "chat" or prompts.form or found.record_columns or prompts.parameters.asks_itself
-    if parameters.from_writer and not special:  # texts of the form that the writer was trained on
+    if parameters.from_writer and not special:  # texts in the form that the writer was trained on
         model.add_writer()
     asked = build_instructions(parameters, prompts, model, label_names=names, record_columns=found.record_columns)
     trainable, instructions = trainable_of(parameters, model), Instructions.of(asked)
@@ -132,7 +133,7 @@ def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[Labe
 def label_counts(
     parameters: TunedParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
 ) -> dict[str, NDArray[np.float64]]:
-    """The Release's array of counts: noisy ones (a charge), or declared proportions; none for equal shares."""
+    """Return the Release's array of counts: noisy ones (a charge), or declared proportions; empty for equal shares."""
     from understudy.methods.shared.queries.counts import LabelCounts  # only here: it reads private records
 
     if parameters.label_sizes == NOISY:
@@ -149,9 +150,9 @@ def released(
     noise_check: Facts,
     **others: Any,
 ) -> Released:
-    """A model that was tuned to ``weights``, with other ``arrays`` of its Release.
+    """Return a model tuned to ``weights``, with the other ``arrays`` of its Release.
 
-    Weights are such as can be read again: only a learning rate far too high gives some larger than the largest.
+    Weights are clipped so that they can be read again: only far too high a learning rate exceeds the limit.
     """
     bounded = {
         name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT)

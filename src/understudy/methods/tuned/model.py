@@ -1,4 +1,4 @@
-"""What of a base model learns, and the tuned model that a Release holds."""
+"""Which part of a base model learns, and the tuned model in a Release."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from understudy.schema.labels import UNIFORM
 MODEL = "private model"
 """The public input that names the base model."""
 MOST_NUMBERS = 60_000_000
-"""Most numbers that may learn: a checkpoint holds three arrays of them, a Release one (240 MB)."""
+"""Largest number of trainable values: a checkpoint has three arrays of them, a Release one (240 MB)."""
 LARGEST_WEIGHT = 1e4
 """Largest weight in a Release, in absolute value."""
 LABELS, LABEL_SHARE = "labels", 0.03
 """The charge of noisy label counts, and its share of the budget (of mu^2 with Gaussian noise)."""
 COUNTS = "label_counts"
 PROMPTS = frozenset({"prompt_tokens", "prompt_lengths"})
-"""Arrays of the instructions in a Release."""
+"""Names of a Release's arrays of instructions."""
 
 
 class DeclaredSize(Parameters):
-    """How large the corpus is, as its holder declares."""
+    """The size of the corpus, as its holder declares it."""
 
     declared_records: Ablation[int | None] = Field(None, ge=1, le=10**12)
-    """Size of the corpus as you declare it (owners, where they are protected); rates, divisors and the number of
+    """Size of the corpus as you declare it (owners, if they are protected); rates, divisors and the number of
     teachers follow from it. Default: ``expected_records``."""
 
     @property
     def declared(self) -> int:
-        """The declared size. Raises ConfigError if there is none."""
+        """Return the declared size. Raises ConfigError if there is none."""
         if self.declared_records is None:
             raise ConfigError(
                 "The size of the corpus is not declared.",
@@ -47,7 +47,7 @@ class DeclaredSize(Parameters):
 
 
 class TuningParameters(Parameters):
-    """What of the model learns."""
+    """Which part of the model learns."""
 
     learns: Literal["lora", "all"] = "lora"
     """``lora``: adapters on the frozen model. ``all``: every weight, of a small model."""
@@ -68,29 +68,29 @@ class SamplingParameters(Parameters):
 
 
 class LabelParameters(Parameters):
-    """How texts are shared out over labels."""
+    """How texts are divided among labels."""
 
     label_sizes: str = UNIFORM
-    """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
-    (they cost)."""
+    """How ``--records`` are divided among labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
+    (which cost budget)."""
 
 
 class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):
-    """The parameters of a tuned model: what it learns from, what of it learns, how texts are sampled."""
+    """The parameters of a tuned model: what it learns from, which part learns, how texts are sampled."""
 
     from_writer: ClassVar[bool] = False
-    """Whether the built-in model begins to learn where the writer is."""
+    """Whether the built-in model starts from the trained writer."""
 
 
 def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
-    """What learns. Raises ConfigError if more numbers would learn than a Release can hold."""
+    """Return what learns. Raises ConfigError if more numbers would learn than fit into a Release."""
     made: Trainable | None = None
     if parameters.learns == "lora":
         made = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
     numbers = made.size if made else sum(weight.numel() for weight in model.network.parameters())
     if numbers > MOST_NUMBERS:
         raise ConfigError(
-            f"{numbers:,} numbers of the model would learn, and {MOST_NUMBERS:,} are the most.",
-            "Tune adapters alone (--learns lora), or with a lower rank (--lora-rank).",
+            f"{numbers:,} numbers of the model would learn, and at most {MOST_NUMBERS:,} may.",
+            "Tune only adapters (--learns lora), or lower their rank (--lora-rank).",
         )
     return made or Weights(model, blocks=None)

@@ -1,4 +1,4 @@
-"""Typed columns beside any method's texts: their joint distribution is released, and each text gets a row of it."""
+"""Typed columns for any method's texts: their joint distribution is released, and each text gets a row of it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Columns(Addition):
 
     @classmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """The noisy histograms, the sets that were measured, and the model. ConfigError if pairs are not of columns."""
+        """Describe the noisy histograms, the measured sets, and the model. ConfigError if pairs are not of columns."""
         variables, parameters = variables_of(release), parameters_of(release)
         declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
         shapes: dict[str, int | str] = {
@@ -140,7 +140,7 @@ class Columns(Addition):
 
 @dataclass(frozen=True, kw_only=True)
 class _RowsOfTexts(Use):
-    """Each text gets a row that goes with its label and with what it tells."""
+    """Give each text a row that fits its label and what the text says."""
 
     rows: TableRows
 
@@ -164,6 +164,6 @@ class _RowsOfTexts(Use):
         if written and not found:
             raise NoText(
                 "No dialogue that was written meets the condition (--where).",
-                "Ask for less of what is told from a dialogue, or name another language model (--llm).",
+                "Relax the conditions on what a dialogue says, or name another language model (--llm).",
             )
         return found

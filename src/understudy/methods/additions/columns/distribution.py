@@ -2,9 +2,8 @@
 
     p(x) = exp(sum over factors f(x_S)) / Z
 
-Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled the other way round, so
-that rows are exact samples, whatever cells are allowed. The first variable is summed out last: its shares are known on
-the way.
+Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled in reverse order, so that
+rows are exact samples, whichever cells are allowed. The first variable is summed out last, which also gives its shares.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from understudy.release import Release
 Table = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Table]
 MOST_NUMBERS = 20_000_000
-"""In all factors together that summing out makes."""
+"""Largest number of values in all factors that summing out makes."""
 _ROWS = 1 << 14
 
 
@@ -46,21 +45,20 @@ class Distribution:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
     def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
-        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed: per
-        variable ``Float64[size]``, the share of each cell's values (or ``Bool``)."""
+        """Return ``Float64[size]``: the probability of each cell of the first variable in allowed rows. ``allowed``:
+        per variable ``Float64[size]``, the share of each cell's values (or ``Bool``)."""
         buckets, others = self._eliminated(allowed)
         found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
         return found
 
     @cached_property
     def _whole(self) -> float:
-        """The logarithm of Z where all is allowed."""
+        """The logarithm of Z if everything is allowed."""
         buckets, others = self._eliminated([np.ones(size, dtype=np.bool_) for size in self.sizes])
         return others + float(_log_sum(buckets[-1][2]))
 
     def sample(self, count: int, allowed: Sequence[NDArray[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        """``Int64[count, variables]``: rows that are allowed, independent of one another. Raises ValueError if there
-        are none."""
+        """Sample ``Int64[count, variables]``: independent allowed rows. Raises ValueError if there are none."""
         buckets, others = self._eliminated(allowed)
         if others == -math.inf or not np.isfinite(buckets[-1][2]).any():
             raise ValueError("no row is allowed")
@@ -84,8 +82,8 @@ class Distribution:
         return elimination_order(self.sizes, [scope for scope, _ in self.factors])
 
     def _eliminated(self, allowed: Sequence[NDArray[Any]]) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
-        """Each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm
-        of Z of the variables that the first one does not hang together with."""
+        """Return each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm of Z
+        of the variables that are not connected with the first one."""
         with np.errstate(divide="ignore"):
             left = [
                 *self.factors,
@@ -107,7 +105,7 @@ class Distribution:
 
 
 def _spread(factor: Factor, scope: tuple[int, ...]) -> Table:
-    """The factor's table with a dimension for each variable of ``scope``, of 1 where it has none of it."""
+    """Return the factor's table with a dimension for each variable of ``scope``, of size 1 if the factor lacks it."""
     own, table = factor
     kept = [each for each in scope if each in own]
     moved = np.transpose(table, [own.index(each) for each in kept])
@@ -124,7 +122,7 @@ def _log_sum(table: Table) -> Table:
 
 
 def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
-    """The order in which variables are summed out, each with the variables that its bucket holds besides: the one with
+    """Return the order in which variables are summed out, each with the other variables in its bucket: the one with
     the smallest bucket first, and the first variable last."""
     beside: dict[int, set[int]] = {each: set() for each in range(len(sizes))}
     for scope in scopes:
@@ -143,13 +141,13 @@ def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -
 
 
 def numbers_of(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> int:
-    """How many numbers all buckets hold together: what fitting and sampling take memory and time for."""
+    """Return the number of values in all buckets, which decides the memory and time of fitting and sampling."""
     order = elimination_order(sizes, scopes)
     return sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order)
 
 
 def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
-    """See that a model can be fitted to such factors, and rows sampled, in memory and time; else ConfigError."""
+    """Check that memory and time suffice to fit a model to these factors and sample rows; else raise ConfigError."""
     if numbers_of(sizes, scopes) > MOST_NUMBERS:
         raise ConfigError(
             "The columns depend on each other in circles that are too wide to sample from.",
@@ -158,7 +156,7 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
 
 
 def distribution_of(made: Release) -> Distribution:
-    """The distribution of a Release's rows. Raises ReleaseError if it holds none that rows can be sampled from."""
+    """Return the distribution of a Release's rows. Raises ReleaseError if it has none that rows can be sampled from."""
     variables = variables_of(made)
     sizes, chosen = variables.sizes, made.arrays[CHOSEN]
     sets = [tuple(sorted({*row})) for row in chosen.tolist()]
@@ -182,4 +180,4 @@ def distribution_of(made: Release) -> Distribution:
 
 
 def _unusable() -> ReleaseError:
-    return ReleaseError("The columns of this Release do not fit together.", "Ask whoever made it for the file again.")
+    return ReleaseError("The columns of this Release do not fit together.", "Ask the sender for a new copy.")

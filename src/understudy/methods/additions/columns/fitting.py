@@ -21,9 +21,9 @@ from understudy.methods.additions.columns.distribution import Distribution, Fact
 from understudy.methods.additions.columns.variables import Scope
 
 _STEPS, _ENOUGH = 4_000, 1e-7
-"""Steps at most, and the relative gain below which no more are taken."""
+"""Largest number of steps, and the relative gain below which fitting stops."""
 _LOWEST = -60.0
-"""A cell's logarithm, below the factor's largest."""
+"""Lower bound of a cell's logarithm, relative to the factor's largest."""
 
 
 def fit(
@@ -35,7 +35,7 @@ def fit(
     single_std: float,
     set_stds: Sequence[float],
 ) -> Distribution:
-    """The distribution of the graphical model over ``sets`` whose marginals are nearest to the noisy ones, weighted by
+    """Fit the graphical model over ``sets`` whose marginals are nearest to the noisy ones, weighted by
     their noise (mirror descent, Algorithm 1 there): histograms of each variable and of each set, with a dimension per
     variable, and the standard deviations of the noise on a count, 0 where none was added.
     """
@@ -63,7 +63,7 @@ def _measurement(mbi: Any, scope: tuple[int, ...], values: NDArray[np.float64], 
 
 
 def _total(measured: Sequence[Any]) -> float:
-    """The number of records: the mean of what the histograms add up to, each weighted by its noise; at least 1."""
+    """Return the number of records: the mean of the histograms' sums, each weighted by its noise; at least 1."""
     known = [(each.noisy_measurement.sum(), each.noisy_measurement.size * each.stddev**2) for each in measured]
     weights = sum(1 / variance for _, variance in known)
     return max(1.0, float(sum(total / variance for total, variance in known) / weights))
@@ -72,7 +72,7 @@ def _total(measured: Sequence[Any]) -> float:
 def _factors(
     sizes: Sequence[int], sets: Sequence[Scope], found: dict[tuple[int, ...], NDArray[Any]]
 ) -> tuple[Factor, ...]:
-    """One factor per variable and per set, in this order, the largest logarithm of each 0."""
+    """Return one factor per variable and per set, in this order; the largest logarithm of each is 0."""
     scopes: list[tuple[int, ...]] = [*((each,) for each in range(len(sizes))), *sets]
     factors = []
     for scope in scopes:
@@ -83,19 +83,19 @@ def _factors(
 
 
 MOST_NUMBERS = 300_000
-"""In the model that selected sets make, where they form circles: it is fitted in about a minute."""
+"""Largest number of values in the model of selected sets with cycles: it is fitted in about a minute."""
 _OF_LABEL = 2.0
-"""How many times as much it is worth to learn of a set with the label."""
+"""How many times as much a set with the label is worth."""
 _MEAN_NOISE = math.sqrt(2 / math.pi)
 _LEAST_FILLED = 0.02
 _NORMS = np.geomspace(1, 1e4, 40)
-"""Of the cubic roots of the cells of those that are measured: at these costs are computed."""
+"""Norms of the cubic roots of the measured sets' cells at which costs are computed."""
 
 
 def shares(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
-    """``Float64[sets]`` of L2 norm 1: what a record adds to the histogram of each set.
+    """Return ``Float64[sets]`` of L2 norm 1: what a record adds to the histogram of each set.
 
-    Proportional to the cubic root of its cells: of all such shares these make cells times noise least in all.
+    Proportional to the cubic root of its cells: these shares minimise the total of cells times noise.
     """
     roots = _roots(sizes, sets)
     return np.asarray(roots / np.linalg.norm(roots))
@@ -107,13 +107,13 @@ def _roots(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What it is worth to measure a set, by its noisy score: the score as a total variation t between 0 and 1.
+    """How much measuring a set is worth, by its noisy score as a total variation t between 0 and 1.
 
-    A set that far from independence fills about 1 - t of the cells that independence would (all of it, if it were even
-    on those). So ``learnt`` is -log(1 - t), which adds up over independent parts as information does; and noise
-    ``costs`` its mean size on the cells that are filled, and no more than twice what independence would put there: the
-    fit keeps counts from falling below 0. A set of three must be sure: its score first loses what chance alone would
-    bring to a sample, and two standard deviations of its noise, as the best of many scores is the luckiest.
+    A set that far from independence fills about 1 - t of the cells that independence would (all of it, if it were
+    uniform on those). So ``learnt`` is -log(1 - t), which adds up over independent parts as information does; and noise
+    ``costs`` its mean size on the cells that are filled, but at most twice what independence would put there: the fit
+    keeps counts from falling below 0. A set of three must be sure: its score is first reduced by what chance alone
+    would give in a sample, and by two standard deviations of its noise, as the best of many scores is the luckiest.
     """
 
     score: float  # how far from independence, in records; noisy, may be negative
@@ -138,13 +138,13 @@ class Worth:
 
     @cached_property
     def sure(self) -> float:
-        """What is learnt, less what chance alone would bring to a sample."""
+        """Return what is learnt, less what chance alone would give in a sample."""
         sizes = np.sqrt(self.expected * self._filled)
         chance = float(np.minimum(_MEAN_NOISE * sizes, 2 * self.expected).sum()) / self._most
         return -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart + chance)))
 
     def cost(self, std: float) -> float:
-        """The cost of noise of ``std`` on each cell."""
+        """Return the cost of noise of ``std`` on each cell."""
         noise = _MEAN_NOISE * std * self._filled
         return float(np.minimum(noise, 2 * self.expected).sum()) / self._most
 
@@ -158,12 +158,12 @@ def select_sets(
     labelled: bool = False,
     tree: bool = False,
 ) -> tuple[Scope, ...]:
-    """The sets that are expected to teach most in all, less what their noise costs; at least one.
+    """Choose the sets that are expected to teach most in total, less the cost of their noise; at least one.
 
-    One after another is taken, whichever raises the sum by most, until none does. A set of three teaches less the more
-    of its pairs are known, and takes the place of those that were measured. The more sets share in it, the larger is
-    the noise on each. What would make the model too wide (:data:`MOST_NUMBERS`) is passed over. What goes with the
-    label is worth more (:data:`_OF_LABEL`): most tables are used to tell it.
+    The set that raises the sum most is added, until none does. A set of three teaches less if more of its pairs are
+    known, and replaces those that were chosen. More sets mean more noise on each. Sets that would make the model too
+    wide (:data:`MOST_NUMBERS`) are skipped. Sets with the label are worth more (:data:`_OF_LABEL`): most tables are
+    used to predict it.
 
     Args:
         sets: all pairs of the variables, of ``sizes`` cells, then sets of three.
@@ -182,7 +182,7 @@ def select_sets(
     pairs = len(places)
 
     def at(norms: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For each row of ``costs`` the value at its norm, interpolated between those of :data:`_NORMS`."""
+        """Interpolate each row of ``costs`` at its norm, between those of :data:`_NORMS`."""
         steps = np.clip(np.log(norms / _NORMS[0]) / np.log(_NORMS[1] / _NORMS[0]), 0, len(_NORMS) - 1.001)
         rows, below = np.arange(len(costs)), steps.astype(int)
         return np.asarray(costs[rows, below] + (steps - below) * (costs[rows, below + 1] - costs[rows, below]))
@@ -224,7 +224,7 @@ def select_sets(
 
 
 def _connected(pair: Scope, sets: Sequence[Scope]) -> bool:
-    """Whether sets lead from one variable of the pair to the other."""
+    """Return whether sets connect one variable of the pair with the other."""
     reached = {pair[0]}
     while more := {each for scope in sets if reached.intersection(scope) for each in scope} - reached:
         reached |= more

@@ -40,8 +40,8 @@ class Marginals(PlannedQuery[BoundedBatch, MarginalsSpec]):
 
 
 def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
-    """The cells of every variable."""
-    columns = [] if batch.cells is None else list(batch.cells.T)  # none where the label is made of all of them
+    """Return the cells of every variable."""
+    columns = [] if batch.cells is None else list(batch.cells.T)  # empty if all of them form the label
     return [batch.labels, *columns] if labelled else columns
 
 

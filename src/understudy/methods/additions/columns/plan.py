@@ -1,4 +1,4 @@
-"""The columns, before a private record is read: their charges, and what is left of the budget for the text."""
+"""The columns, before a private record is read: their charges, and the budget that they leave for the text."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MOST_CELLS = 20_000_000
 
 
 def parts(variables: Variables, parameters: TablesParameters) -> dict[str, float]:
-    """The charges, each with its part of the columns' share of mu^2: pairs get more than single columns, as they have
-    more cells, and are more where they are selected."""
+    """Return the charges, each with its part of the columns' share of mu^2. Pairs get more than single columns, as they
+    have more cells; and more again if they are selected."""
     pairs = variables.pairs(parameters.column_pairs)
     if pairs is None:
         return _SELECTED
@@ -44,7 +44,7 @@ def plan_with_columns(
     share: float,
     expected_records: int | None,
 ) -> Plan:
-    """The method's plan for what the columns leave of ``budget``, and the columns' charges behind its own."""
+    """Return the method's plan for what the columns leave of ``budget``, followed by the columns' charges."""
     require_measurable(variables, parameters)
 
     def plan_columns(multipliers: Sequence[float]) -> AddedCharges:
@@ -56,19 +56,19 @@ def plan_with_columns(
 
 
 def column_charges(budget: Budget, variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
-    """The columns' charges where they get the whole of ``budget``."""
+    """Return the columns' charges if they get the whole ``budget``."""
     multipliers = gaussian_split(budget, list(parts(variables, parameters).values()))
     return charges_of(_planned(variables, parameters), multipliers)
 
 
 def require_measurable(variables: Variables, parameters: TablesParameters) -> None:
-    """See, before anything is charged, that all histograms can be counted, stored and fitted; else ConfigError."""
+    """Check, before any charge, that all histograms can be counted, stored and fitted; else raise ConfigError."""
     declared = variables.pairs(parameters.column_pairs)
     pairs = variables.scored(parameters.column_pairs) if declared is None else declared
     cells = sum(math.prod(variables.sizes[each] for each in pair) for pair in pairs)
     if cells > _MOST_CELLS:
         raise ConfigError(
-            f"The histograms of the columns have {cells:,} cells, and {_MOST_CELLS:,} are the most.",
+            f"The histograms of the columns have {cells:,} cells; at most {_MOST_CELLS:,} are allowed.",
             "Declare fewer values or bins, or name fewer column_pairs.",
         )
     require_releasable((cells,), cure="Declare fewer values or bins.")
@@ -77,7 +77,7 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
 
 
 def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tuple[QuerySpec, str]]:
-    """What is summed under each charge, and why."""
+    """Return the sum of each charge, and its purpose."""
     sizes, labelled, declared = variables.sizes, variables.labelled, variables.pairs(parameters.column_pairs)
     singles = MarginalsSpec(sizes, tuple((each,) for each in range(len(sizes))), labelled)
     found: dict[str, tuple[QuerySpec, str]] = {
@@ -93,19 +93,19 @@ def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tu
     return found
 
 
-_SCORES = "how far pairs and threes of columns are from independence, by which those to measure are selected"
-_PAIRS = "noisy histograms of the selected pairs and threes of columns, whose noise grows with their number"
+_SCORES = "how far pairs and triples of columns are from independence, which selects those to measure"
+_PAIRS = "noisy histograms of the selected pairs and triples of columns, whose noise grows with their number"
 
 
 @dataclass(frozen=True)
 class MarginalsSpec:
-    """Histograms of sets of variables, one behind the other, the last variable of each set moving fastest. A record
+    """Histograms of sets of variables, concatenated; the last variable of each set varies fastest. A record
     adds ``steps[i]`` to one cell of histogram i.
 
-    The first variable is the label where there are labels; the others are the typed columns.
+    If there are labels, the first variable is the label; the others are the typed columns.
 
     Args:
-        steps: what a record adds to each histogram, in grid units; none: COUNT_GRID, so that records are counted.
+        steps: what a record adds to each histogram, in grid units; if empty, COUNT_GRID, so that records are counted.
     """
 
     sizes: tuple[int, ...]  # cells of each variable
@@ -125,7 +125,7 @@ class MarginalsSpec:
         return (int(self.starts[-1]),)
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """The histograms of a vector of this shape, each with a dimension per variable."""
+        """Return the histograms of a vector of this shape, each with a dimension per variable."""
         return [
             values[start : start + math.prod(shape)].reshape(shape)
             for start, shape in zip(self.starts.tolist(), self._shapes, strict=False)
@@ -133,11 +133,11 @@ class MarginalsSpec:
 
     @property
     def per_record(self) -> NDArray[np.float64]:
-        """``Float64[sets]``: what a record adds to each histogram, in units of the released value."""
+        """Return ``Float64[sets]``: what a record adds to each histogram, in units of the released value."""
         return np.array(self.steps or (COUNT_GRID,) * len(self.sets)) / COUNT_GRID
 
     def in_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A vector of this shape with each histogram in records."""
+        """Return a vector of this shape with each histogram in records."""
         return values / np.repeat(self.per_record, np.diff(self.starts))
 
     @cached_property
@@ -146,7 +146,7 @@ class MarginalsSpec:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where each histogram begins, and where the last ends."""
+        """Return the offsets of the histograms, and the end of the last."""
         return np.cumsum([0, *(math.prod(shape) for shape in self._shapes)], dtype=np.int64)
 
 
@@ -167,8 +167,8 @@ class ScoresSpec:
 
 @dataclass(frozen=True)
 class SelectedMarginalsSpec:
-    """Histograms of some of these sets, which are selected after the charge, and together have L2 sensitivity 1,
-    however many they are: so a noise multiplier that is planned before they are known is right for any of them."""
+    """Histograms of some of these sets, selected after the charge. Together they have L2 sensitivity 1, however many
+    they are, so a noise multiplier planned before they are known is right for any selection."""
 
     every: MarginalsSpec
 
@@ -192,7 +192,7 @@ class SelectedMarginalsSpec:
 
 def _forecast(charges: Sequence[Charge], variables: Variables, expected_records: int | None) -> Facts:
     noise = {charge.name: charge.mechanism.noise_std for charge in charges}  # type: ignore[attr-defined]
-    titles = {COLUMNS: "a count of one column", SCORES: "the score of a pair or three", PAIRS: "a count of a pair"}
+    titles = {COLUMNS: "a count of one column", SCORES: "the score of a pair or triple", PAIRS: "a count of a pair"}
     if SCORES in noise:
         tree = len(variables.sizes) - 1
         noise[PAIRS] *= math.sqrt(tree)

@@ -1,4 +1,4 @@
-"""Typed columns, the only code that reads private records: noisy histograms, and the model that is fitted to them."""
+"""Typed columns, the only code that reads private records: noisy histograms, and the model fitted to them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def release(
 
 
 def _in_rows(sets: Sequence[Scope]) -> NDArray[np.int64]:
-    """``Int64[sets, widest]``, the last variable of a narrower one again."""
+    """Return ``Int64[sets, widest]``; a narrower set repeats its last variable."""
     widest = max(map(len, sets), default=2)
     rows = [(*each, *each[-1:] * (widest - len(each))) for each in sets]
     return np.array(rows, dtype=np.int64).reshape(-1, widest)
@@ -88,8 +88,8 @@ def _in_rows(sets: Sequence[Scope]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginals:
-    """The histograms of each variable and of the sets that were measured, with the standard deviations of their
-    noise; and all that was measured, as the Release has it."""
+    """The histograms of each variable and of the measured sets, with the standard deviations of their noise; and all
+    measured values, as in the Release."""
 
     sizes: tuple[int, ...]
     singles: Sequence[NDArray[np.float64]]
@@ -115,13 +115,12 @@ def measure_marginals(
     std: Callable[[str], float],
     keep: Callable[[str, Callable[[], Arrays]], Arrays],
 ) -> NoisyMarginals:
-    """As :func:`release` says.
+    """Measure as :func:`release` describes.
 
     Args:
-        planned: what is summed under a charge, as it was planned.
-        measure: the noisy value of a charge's query.
-        std: of a charge's noise; asked once something was measured.
-        keep: what a resumed run must find as it was: the selection, by which the histograms are told apart.
+        planned: the planned sum of a charge. measure: the noisy value of a charge's query.
+        std: of a charge's noise; known once it was measured. keep: stores what a resumed run must find unchanged: the
+            selection, which identifies the histograms.
     """
     sizes, labelled = variables.sizes, variables.labelled
     arrays = {COLUMNS: measure(COLUMNS, Marginals(planned(COLUMNS)))}
@@ -153,7 +152,7 @@ def measure_marginals(
 
 
 def _domains(variables: Variables) -> dict[str, str]:
-    """What the statement says of the domains: they were declared, and what they are is in the Release."""
+    """Return the statement's remark on the domains: they were declared, and the Release lists them."""
     text = json.dumps([column.to_json() for column in variables.all_columns], sort_keys=True)
     count = len(variables.all_columns)
     return {"source": f"declared domains of {count} column(s)", "sha256": hashlib.sha256(text.encode()).hexdigest()}
@@ -162,7 +161,7 @@ def _domains(variables: Variables) -> dict[str, str]:
 def _noise_check(
     variables: Variables, singles: Sequence[NDArray[np.float64]], sets: Sequence[Scope], std: float
 ) -> Facts:
-    """How many cells of the columns stand above their noise, and which sets were measured."""
+    """Return how many cells of the columns are above their noise, and which sets were measured."""
     names = variables.names
     above = (f"{name} {int((each > 2 * std).sum())} of {each.size}" for name, each in zip(names, singles, strict=True))
     entries = [

@@ -30,13 +30,13 @@ from understudy.text.prompts.template import CATEGORIES
 from understudy.text.writing import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
-"""Share of all rows below which a condition counts as met by none."""
+"""A condition counts as impossible if fewer than this share of all rows meet it."""
 _AHEAD = 256
 
 
 @dataclass(frozen=True)
 class _Told:
-    """A column that is told from a text: which variable it is, and what a condition asks of it."""
+    """A column that is computed from a text: its variable, and the values that a condition asks for."""
 
     column: Column
     place: int
@@ -44,13 +44,13 @@ class _Told:
     spans: tuple[Span, ...]
 
     def meets(self, value: int | str | None) -> bool:
-        """Whether a value meets the condition."""
+        """Return whether a value meets the condition."""
         cell = self.column.cell(value)
         if cell is None or not self.allowed[cell]:
             return False
         if not self.spans or not isinstance(value, int):
             return True
-        nearest = min(max(value, self.column.least), self.column.most)  # as beyond the range
+        nearest = min(max(value, self.column.least), self.column.most)  # like a value beyond the range
         return any(low <= nearest <= high for low, high in self.spans)
 
 
@@ -59,12 +59,10 @@ class TableRows:
     """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
 
     Args:
-        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
-        spans: by column the values within bins that it asks for.
-        condition: in words; empty for none.
+        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves. spans: by column, the
+            values within bins that it asks for. condition: in words; empty for none.
         form: the parts that texts have.
-        part: of a release, which has rows of its own.
-        prompted: the columns that a prompt shows.
+        part: of a release, which has its own rows. prompted: the columns that a prompt shows.
     """
 
     variables: Variables
@@ -88,7 +86,7 @@ class TableRows:
         where: str | Mapping[str, Any] | None = None,
         prompt_columns: str | Sequence[str] = ALL,
     ) -> TableRows | None:
-        """None where the Release has no typed columns."""
+        """Return the rows; None if the Release has no typed columns."""
         if not has_columns(made):
             return None
         variables = variables_of(made)
@@ -104,16 +102,16 @@ class TableRows:
         return rows
 
     def counts(self, records: int) -> list[int]:
-        """``records`` shared out over the labels as the rows that meet the condition are."""
+        """Divide ``records`` among the labels in proportion to the rows that meet the condition."""
         return in_proportion(records, self.shares.tolist())
 
     def require(self, counts: Sequence[int]) -> None:
-        """See that there are rows of every label that records are wanted of; else ConfigError."""
+        """Check that every label with requested records has rows; else raise ConfigError."""
         for label, count in enumerate(counts):
             if count and self.shares[label] < _IMPOSSIBLE:
                 raise ConfigError(
                     f"No row with the label {self.variables.labels.titles[label]!r:.60} meets the condition (--where).",
-                    "Ask for --records N in all, which are shared out over the labels that do.",
+                    "Ask for --records N in total, which are divided among the labels that do.",
                 )
 
     def take(self, label: int) -> Row:
@@ -126,8 +124,8 @@ class TableRows:
         return ready.popleft()
 
     def completed(self, record: SyntheticRecord) -> SyntheticRecord | None:
-        """The record with a row: its own, or one that goes with its label and with what its text tells. What the text
-        tells is written as it is. None where that does not meet the condition.
+        """Return the record with a row: its own, or one that fits its label and the values computed from its text.
+        These values are kept as they are. None if they do not meet the condition.
         """
         told = {name: value for name, value in self.form.tell(record.text).items() if name in self._told}
         if not all(self._told[name].meets(value) for name, value in told.items()):
@@ -141,7 +139,7 @@ class TableRows:
         return replace(record, columns=tuple(told.get(column.name, value) for column, value in named))
 
     def _beside(self, label: int, told: Mapping[str, Any]) -> Row:
-        """A row with this label and what a text tells, if there is one; else with the label alone."""
+        """Return a row with this label and a text's computed values, if there is one; else with the label only."""
         allowed, generator = self._allowed(label), self._generator(label)
         for name, value in told.items():
             place = self._told[name].place
@@ -153,7 +151,7 @@ class TableRows:
 
     @cached_property
     def _told(self) -> dict[str, _Told]:
-        """The columns that are computed from a text, by name."""
+        """Return the columns that are computed from a text, by name."""
         return {
             column.name: _Told(column, place, self.allowed[place], self.spans.get(column.name, ()))
             for place, column in enumerate(self.variables.columns, self._first)
@@ -162,11 +160,11 @@ class TableRows:
 
     @property
     def _first(self) -> int:
-        """The place of the first typed column among the variables."""
+        """Position of the first typed column among the variables."""
         return int(self.variables.labelled)
 
     def of_part(self, part: tuple[int, ...]) -> TableRows:
-        """Others, for a part of a release: the same ones at every call."""
+        """Return other rows for a part of a release: the same at every call."""
         return replace(self, part=part, _ready={}, _generators={})
 
     def _generator(self, label: int) -> np.random.Generator:
@@ -197,20 +195,20 @@ class TableRows:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """``Float64[labels]``: how probable rows of each label are that meet the condition."""
+        """Return ``Float64[labels]``: the probability of each label's rows that meet the condition."""
         found = self.distribution.shares(self.allowed)
         return found if self.variables.labelled else found.sum(keepdims=True)
 
 
 def longest_details(variables: Variables | None, prompt_columns: str | Sequence[str]) -> str:
-    """A row as a prompt shows it, each column with its longest value. ConfigError for one that is not there."""
+    """Return a row as a prompt shows it, each column with its longest value. ConfigError for a missing column."""
     prompted = _prompted(variables, prompt_columns) if variables else frozenset[str]()
     columns = [column for column in variables.all_columns if column.name in prompted] if variables else []
     return "; ".join(max((in_words([each], [cell]) for cell in range(each.missing)), key=len) for each in columns)
 
 
 def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str]:
-    """The names of the columns that a prompt shows; ConfigError for one that is not there to be shown."""
+    """Return the names of the columns that a prompt shows; ConfigError for one that rows do not have."""
     known = frozenset(column.name for column in variables.all_columns if not column.made_up)
     if asked == CATEGORIES:
         return frozenset(each.name for each in variables.columns if each.kind in ("category", "boolean")) & known
@@ -220,7 +218,7 @@ def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"A prompt is to show the column {name!r:.60}, and rows have none of that name to show.",
+                f"A prompt is to show the column {name!r:.60}, but rows have no such column.",
                 f"Name some of these (prompt_columns in the prompt file): {', '.join(sorted(known))}; or all, or none.",
             )
     return frozenset(names)

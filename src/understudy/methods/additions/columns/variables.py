@@ -1,4 +1,4 @@
-"""The variables of a table, its label, where it has one, and its typed columns; what is released of them."""
+"""The variables of a table (its label, if it has one, and its typed columns), and what is released of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from understudy.schema.columns import Column, Span
 from understudy.schema.labels import LabelSet
 
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
-"""The charges, and arrays of the Release."""
+"""Names of the charges, and of arrays of the Release."""
 LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
-"""Arrays: the model's factors, one behind the other, and the sets that were measured: one per row, ascending, the last
-variable repeated where it has fewer than others."""
+"""Arrays: the model's concatenated factors, and the measured sets: one per row, ascending; shorter sets repeat their
+last variable."""
 LARGEST_LOGARITHM = 100.0
 """Largest distance of a factor's logarithms below its largest one, which is 0."""
 SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
@@ -30,12 +30,12 @@ COLUMNS_SHARE = 0.3
 
 
 class TablesParameters(Parameters):
-    """The typed columns beside the text (--columns): released as noisy marginals."""
+    """The typed columns (--columns), released as noisy marginals."""
 
     column_pairs: Ablation[str] = SELECTED
-    """Columns whose joint histograms are measured: ``selected`` (the pairs and sets of three of which more is to be
-    learnt than their noise costs, selected under privacy), ``tree`` (as few pairs as connect all columns), ``all``
-    pairs, ``none``, or ``A*B,B*C``, which is public."""
+    """Columns whose joint histograms are measured: ``selected`` (pairs and triples that are worth more than their noise
+    costs, selected under privacy), ``tree`` (as few pairs as connect all columns), ``all`` pairs, ``none``, or
+    ``A*B,B*C``, which is public."""
 
 
 class RowsParameters(Parameters):
@@ -44,26 +44,26 @@ class RowsParameters(Parameters):
     where: Free[str | dict[str, Any] | None] = None
     """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
     like_private: Free[bool] = False
-    """Share ``records`` among labels as the private table has them, by noisy counts that the Release holds anyway.
+    """Share ``records`` among labels as the private table has them, by noisy counts that the Release contains anyway.
     Default: equally."""
 
 
 Scope = tuple[int, ...]
-"""Variables that are measured together, ascending."""
+"""Variables that are measured together, in ascending order."""
 MOST_COLUMNS = 64
 MOST_THREES, _CELLS_OF_THREES, _CELLS_OF_THREE = 1_000, 2_000_000, 100_000
-"""Sets of three that are scored beside all pairs; the cells of all together, and of one."""
+"""Largest number of triples that are scored besides all pairs; of cells of all together, and of one."""
 
 
 @dataclass(frozen=True)
 class Variables:
-    """The label as the first variable, where there are labels, and the typed columns in their order. Raises ConfigError
+    """The label, if any, as the first variable, then the typed columns in their order. Raises ConfigError
     if there are none or more than :data:`MOST_COLUMNS`."""
 
     label: str | None  # its column's name, or of crossed columns
     labels: LabelSet  # the label set
     all_columns: tuple[Column, ...]  # the typed columns
-    crossed: tuple[Column, ...] = ()  # those of which the label is made, in the label's order: they follow from it
+    crossed: tuple[Column, ...] = ()  # columns that form the label, in its order: they follow from it
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -73,7 +73,7 @@ class Variables:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The typed columns that are variables of their own."""
+        """The typed columns that are variables themselves."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
@@ -86,7 +86,7 @@ class Variables:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cells of each."""
+        """Return the number of cells of each variable."""
         return (*((self.labels.size,) if self.labelled else ()), *(column.size for column in self.columns))
 
     @property
@@ -94,8 +94,8 @@ class Variables:
         return tuple(combinations(range(len(self.sizes)), 2))
 
     def scored(self, declared: str) -> tuple[Scope, ...]:
-        """The sets that are selected from, by public facts: all pairs, and without ``tree`` the narrowest sets of
-        three, those with the label first, at most :data:`MOST_THREES` of few cells."""
+        """Return the candidate sets, by public facts: all pairs and, without ``tree``, the narrowest triples, those
+        with the label first, at most :data:`MOST_THREES` of few cells."""
         sizes, threes, cells = self.sizes, [], 0
         found = [
             (self.labelled and 0 not in each, math.prod(sizes[one] for one in each), each)
@@ -108,7 +108,7 @@ class Variables:
         return (*self.all_pairs, *threes)
 
     def pairs(self, declared: str) -> tuple[Scope, ...] | None:
-        """The declared pairs; None where they are selected under privacy. Raises ConfigError if one is no pair of
+        """Return the declared pairs; None if selected under privacy. Raises ConfigError if one is not a pair of
         columns."""
         if declared in (SELECTED, TREE):
             return None if len(self.all_pairs) > 1 else self.all_pairs
@@ -120,20 +120,20 @@ class Variables:
             ends = tuple(sorted(places.get(name.strip(), -1) for name in text.split("*")))
             if len(ends) != 2 or ends[0] < 0 or ends[0] == ends[1] or ends in found:
                 raise ConfigError(
-                    f"{text.strip()!r:.80} is no pair of two columns of this table, or is there twice.",
+                    f"{text.strip()!r:.80} is not a pair of columns of this table, or is listed twice.",
                     f"Write A*B,B*C with these columns: {', '.join(self.names)}; or selected, tree, all or none.",
                 )
             found.append(ends)
         return tuple(found)
 
     def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
-        """The values in bins that a condition asks for, by column."""
+        """Return the values in bins that a condition asks for, by column."""
         columns = {column.name: column for column in self.all_columns}
         return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
 
     def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.float64]]:
-        """Per variable ``Float64[size]``: the share of each cell that a condition leaves. Raises ConfigError if it
-        names a column or a value that is not there."""
+        """Return, per variable, ``Float64[size]``: the share of each cell that a condition leaves. Raises ConfigError
+        if it names a missing column or value."""
         found = [np.ones(size) for size in self.sizes]
         if len({name for name, _ in _conditions(where)}) < len(_conditions(where)):
             raise ConfigError(
@@ -156,7 +156,7 @@ class Variables:
                 cells = np.isin(self.labels.names, [part.strip() for part in asked.split("|")]).astype(float)
                 if not cells.any() or cells.sum() < len(asked.split("|")):
                     raise ConfigError(
-                        f"The condition names a label that there is not: {asked!r:.60}.",
+                        f"The condition names an unknown label: {asked!r:.60}.",
                         f"The labels are: {', '.join(self.labels.names[:20])}.",
                     )
             else:
@@ -166,13 +166,13 @@ class Variables:
 
 
 def cells_of_label(crossed: Sequence[Column], label: int) -> dict[str, int]:
-    """The cells of the columns that a label is made of, by name; empty for one that is not."""
+    """Return the cells of the columns that form a label, by name; empty if none do."""
     places = np.unravel_index(label, [column.missing for column in crossed]) if crossed else ()
     return {column.name: int(place) for column, place in zip(crossed, places, strict=True)}
 
 
 def in_one_line(where: str | Mapping[str, Any] | None) -> str:
-    """A condition as the flag has it, however it was given; empty for none."""
+    """Return a condition in the form of the flag, however it was given; empty for none."""
     return ", ".join(f"{name}={asked}" for name, asked in _conditions(where))
 
 
@@ -188,16 +188,16 @@ def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if any(not equals or not asked.strip() or "=" in asked for _, equals, asked in parts):
         raise ConfigError(
             f"The condition {where!r:.80} cannot be read.",
-            "Write NAME=VALUE,NAME=FIRST..LAST, with commas between them. Names or values with = or , in them stand in "
-            "YAML or Python alone, as a mapping (docs/tables.md).",
+            "Write NAME=VALUE,NAME=FIRST..LAST, with commas between them. Names or values with = or , in them need "
+            "a mapping, in YAML or Python (docs/tables.md).",
         )
     return [(name.strip(), asked.strip()) for name, _, asked in parts]
 
 
 def _mapping(names: Iterable[str]) -> str:
-    """What the flag cannot say."""
+    """Return a hint for names that the flag cannot express."""
     odd = next((name for name in names if "=" in name or "," in name), None)
-    return "" if odd is None else f" A name with = or , in it stands in YAML or Python alone: where: {{{odd!r}: ...}}."
+    return "" if odd is None else f" A name with = or , in it needs YAML or Python: where: {{{odd!r}: ...}}."
 
 
 def _text(value: object) -> str:
@@ -205,7 +205,7 @@ def _text(value: object) -> str:
 
 
 def has_columns(made: Release) -> bool:
-    """Whether the Release was made with typed columns."""
+    """Return whether the Release was made with typed columns."""
     return bool(made.schema.columns)
 
 
@@ -216,13 +216,13 @@ def variables_of(made: Release) -> Variables:
 
 
 def parameters_of(made: Release) -> TablesParameters:
-    """What its columns were released with."""
+    """Return the parameters of its columns."""
     known = {name: made.parameters[name] for name in TablesParameters.model_fields if name in made.parameters}
     return TablesParameters(**known)
 
 
 def histograms_of(made: Release) -> dict[str, NDArray[np.float64]]:
-    """The noisy histogram of each typed column, ``Float64[size]``; none where the Release holds none that fit."""
+    """Return the noisy histogram of each typed column, ``Float64[size]``; empty if the Release has none that fit."""
     counts = made.arrays.get(COLUMNS)
     if not has_columns(made) or counts is None:
         return {}

@@ -1,1 +1,1 @@
-"""The guide: what a label's texts mean, as one noisy sum of embeddings per label, and what it is good for."""
+"""The guide: what a label's texts mean, as one noisy sum of embeddings per label, and its uses."""

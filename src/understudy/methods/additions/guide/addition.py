@@ -1,4 +1,4 @@
-"""A guide beside what any method releases: it chooses among the texts that are written."""
+"""A guide for any method: it chooses among the texts that are written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from understudy.text.writing import SyntheticRecord
 
 _FEWER = "Declare fewer labels."
 _BYTES = 8 * 4
-"""Of a number: a batch's sum, all batches' sum, the noise and the noisy sum."""
+"""Bytes per number: a batch's sum, all batches' sum, the noise and the noisy sum."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class GuideAddition(Addition):
 
     @classmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """The sums of all records or of a sample, per label."""
+        """Describe the sums of all records or of a sample, per label."""
         events = [charge.event for charge in release.statement.charges if charge.name == GUIDE]
         sampled = any(isinstance(event, SubsampledGaussianEvent) for event in events)
         return contents.joined(
@@ -111,7 +111,7 @@ class GuideAddition(Addition):
 
 @dataclass(frozen=True, kw_only=True)
 class _Guiding(Use):
-    """The guide chooses among ``made`` texts for each one that is wanted."""
+    """Chooses, by the guide, among ``made`` texts for each requested one."""
 
     chooser: GuidedChooser
     made: int

@@ -1,4 +1,4 @@
-"""What chooses among a run's texts by a Release's guide."""
+"""Choosing among a run's texts by a Release's guide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from understudy.release import Release
 from understudy.text.writing import SyntheticRecord
 
 _AT_ONCE = 1024
-"""Texts embedded between two words on how far it is."""
+"""Number of texts embedded between two progress reports."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class GuidedChooser:
 
     @classmethod
     def of(cls, made: Release, embedder: Embedder, **told: Any) -> GuidedChooser:
-        """Raises ReleaseError if the embedder is not the one that the Release names. ``told``: say and progress."""
+        """Load the guide. Raises ReleaseError if the embedder is not the Release's. ``told``: say and progress."""
         cure = "Generate with the embedder that it was made with (--embedder), or with guide_candidates: 0."
         return cls(guide_of(made, embedder, cure=cure), embedder, **told)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-        """As :class:`~understudy.methods.facts.Chooser`; none is moved."""
+        """As :class:`~understudy.methods.facts.Chooser`; texts keep their labels."""
         choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
         return [chosen.tolist() for chosen in choice.chosen]
 
@@ -50,7 +50,7 @@ class GuidedChooser:
         return float(np.mean(margins > 0)) if len(margins) else 1.0
 
     def choose_records(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
-        """``counts[label]`` of the records of each label, those without a text last."""
+        """Return ``counts[label]`` of the records of each label, those without a text last."""
         there = [record for record in records if record.text]
         labels = np.array([record.label for record in there], dtype=np.int64)
         choice = choose(self.guide, self._vectors([record.text for record in there]), labels, counts)
@@ -62,12 +62,12 @@ class GuidedChooser:
         if len(there) > sum(counts):
             told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
             if len(counts) > 1:
-                told += f", {choice.confirmed} of which match the label that they were made for"
+                told += f", {choice.confirmed} of which match their intended label"
             self.say(f"{told}.")
         return kept
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The texts' vectors; texts of the previous call are not embedded again."""
+        """Return the texts' vectors; texts of the previous call are not embedded again."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         found = dict[str, NDArray[np.float32]]()
         for start in range(0, len(new), _AT_ONCE):

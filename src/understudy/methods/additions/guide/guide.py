@@ -2,7 +2,7 @@
 
 The sum of a label's unit vectors, divided by the noisy number of its records, is a noisy mean. Means are shrunk towards
 the mean of all labels as far as they are noise (empirical Bayes, a normal prior around the common mean; Efron and
-Morris 1975): a label of few records, whose sum is all noise, then says nothing rather than something at random.
+Morris 1975): a label of few records, whose sum is all noise, then has no effect instead of a random one.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ class Guide:
     """
 
     sums: NDArray[np.float64]
-    noise_std: float  # of the noise on each number; 0 where none was added
+    noise_std: float  # of the noise on each number; 0 if none was added
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """``Float64[labels]``: noisy numbers of records summed, none below what noise alone reaches (at least 1)."""
+        """Return ``Float64[labels]``: noisy numbers of records, none below what noise alone reaches (at least 1)."""
         noise = self.noise_std / COUNT_WEIGHT
         return np.maximum(self.sums[:, 0] / COUNT_WEIGHT, max(1.0, 2 * noise))
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
-        """``Float64[labels, d]``: the labels' means, shrunk towards :attr:`centre`."""
+        """Return ``Float64[labels, d]``: the labels' means, shrunk towards :attr:`centre`."""
         return self.centre + self.reliability[:, None] * (self._noisy - self.centre)
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """``Float64[d]``: the mean over labels, weighted by how well each is known."""
+        """Return ``Float64[d]``: the mean over labels, weighted by how well each is known."""
         return self._fitted[0]
 
     @property
     def reliability(self) -> NDArray[np.float64]:
-        """``Float64[labels]``: how much of a label's distance from the centre is signal, 0 to 1."""
+        """Return ``Float64[labels]``: how much of a label's distance from the centre is signal, 0 to 1."""
         return self._fitted[1]
 
     def scores(self, vectors: Vectors) -> NDArray[np.float64]:
-        """``Float64[n, labels]``: e . m - |m|^2 / 2, largest for the nearest mean."""
+        """Return ``Float64[n, labels]``: e . m - |m|^2 / 2, largest for the nearest mean."""
         found: NDArray[np.float64] = vectors @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
         return found
 
     def margins(self, vectors: Vectors, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """``Float64[n]``: how much better each text matches its label than any other; infinite if there is no
-        other."""
+        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite if it is the only
+        one."""
         scores = self.scores(vectors)
         own = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
         np.put_along_axis(scores, labels[:, None], -np.inf, axis=1)
@@ -80,8 +80,8 @@ class Guide:
 
     @cached_property
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Centre and reliability, with the variance between labels at which the weighted squares of the distances from
-        the centre add up to their degrees of freedom (Paule and Mandel 1982)."""
+        """Compute centre and reliability, with the variance between labels at which the weighted squares of the
+        distances from the centre add up to their degrees of freedom (Paule and Mandel 1982)."""
         noise = (self.noise_std / (VECTOR_WEIGHT * self.counts)) ** 2
 
         def fitted(between: float) -> tuple[NDArray[np.float64], float]:
@@ -99,19 +99,19 @@ class Guide:
 
 
 def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
-    """How much of each label's distance from the others is signal; and the label's records, sampled with ``rate``."""
+    """Return how much of each label's distance from the others is signal; and its records, sampled with ``rate``."""
     shares = tuple(round(float(each), 2) for each in guide.reliability)
     counts = tuple(round(float(each)) for each in guide.sums[:, 0] / COUNT_WEIGHT / rate)
     records = Fact("guide_records", counts, "records of the guide (noisy)")
     if len(shares) == 1:
         return Facts((records,))
-    reliability = Fact("guide_reliability", shares, "share of what sets a label apart that is no noise")
+    reliability = Fact("guide_reliability", shares, "how reliably the labels differ (1 = no noise)")
     known = max(float(guide.reliability.mean()), _LEAST)
     return Facts((records, reliability), verdict=Verdict.of("labels", least=math.sqrt((1 - known) / known)))
 
 
 def guide_counts(made: Release) -> tuple[list[float], float] | None:
-    """In proportion to the records of each label, and the standard deviation of their noise; None without a guide."""
+    """Return numbers proportional to each label's records, and the std of their noise; None without a guide."""
     if GUIDE not in made.arrays:
         return None
     noise = made.statement.noise_multiplier(GUIDE) or 0.0
@@ -119,11 +119,10 @@ def guide_counts(made: Release) -> tuple[list[float], float] | None:
 
 
 def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
-    """The guide that a Release holds, which may come from anybody.
+    """Return the guide of a Release, which may come from anybody.
 
     Args:
-        embedder: that is to be used with it.
-        cure: what to do if it is another.
+        embedder: to be used with it. cure: what to do if it does not match.
 
     Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of its vectors.
     """
@@ -136,45 +135,44 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
     noise = made.statement.noise_multiplier(GUIDE)
     sums, columns = made.arrays.get(GUIDE), 1 + embedder.embed(["a public text"]).shape[1]
     if sums is None or sums.shape != (made.schema.label_set.size, columns) or noise is None:
-        raise ReleaseError("The Release holds no guide of this embedder's vectors.", "Ask whoever made it.")
+        raise ReleaseError("The Release has no guide made of this embedder's vectors.", "Ask the sender.")
     return Guide(sums, noise)
 
 
 CONTRAST = 2.0
-"""How far the target is from the centre, in distances of the label's mean: two, so that what tells labels apart is
+"""How far the target is from the centre, in distances of the label's mean: two, so that what distinguishes labels is
 said more often than by chance."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen.
+    """The result of a choice.
 
     Args:
-        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were taken. Fewer where
-            there are not so many.
+        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. Fewer if
+            there are not enough.
     """
 
     chosen: tuple[NDArray[np.int64], ...]
-    confirmed: int  # texts that match the label that they were made for
+    confirmed: int  # texts that match their intended label
 
 
 def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int]) -> Choice:
-    """``counts[label]`` of the texts for each label: those that match it, spread as the label's texts are.
+    """Choose ``counts[label]`` of the texts for each label: those that match it, distributed like the label's texts.
 
-    Herding (Chen, Welling and Smola 2010): texts are taken one by one, each the one that brings the sum of those taken
-    nearest to that many times the target, a mean. What is already said often enough is then not said again, where the
-    most typical texts alone would all say the same.
+    Herding (Chen, Welling and Smola 2010): texts are chosen one by one, each the one that brings the sum of the chosen
+    nearest to that many times the target, a mean. So they do not repeat themselves, as the most typical texts alone
+    would.
 
-    Texts that match another label are left out, as long as others are there: then those whose margin is the
-    largest fill up.
+    Texts that match a different label are left out if there are enough others; else those with the largest margin fill
+    up.
 
-    Without labels the mean of the chosen texts follows that of the private ones, and of the candidates the more typical
-    ones are chosen among, twice as many as are wanted.
+    Without labels, the mean of the chosen texts follows that of the private ones; they are chosen among the more
+    typical candidates, twice as many as requested.
 
     Args:
         vectors: ``Float32[n, d]`` of unit length.
-        labels: ``Int64[n]``, which each text was made for.
-        counts: how many are wanted of each label.
+        labels: ``Int64[n]``, for which each text was made. counts: how many are requested of each label.
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]
@@ -195,9 +193,9 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Indices of ``count`` of the vectors (all, if there are no more) whose mean follows ``target``, in order.
+    """Return indices of ``count`` vectors (or all, if fewer) whose mean follows ``target``, in order.
 
-    Time grows with the square of the number: more than a thousand are chosen in parts, each a share of the vectors.
+    Time grows with the square of the number: more than a thousand are chosen in parts, from parts of the vectors.
     """
     count = min(count, len(vectors))
     parts = max(1, math.ceil(count / _AT_ONCE))

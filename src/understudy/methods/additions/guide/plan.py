@@ -1,4 +1,4 @@
-"""The guide, before a private record is read: its form, its charge, and what is left of the budget for the method."""
+"""The guide, before a private record is read: its form, its charge, and the budget that it leaves for the method."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
 GUIDE = "guide"
-"""The charge, and the array of the Release."""
+"""Name of the charge, and of the array of the Release."""
 
 
 def embedding_rate(expected_records: int | None, unit: Unit) -> float:
-    """With which each record, or owner, is embedded: at most :data:`MOST_EMBEDDED` records of those declared, or all.
+    """Return the rate at which records (owners) are embedded: at most :data:`MOST_EMBEDDED` of those declared.
 
-    A power of two, so that a Release hardly tells the number that was declared, should it have been counted.
+    A power of two, so that a Release hardly reveals the declared number, in case it was counted.
     """
     if expected_records is None:
         return 1.0
@@ -33,7 +33,7 @@ def embedding_rate(expected_records: int | None, unit: Unit) -> float:
 
 
 def sample_words(rate: float, expected_records: int, unit: Unit) -> str:
-    """How large a sample is, and how long the built-in embedder takes."""
+    """Describe a sample's size, and how long the built-in embedder takes."""
     texts = float(f"{expected_records * unit.max_records * rate:.2g}")
     most = "about" if unit.kind == "record" else "at most about"
     minutes = math.ceil(texts / _PER_MINUTE)
@@ -41,7 +41,7 @@ def sample_words(rate: float, expected_records: int, unit: Unit) -> str:
 
 
 def guide_charge(multiplier: float, labels: int, *, expected_records: int | None, unit: Unit) -> Charge:
-    """One noisy sum per label, jointly over labels, with this noise multiplier; of a sample where many are expected."""
+    """Return one noisy sum per label, jointly over labels, with this multiplier; of a sample if many are expected."""
     rate, query = embedding_rate(expected_records, unit), EmbeddingSumsSpec(labels)
     why = f"noisy sums of the texts' embeddings for each of {labels} label(s)"
     if rate == 1:
@@ -59,10 +59,10 @@ def plan_with_guide(
     expected_records: int | None,
     unit: Unit,
 ) -> Plan:
-    """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
+    """Return the method's plan for what the guide leaves of ``budget``, followed by the guide's charge.
 
-    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it. Where it samples, its
-    noise stays what it would be of all records, and the method gets what sampling saves.
+    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it. If it samples, its
+    noise stays as for all records, and the method gets what sampling saves.
     """
 
     def plan_guide(multipliers: Sequence[float]) -> AddedCharges:
@@ -73,7 +73,7 @@ def plan_with_guide(
 
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
-    """How far the sums stand above their noise."""
+    """Return the sums' signal to noise."""
     multiplier, rate = charge.mechanism.noise_multiplier, charge.mechanism.rate  # type: ignore[attr-defined]
     entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
     if expected_records is None:
@@ -86,15 +86,15 @@ def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Fa
 
 
 def verdict(charge: Charge, *, labels: int, records: int | None) -> Verdict:
-    """Of a guide that is all there is."""
+    """Return the verdict on a guide that is the only release."""
     multiplier, rate = charge.mechanism.noise_multiplier, charge.mechanism.rate  # type: ignore[attr-defined]
     return Verdict.of("labels", texts=1 / _signal_to_noise(multiplier, rate), labels=labels, records=records)
 
 
 def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, unit: Unit) -> str:
-    """Why a guide is not worth its share of the budget; empty: it is.
+    """Return why a guide is not worth its share of the budget; empty if it is.
 
-    Without a declared number of records it is decided for :data:`TYPICAL_RECORDS`.
+    Without a declared number of records, :data:`TYPICAL_RECORDS` are assumed.
     """
     records = TYPICAL_RECORDS if expected_records is None else expected_records
     multiplier, rate = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0], embedding_rate(expected_records, unit)
@@ -106,16 +106,16 @@ def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, u
 
 NO_EMBEDDER = "the embedder is not on this machine (pip install 'understudy[local]'; understudy models pull builtin)"
 TYPICAL_RECORDS, MOST_EMBEDDED = 5_000, 50_000
-"""Records of a table that declares none; and those that are embedded of a larger one, at most."""
+"""Records assumed if none are declared; and the most records that are embedded of a larger table."""
 _PER_MINUTE = 5_000
-"""Texts that the built-in embedder reads on one core."""
+"""Texts per minute that the built-in embedder reads on one core."""
 _MOST_HALVINGS = 13
-"""Of the rate: with fewer in the sample than one in 8,192, its epsilon would say nothing of those who are in it."""
+"""Most halvings of the rate: below one in 8,192, its epsilon would say nothing about those in the sample."""
 
 _DISTANCE, _DIMENSION = 0.35, 384
-"""Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
+"""Distance of a label's mean from the mean of all, and dimension of the vectors: about the built-in embedder's."""
 _LEAST = 0.35
-"""From which on a guide gained, on five tables of three sizes at four epsilons (docs/decisions/042)."""
+"""Signal to noise from which a guide helped, on five tables of three sizes at four epsilons (docs/decisions/042)."""
 _MOSTLY_NOISE = (
     "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels or a "
     "larger epsilon."
@@ -123,7 +123,7 @@ _MOSTLY_NOISE = (
 
 
 def _signal_to_noise(multiplier: float, records: float) -> float:
-    """Of the distance of a label of so many records from the others."""
+    """Return the signal to noise of a label's distance from the others, given its number of records."""
     return records * _DISTANCE * VECTOR_WEIGHT / (multiplier * math.sqrt(_DIMENSION))
 
 
@@ -131,10 +131,10 @@ GRID = 1 << 20
 """Integer steps of 1.0 in a coordinate."""
 
 COUNT_WEIGHT = 0.3
-"""Of the coordinate that counts records: a label's divided by this is how many records it has."""
+"""Weight of the coordinate that counts records: a label's value divided by it is its number of records."""
 
 VECTOR_WEIGHT = math.sqrt(1 - COUNT_WEIGHT**2)
-"""Of the embedding: a label's sum divided by this is the sum of its records' unit vectors."""
+"""Weight of the embedding: a label's sum divided by it is the sum of its records' unit vectors."""
 
 
 @dataclass(frozen=True)
@@ -154,23 +154,23 @@ class EmbeddingSumsSpec:
 
 
 GUIDE_SHARE = 0.3
-"""Of the budget (of mu^2): what the guide gets."""
+"""Share of the budget (of mu^2) that the guide gets."""
 
 
 class GuideParameters(Parameters):
     """The guide: noisy sums of the private texts' embeddings, by which texts are chosen."""
 
     guide: bool | None = None
-    """Release a guide beside what the method releases; it takes 30 % of the budget (of mu^2), and the embedder reads
-    the private texts. Default: decided from public facts, which ``plan`` and the run say in one line."""
+    """Also release a guide; it takes 30 % of the budget (of mu^2), and the embedder reads the private texts. Default:
+    decided from public facts, which ``plan`` and the run say in one line."""
 
 
 class ChoosingParameters(Parameters):
-    """What generating does with a Release's guide."""
+    """How ``generate`` uses a Release's guide."""
 
     guide_candidates: Ablation[Free[int | None]] = Field(None, ge=0, le=1000)
-    """Texts made for each one that is kept; the guide chooses among them. 0: as if there were no guide. Default: 3, and
-    1 of dp-kps, whose phrases it chooses before a text is written."""
+    """Texts made for each one that is kept; the guide chooses among them. 0: ignore the guide. Default: 3, but 1 for
+    dp-kps, whose phrases it chooses before a text is written."""
 
 
 def candidates_of(wanted: ChoosingParameters, *, guided: bool) -> int:
@@ -181,4 +181,4 @@ def candidates_of(wanted: ChoosingParameters, *, guided: bool) -> int:
 
 
 _TEXTS = 3
-"""Made for each one that a guide keeps."""
+"""Number of texts made for each one that a guide keeps."""

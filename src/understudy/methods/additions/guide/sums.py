@@ -1,4 +1,4 @@
-"""What each label's records mean: the sum of their embeddings, and how many they are."""
+"""The sum of the embeddings of each label's records, and the number of records."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_W
 from understudy.models.types import Embedder
 from understudy.privacy.measurement import PlannedQuery
 
-_SHORTEST, _LONGEST = int(0.9 * GRID), int(1.1 * GRID)  # norms of what counts as a unit vector
-_BEYOND = 2.0 * GRID  # a coordinate that no such vector has: what NaN and infinity become
+_SHORTEST, _LONGEST = int(0.9 * GRID), int(1.1 * GRID)  # norms that count as a unit vector's
+_BEYOND = 2.0 * GRID  # a coordinate that no such vector has: replaces NaN and infinity
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 _COUNT = math.floor(COUNT_WEIGHT * GRID)
 
@@ -99,7 +99,7 @@ def sums_of(
 
 
 def _integers(unit: NDArray[np.float32]) -> NDArray[np.int64]:
-    """In grid steps, rounded towards zero; what no unit vector holds becomes ``_BEYOND``."""
+    """Return grid steps, rounded towards zero; values that no unit vector has become ``_BEYOND``."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.clip(np.trunc(unit * np.float32(GRID)), -_BEYOND, _BEYOND)
     return np.where(np.isnan(steps), np.float32(_BEYOND), steps).astype(np.int64)

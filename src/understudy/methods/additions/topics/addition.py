@@ -1,4 +1,4 @@
-"""Topics as the labels of another method: found first, with charges of their own; each record then has the nearest."""
+"""Topics as the labels of another method: found first, with separate charges; each record then has the nearest."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from understudy.schema.labels import LabelSet
 
 @dataclass(frozen=True)
 class TopicsAsLabels(Addition):
-    """Topics in place of declared labels.
+    """Topics instead of declared labels.
 
     Args:
         count: K.
-        placeholders: names in place of the topics' before they are found.
-        candidates: ``Int16[candidates, d]``, the embeddings of the public candidates; None before they are made, and
-            in a run that resumes.
+        placeholders: names of the topics before they are found.
+        candidates: ``Int16[candidates, d]``, the embeddings of the public candidates; None before they are made, and in
+            a resumed run.
     """
 
     name: ClassVar[str] = "topics"
@@ -56,26 +56,26 @@ class TopicsAsLabels(Addition):
 
     @classmethod
     def of(cls, settings: Parameters, facts: PublicFacts) -> Self | None:
-        """Raises ConfigError if a column that is written has the name of theirs."""
+        """Raise ConfigError if an output column has the same name as theirs."""
         count = settings.part(LabellingParameters).topics
         if not isinstance(count, int):
             return None
         if COLUMN in facts.written:
-            raise ConfigError(f"A column is called {COLUMN!r}, as the one of topics is.", "Rename it in the table.")
+            raise ConfigError(f"A column is called {COLUMN!r}, like the column of topics.", "Rename it in the table.")
         return cls(count, facts.labels.names)
 
     def require(self, method: Method) -> None:
         """Raise ConfigError for a method whose charges need a record to keep its label.
 
         A topic is computed in each session, and another machine, or another model behind an endpoint's name, may round
-        otherwise: the record would count for two labels under a charge that pays for one.
+        differently: the record would count for two labels under a charge that pays for one.
         """
         super().require(method)
         if method.labels_in_parallel:
             raise ConfigError(
                 f"Topics cannot be the labels of {method.name}: one charge pays for all its labels, because a record "
-                "keeps its own, and its topic is computed anew whenever a run is resumed.",
-                "Take another method (dp-kps, aug-pe, dp-finetune), or declare labels (--label, --labels).",
+                "keeps its label, but its topic is computed again whenever a run is resumed.",
+                "Choose another method (dp-kps, aug-pe, dp-finetune), or declare labels (--label, --labels).",
             )
 
     def is_first(self, _method: Method) -> bool:
@@ -93,11 +93,11 @@ class TopicsAsLabels(Addition):
         Guarantee:
             Unit: a record; or an owner, of whom the same records count as without labels. The centres are released
             (:mod:`understudy.methods.additions.topics.release`) before a record gets its label, which is a function of
-            its own text and of them: a record has one label, as of a column, and the sensitivity of what is released
-            by label is what it is there. Each session of a run computes a record's topic again, and may round
-            otherwise: so each charge must be one measurement of all labels together, and a method that counts labels
-            one by one under one charge is refused (``labels_in_parallel``). Labels of records never leave
-            ``private/``; no text is read but to embed it.
+            its own text and of them: a record has one label, as from a column, and releases by label have the same
+            sensitivity as with a column. Each session of a run computes a record's topic again, and may round
+            differently: so each charge must be one measurement of all labels together, and a method that counts labels
+            one by one under one charge is refused (``labels_in_parallel``). Labels of records never leave ``private/``;
+            a text is read only to embed it.
         """
         tools = replace(at.tools, prepared=self.candidates)
         found = find(tools.labels.size, at.corpus, plan, tools, beside=BESIDE)
@@ -125,7 +125,7 @@ class TopicsAsLabels(Addition):
 
     @classmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """The topics' centres, noisy sizes and terms."""
+        """Describe the topics' centres, noisy sizes and terms."""
         topics = release.schema.label_set.size
         return contents.joined(
             CHARGED_BESIDE,

@@ -1,4 +1,4 @@
-"""The centres of topics, out of released sums and public terms. Post-processing: nothing private comes here."""
+"""The centres of topics, from released sums and public terms. Post-processing: nothing private is used here."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from understudy.text.vocabulary.shrinkage import SURE, KnownNoise, shrink
 Floats = NDArray[np.float64]
 Grid = NDArray[np.int16]
 _WEIGHED = 1500
-"""Candidates of most votes that first centres are made of."""
+"""Number of candidates with most votes that form the first centres."""
 _AWAY = 0.4
-"""Of a first centre from the candidates' mean: any distance assigns alike."""
+"""Distance of a first centre from the candidates' mean: any distance gives the same assignment."""
 _PASSES = 3
 _DEAD, _LOST = 3.0, 1.0
-"""Standard deviations of its noise below which a topic's count is no topic: in the last round fewer, as sizes that tell
-better are still to come."""
+"""Standard deviations of noise that a topic's count must reach. Fewer in the last round, as more precise sizes
+follow."""
 _SPLIT = 0.1
 _ALIKE = 0.5
-"""Cosine of two topics, about the mean of all centres, from which on a reader would call them the same (chosen on
-banking77 by what its intents are about, and sgd)."""
+"""Cosine of two topics, about the mean of all centres, above which a reader would call them the same (chosen on
+banking77, by the meaning of its intents, and sgd)."""
 _CONTRAST = 0.5
 _VOTED, _MOST_VOTED = 0.15, 3.0
 _NEAR = 0.2
-"""Of the best term's score, what any other needs to be shown: a word that many voted for may lie far from the topic."""
+"""Share of the best term's score that another needs to be shown: a word with many votes may be far from the topic."""
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The public terms, and what the noisy votes say of them.
+    """The public terms, with estimates from their noisy votes.
 
     Args:
         vectors: ``Float64[n, d]`` of unit length.
         weights: ``Float64[n]``: the expected number of votes, given the noisy one.
-        sure: ``Bool[n]``: that some record voted for the term, with a probability of SURE or more.
+        sure: ``Bool[n]``: whether some record voted for the term, with a probability of at least SURE.
     """
 
     vectors: Floats
@@ -58,7 +58,7 @@ class Candidates:
 
     @property
     def mean(self) -> Floats:
-        """``Float64[d]``: of the terms that are voted for."""
+        """The mean ``Float64[d]`` of the terms that are voted for."""
         found: Floats = self.weights @ self.vectors / self.weights.sum()
         return found
 
@@ -77,21 +77,23 @@ class Directions:
 
 
 def on_grid(centres: Floats) -> Grid:
-    """``Int16[K, d]``: in grid steps, rounded towards zero: none is longer than 1, so scalar products are exact."""
+    """Return ``Int16[K, d]`` in grid steps, rounded towards zero: no longer than 1, so scalar products are exact."""
     lengths = np.linalg.norm(centres, axis=1, keepdims=True)
     return np.asarray(np.trunc(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
 
 
 def require_short(centres: NDArray[Any]) -> None:
-    """Raises ReleaseError for centres that are longer than :func:`on_grid` makes any, as a forged Release may have:
-    scalar products with them are not exact, and one record could change the topic of others."""
+    """Raise ReleaseError for centres that are longer than any of :func:`on_grid`, as in a forged Release: scalar
+    products with them are not exact, and one record could change the topic of others."""
     longest = int(np.square(centres.astype(np.int64)).sum(axis=-1).max(initial=0))
     if longest > LARGEST_NORM**2:
-        raise ReleaseError("The Release has centres that are no embeddings.", "It was changed: get the original.")
+        raise ReleaseError(
+            "The Release has centres that are not valid embeddings.", "It was changed: ask the sender for the original."
+        )
 
 
 def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:
-    """``Int64[n]``: the nearest centre of each vector, -1 for one that is zero. Exact: a function of each row alone."""
+    """Return ``Int64[n]``: each vector's nearest centre, -1 for a zero vector. Exact: a function of each row alone."""
     nothing = np.zeros(len(vectors), dtype=np.int32)
     block = Block(vectors, nothing, nothing.astype(np.int64))
     (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
@@ -99,9 +101,9 @@ def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int
 
 
 def first_centres(candidates: Candidates, topics: int) -> Grid:
-    """``Int16[K, d]``: the greedy k-median of the candidates, by their votes, and then means of those around each.
+    """Return ``Int16[K, d]``: the greedy k-median of the candidates, by their votes, then means of those around each.
 
-    Distances are of directions about the mean, 1 - cosine, since what all terms share tells no topics apart.
+    Distances are of directions about the mean, 1 - cosine, since what all terms share does not distinguish topics.
     """
     chosen = np.argsort(-candidates.weights, kind="stable")[: max(_WEIGHED, topics)]
     weights, mean = candidates.weights[chosen], candidates.mean
@@ -116,7 +118,7 @@ def first_centres(candidates: Candidates, topics: int) -> Grid:
 
 
 def _k_median(points: Floats, weights: Floats, count: int) -> NDArray[np.int64]:
-    """Greedily: each next one lessens the weighted distances to the nearest by most."""
+    """Choose greedily: each next one reduces the weighted distances to the nearest most."""
     distances = 1 - points @ points.T
     best, chosen = np.full(len(points), 2.0), list[int]()
     for _ in range(count):
@@ -136,12 +138,12 @@ def next_centres(
     last: bool,
     twins: bool = True,
 ) -> Grid:
-    """``Int16[K, d]``: the means of the sums, shrunk towards the mean of all as far as they are noise.
+    """Return ``Int16[K, d]``: the means of the sums, shrunk towards the mean of all as far as they are noise.
 
-    A mean's distance from that of all is taken to be normal with the covariance of public terms times a factor that is
-    estimated from all of them (empirical Bayes), so that it is shrunk most along directions in which texts hardly
-    differ. Where a topic's count is no more than noise, it begins again beside the largest, in the last round as its
-    twin (``twins``), or else with half of it.
+    A mean's distance from that of all is assumed to be normal with the covariance of public terms times a factor that
+    is estimated from all of them (empirical Bayes), so that it is shrunk most along directions in which texts hardly
+    differ. If a topic's count is within the noise, it restarts next to the largest: in the last round as its twin
+    (``twins``), else with half of it.
 
     Args:
         sums: ``Float64[K, 1 + d]``, as :class:`~understudy.methods.additions.topics.release.TopicSums` has them.
@@ -166,21 +168,21 @@ def next_centres(
 
 
 _LEAST_SCALE = 1e-3
-"""Of the covariance of topics to that of terms."""
+"""Return the ratio of the covariance of topics to that of terms."""
 
 
 def first_ones(centres: Grid) -> NDArray[np.bool_]:
-    """``Bool[K]``: the first of those that are alike, which no record but that one can be nearest to."""
+    """Return ``Bool[K]``: the first of equal centres, the only one of them that can have records."""
     found = np.zeros(len(centres), dtype=np.bool_)
     found[np.unique(centres, axis=0, return_index=True)[1]] = True
     return found
 
 
 def merged(centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
-    """Which topic each centre is of, ``Int32[K]``, and the topics' sizes, the largest first: of those that a reader
-    would call the same the two most alike are joined, until none are.
+    """Return each centre's topic, ``Int32[K]``, and the topics' sizes, the largest first. The two most similar topics
+    are joined as long as a reader would call them the same.
 
-    Of centres that are equal the first has all records, and the counts of the others are noise: left out.
+    Of equal centres, the first has all records, and the counts of the others are noise and left out.
     """
     topic = np.unique(centres, axis=0, return_inverse=True)[1].ravel()
     away = np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - _mean_of(centres, counts))
@@ -197,7 +199,7 @@ def merged(centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
 
 
 def by_size(topic: NDArray[Any], centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
-    """The topics of centres numbered by their sizes, the largest first, and these sizes."""
+    """Return the centres' topics, numbered by their sizes, the largest first, and these sizes."""
     _, topic = np.unique(topic, return_inverse=True)
     sizes = np.zeros(int(topic.max()) + 1)
     np.add.at(sizes, topic, np.where(first_ones(centres), counts, 0.0))
@@ -214,16 +216,16 @@ def terms_of(
     *,
     unwanted: NDArray[np.bool_] | None = None,
 ) -> list[str]:
-    """Up to TERMS_OF_TOPIC terms of each topic, one topic behind the other, filled up with empty ones: those first that
-    tell it most from the others.
+    """Return up to TERMS_OF_TOPIC terms of each topic, concatenated and padded with empty ones. The terms that best
+    distinguish it come first.
 
     A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
     it counts more the more records voted for it. Only terms are named that some record surely voted for and that are
-    clearly nearer to the topic than to others: else any word would fill the list up, of a people or a creed too. Of
-    terms that begin alike one is named.
+    clearly nearer to the topic than to others: otherwise any word could fill the list, including names of peoples or
+    creeds. Of terms that begin alike, one is named.
 
     Args:
-        unwanted: ``Bool[n]``: terms that name no topic.
+        unwanted: ``Bool[n]``: terms that may not name a topic.
     """
     cosines = _cosines(centres, counts, topic, candidates)
     topics = cosines.shape[1]
@@ -241,18 +243,18 @@ def terms_of(
 
 
 def are_said(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates) -> NDArray[np.int8]:
-    """``Int8[topics]``: whether records surely voted for a term that is nearest to the topic; else its terms are no
-    more than what lies near its centre, in whatever language the texts are."""
+    """Return ``Int8[topics]``: whether records surely voted for a term that is nearest to the topic. Otherwise its
+    terms are merely near its centre, whatever the language of the texts."""
     cosines = _cosines(centres, counts, topic, candidates)
     nearest = cosines.argmax(axis=1)[candidates.sure]
     return np.isin(np.arange(cosines.shape[1]), nearest).astype(np.int8)
 
 
 def _cosines(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates) -> Floats:
-    """``Float64[n, topics]``: of each term and each topic, about the means of all."""
+    """Return cosines ``Float64[n, topics]`` of each term and each topic, about the means of all."""
     topics = int(topic.max()) + 1
     mean, middle = _mean_of(centres, counts), candidates.mean
-    if topics == 1:  # nothing to tell it from but what is said everywhere
+    if topics == 1:  # only compared with what is said everywhere
         mean = middle = candidates.vectors.mean(axis=0)
     sums = np.zeros((topics, centres.shape[1]))
     np.add.at(sums, topic, np.maximum(counts, _LEAST)[:, None] * (centres / STEPS - mean))
@@ -261,7 +263,7 @@ def _cosines(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates
 
 
 def _unlike(terms: Iterable[str]) -> list[str]:
-    """The first few terms, of those that begin alike one."""
+    """Return the first few terms, one of those that begin alike."""
     found = list[str]()
     for term in terms:
         if not any(_alike(term, other) for other in found):
@@ -272,7 +274,7 @@ def _unlike(terms: Iterable[str]) -> list[str]:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Such as ``payment`` and ``payments``."""
+    """Return whether terms begin alike, such as ``payment`` and ``payments``."""
     size = max(4, min(len(one), len(other)) - 1)
     return one[:size] == other[:size]
 

@@ -1,4 +1,4 @@
-"""The topics that a Release holds, with their names and noisy sizes. Post-processing, free."""
+"""The topics of a Release, with their names and noisy sizes. Post-processing, free."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ class Topic:
     """One topic.
 
     Args:
-        number: from 0, the largest first where they were found.
-        terms: public terms that tell it from the others, the most telling first.
-        size: noisy number of records (of owners, where these are protected): none is below 0 or above that of all.
-        low, high: the range that holds the number of records nearest to the topic's released centre in 95 of 100 cases,
-            whatever it is. It covers the noise on the size and the chance of who is in a sample, and nothing else: not
-            how well the centre stands for its records, nor how topics would come out of another run.
-        clear: whether its size is clear of the noise, and records surely said one of its terms; where they did not,
-            the topic or its terms may be nothing but noise.
+        number: from 0, the largest first in the Release that found them. terms: public terms that distinguish it from
+        the others, the best first. size: noisy number of records (of owners, if these are protected), from 0 to that of
+        all. low, high: the range that contains the number of records nearest to the topic's released centre in 95 of
+        100 cases, whatever that number is. It covers only the noise on the size and the chance of sampling: not how
+        well the centre represents its records, nor how topics would differ in another run. clear: whether its size is
+        above the noise, and records surely used one of its terms. If not, the topic or its terms may be nothing but
+        noise.
     """
 
     number: int
@@ -51,15 +50,15 @@ class Topic:
     high: float
     clear: bool
     title: str = ""
-    """What a language model called it, by its terms alone."""
+    """The name that a language model gave it, from its terms only."""
 
     @property
     def name(self) -> str:
-        """The first of its terms; ``topic 7`` where records surely said none of them."""
+        """Return the first of its terms; ``topic 7`` if no record surely used any of them."""
         return ", ".join(self.terms[:_NAMED]) or f"topic {self.number + 1}"
 
     def some_terms(self, generator: np.random.Generator) -> tuple[str, ...]:
-        """A few of its terms, in the order in which they tell, the more telling ones more often."""
+        """Sample a few of its terms, in their order, the best ones more often."""
         weights = 1.0 / (1 + np.arange(len(self.terms)))
         chosen = generator.choice(
             len(self.terms), min(_PHRASES, len(self.terms)), replace=False, p=weights / weights.sum()
@@ -68,7 +67,7 @@ class Topic:
 
 
 def topics_of(release: Release) -> tuple[Topic, ...]:
-    """The topics of a Release by their numbers: the largest first, where it found them itself.
+    """Return the topics of a Release by their numbers: the largest first, if it found them itself.
 
     Raises ReleaseError if it has none, or a topic has no centre.
     """
@@ -77,7 +76,7 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     stds *= read
     shown = np.clip(sizes, 0.0, max(0.0, float(sizes.sum())))
     lows, _ = _ranges(shown, stds, held.rate)
-    _, highs = _ranges(np.maximum(sizes, shown), stds, held.rate)  # of the size as it came out
+    _, highs = _ranges(np.maximum(sizes, shown), stds, held.rate)  # of the released size
     return tuple(
         Topic(
             number,
@@ -94,24 +93,24 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
 
 
 def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
-    """The numbers N at which a noisy size is no further from N than 1.96 of its standard deviations, whose squares are
-    N (1 - rate) / rate, of the sample, and that of the noise (a score interval, Wilson 1927). Records of one owner are
-    sampled together, but weigh 1 in all: theirs vary no more."""
+    """Return the range of N from which a noisy size differs by at most 1.96 standard deviations. The variance is N (1 -
+    rate) / rate, of the sample, plus that of the noise (a score interval, Wilson 1927). Records of one owner are
+    sampled together, but weigh 1 in total: they vary no more."""
     half = _NORMAL**2 * (1 - rate) / rate / 2
     width = np.sqrt(half**2 + 2 * half * sizes + (_NORMAL * stds) ** 2)
     return sizes + half - width, sizes + half + width
 
 
 def called_by(terms: Sequence[str]) -> list[tuple[str, ...]]:
-    """The terms in each topic's name, in any order; the number of a topic that has none."""
+    """Return the terms in each topic's name, in any order; the number of a topic without terms."""
     rows = [terms[first : first + _NAMED] for first in range(0, len(terms), TERMS_OF_TOPIC)]
     return [tuple(sorted(filter(None, row))) or (str(number),) for number, row in enumerate(rows)]
 
 
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
-    """Names of topics, no two alike: the first of each one's terms, TERMS_OF_TOPIC of which are behind the other's.
+    """Return distinct names of topics: each one's first term. ``terms`` has TERMS_OF_TOPIC for each topic in turn.
 
-    ``other`` where there are none: the writer takes it for no subject.
+    ``other`` if there are none: the writer does not take it as a subject.
     """
     found: list[str] = []
     for first in range(0, len(terms), TERMS_OF_TOPIC):
@@ -121,8 +120,8 @@ def names_of(terms: Sequence[str]) -> tuple[str, ...]:
 
 
 def topic_counts(release: Release) -> tuple[list[float], float] | None:
-    """Noisy numbers of records of each label, and the standard deviation of their noise; None where labels are none
-    that were found."""
+    """Return the noisy numbers of records of each label, and the standard deviation of their noise; None if the labels
+    are not topics."""
     if not release.schema.topics:
         return None
     held = held_of(release)
@@ -131,7 +130,7 @@ def topic_counts(release: Release) -> tuple[list[float], float] | None:
 
 @dataclass(frozen=True)
 class HeldTopics:
-    """What a Release of topics holds, or one whose labels are topics."""
+    """The content of a Release of topics, or of one whose labels are topics."""
 
     centres: NDArray[np.int16]
     topic: NDArray[np.int32]
@@ -139,23 +138,23 @@ class HeldTopics:
     terms: Sequence[str]
     said: NDArray[np.int8]
     noise: float  # on the number of records at a centre
-    rate: float = 1.0  # with which records were sampled: sizes and noise are those of the sample
+    rate: float = 1.0  # at which records were sampled: sizes and noise are those of the sample
 
     def stds(self) -> NDArray[np.float64]:
-        """Of the noise on each size. Raises ReleaseError if there is none, or a topic has no centre."""
+        """Read the noise on each size. Raises ReleaseError if it is missing, or a topic has no centre."""
         counted = first_ones(self.centres)
-        if np.array_equal(self.topic, np.arange(len(self.centres))):  # labels have a centre each, and a size
+        if np.array_equal(self.topic, np.arange(len(self.centres))):  # each label has a centre and a size
             counted[:] = True
         parts = np.bincount(self.topic[counted], minlength=len(self.sizes))
         if not len(self.sizes) or len(parts) > len(self.sizes) or parts.min() == 0:
-            raise ReleaseError("The Release has topics without a centre.", "Make it again: it was changed.")
+            raise ReleaseError("The Release has topics without a centre.", "It was changed: make it again.")
         return self.noise * np.sqrt(parts)
 
 
 def held_of(release: Release) -> HeldTopics:
-    """Raises ReleaseError if the Release holds no topics."""
+    """Raise ReleaseError if the Release contains no topics."""
     if release.method != NAME and not release.schema.topics:
-        raise ReleaseError(f"A Release of {release.method} holds no topics.", "Make one with `understudy topics`.")
+        raise ReleaseError(f"A Release of {release.method} contains no topics.", "Make one with `understudy topics`.")
     arrays, strings, own = release.arrays, release.strings, release.method == NAME
     noise = release.statement.noise_multiplier(SIZES if own else BESIDE + SIZES) or 0.0
     if own:
@@ -172,8 +171,8 @@ def held_of(release: Release) -> HeldTopics:
 def assign(
     release: Release, embedder: Embedder, texts: Sequence[str], *, trust_endpoint: bool = False
 ) -> NDArray[np.int64]:
-    """``Int64[n]``: the number of the topic that each text is nearest to, as records were assigned when topics were
-    counted; -1 for a text that the embedder has no vector of length 1 for.
+    """Return ``Int64[n]``: the number of each text's nearest topic, as records were assigned when topics were counted;
+    -1 for a text for which the embedder has no vector of length 1.
 
     Raises:
         ReleaseError: the Release is of another method, or the embedder is not the one that it names.
@@ -191,7 +190,7 @@ def assign(
 
 
 def require_embedder(release: Release, embedder: Embedder, dimension: int) -> None:
-    """Raises ReleaseError if the topics were found with another embedder than this one, of so many dimensions."""
+    """Raise ReleaseError if the topics were found with another embedder or another number of dimensions."""
     named = release.statement.public_inputs["embedder"]
     if embedder.fingerprint != named["sha256"]:
         raise ReleaseError(
@@ -199,4 +198,4 @@ def require_embedder(release: Release, embedder: Embedder, dimension: int) -> No
             "Use the embedder that they were found with.",
         )
     if held_of(release).centres.shape[1] != dimension:
-        raise ReleaseError("The Release's centres have another dimension than the embedder.", "It was changed.")
+        raise ReleaseError("The Release's centres do not have the embedder's dimension.", "It was changed.")

@@ -1,4 +1,4 @@
-"""Topics as the labels of another method: the option, and what such a Release holds besides."""
+"""Topics as the labels of another method: the option, and the additional content of such a Release."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ TERMS_OF_TOPIC = 10
 COLUMN = "topic"
 """The label's column in the synthetic table."""
 BESIDE = "topics-"
-"""What names of charges, and of what a run keeps, begin with where topics are found for another method."""
+"""Prefix of the names of charges and stored values if topics are found for another method."""
 VOTES, SIZES = "votes", "sizes"
 ROUNDS = 3
 TOPIC_CENTRES, TOPIC_SIZES, TOPIC_TERMS = "topic-centres", "topic-sizes", "topic-terms"
-"""Arrays and strings of a Release whose labels are topics; all in the labels' order."""
+"""Arrays and strings of a Release whose labels are topics, all in the labels' order."""
 
 
 def sums_name(number: int) -> str:
-    """The charge of a round, the first being 1."""
+    """Return the name of a round's charge; the first round is 1."""
     return f"sums-{number}"
 
 
@@ -37,12 +37,12 @@ def _count(value: object) -> object:
 
 
 TopicCount = Annotated[int, BeforeValidator(_count), Field(ge=1, le=MOST_TOPICS)] | Literal["auto"]
-"""K, or that it is decided from public facts."""
+"""Parse K, or that it is decided from public facts."""
 
 
 class LabellingParameters(Parameters):
-    """Topics in place of labels."""
+    """Topics instead of labels."""
 
     topics: TopicCount | None = None
-    """Find so many topics, which take the place of labels; ``auto``: as many as the records carry, by public facts.
+    """Find this number of topics, which replace labels; ``auto``: as many as the records support, by public facts.
     They take 20 % of the budget (of mu^2), and the embedder reads the private texts (docs/topics.md)."""

@@ -17,7 +17,7 @@ from understudy.text.writing import Seed, SyntheticRecord
 
 
 class Topics(Method, TopicsParameters):
-    """The topics of texts that nobody labelled.
+    """The topics of unlabelled texts.
 
     >>> Topics(topics=10).name
     'topics'
@@ -32,7 +32,7 @@ class Topics(Method, TopicsParameters):
     contents = releasing.contents
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Texts around terms of a topic, of those with terms in proportion to their sizes."""
+        """Write texts around terms of topics, which are sampled in proportion to their sizes."""
         generator = np.random.default_rng([tools.seed, 0x70])
         found = [each for each in topics_of(release) if each.terms]
         if not found:

@@ -1,12 +1,12 @@
-"""Topics, before a private record is read: which noisy sums will be made, and how many topics the records can carry.
+"""Topics, before a private record is read: which noisy sums will be made, and how many topics the records can support.
 
-discovered-terms   where the texts' own terms are looked for: noisy weighted counts, those above a threshold
+discovered-terms if the texts' own terms are looked for: noisy weighted counts, those above a threshold
 votes        noisy histogram: each record's vote for the nearest of the public candidate terms
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
 
-Of topics that another Release found, the sizes alone, for the whole budget. Where many records are declared, all sums
-are over one Poisson sample of them, under one charge: then the texts of the sample alone are embedded.
+For topics that another Release found, only the sizes are released, for the whole budget. If many records are declared,
+all sums are over one Poisson sample of them, under one charge, and only the sample's texts are embedded.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from understudy.text.vocabulary.terms import BUILT_IN
 
 NAME = "topics"
 CANDIDATES = 6000
-"""Public terms that records vote for: the most frequent of the built-in vocabulary."""
+"""Number of public terms that records vote for: the most frequent of the built-in vocabulary."""
 SHARES = {VOTES: 0.3, **dict.fromkeys((sums_name(number + 1) for number in range(ROUNDS)), 0.2), SIZES: 0.1}
 """Of mu^2."""
 LABELS_SHARE = 0.2
-"""Of the budget (of mu^2): what topics get that are another method's labels."""
+"""Share of the budget (of mu^2) for topics that are another method's labels."""
 A_COUNT = f"a number from 1 to {MOST_TOPICS}, or auto"
 
 
@@ -68,9 +68,9 @@ class TopicsParameters(VocabularyParameters, WordsParameters):
     """All parameters of topics."""
 
     topics: Annotated[TopicCount | str, Field(union_mode="left_to_right")] = public_file(20)
-    """Topics to look for (K): a public number, or ``auto``, as many as the records carry, by public facts. Near twins
-    are merged, so that there may be fewer in the end. Or a Release of topics, to count the same ones in another table:
-    the whole budget is then for their sizes."""
+    """Topics to look for (K): a public number, or ``auto``, as many as the records support, by public facts. Nearly
+    equal topics are merged, so the result may have fewer. Or a Release of topics, to count the same ones in another
+    table: the whole budget then goes to their sizes."""
 
     @field_validator("topics", mode="before")
     @classmethod
@@ -81,18 +81,18 @@ class TopicsParameters(VocabularyParameters, WordsParameters):
 
 
 def listed_terms(parameters: VocabularyParameters) -> tuple[str, ...]:
-    """The public terms that records vote for; none where those of the built-in list are in another language, and the
-    texts' own are looked for. Raises ConfigError if they are not declared public."""
+    """Return the public terms that records vote for; empty if the built-in list is in another language and the texts'
+    own terms are looked for. Raises ConfigError if they are not declared public."""
     if parameters.vocabulary == BUILT_IN and parameters.not_english and parameters.discover_terms:
         return ()
     return public_vocabulary(parameters).terms[:CANDIDATES]
 
 
 def known_topics(file: str) -> tuple[Release, str]:
-    """The Release of topics that are counted again, and its file's SHA-256: all of it was checked when the run was put
-    together, what the count rests on is checked again.
+    """Load the Release of topics that are counted again, and its file's SHA-256. It was fully checked when the run was
+    configured; what the count depends on is checked again.
 
-    Raises ReleaseError if it cannot be read, is none of topics, or has centres that are no embeddings.
+    Raises ReleaseError if it cannot be read, has no topics, or has centres that are not embeddings.
     """
     path = Path(file)
     content = path.read_bytes()
@@ -110,7 +110,7 @@ def planned_sums(
 
     Raises ConfigError if the noise does not fit its grid.
     """
-    terms = f"{candidates} public terms" if candidates else "the terms that are listed or were found"
+    terms = f"{candidates} public terms" if candidates else "the listed or discovered terms"
     around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
     voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
     made: dict[str, tuple[QuerySpec, str]] = {
@@ -126,14 +126,14 @@ def _sizes(topics: int, unit: Unit) -> tuple[LabelCountsSpec, str]:
 
 
 def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release.
+    """Return the plan of a release.
 
     Raises ConfigError if the budget has no delta, the table has labels, or the noise does not fit its grid.
     """
     if budget.delta == 0:
         raise ConfigError("The noise of topics is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if facts.labels.names:
-        raise ConfigError("Topics are found where there are no labels.", "Leave out --label and --labels.")
+        raise ConfigError("Topics can only be found without labels.", "Leave out --label and --labels.")
     topics, expected, unit = parameters.topics, facts.expected_records, facts.unit
     terms: Charge | None = None
     (whole,) = gaussian_split(budget, [1.0])
@@ -163,12 +163,12 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
 
 
 def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
-    """The sums over a sample; None where all records are read."""
+    """Return the sums over a sample; None if all records are read."""
     return next((each.mechanism for each in charges if isinstance(each.mechanism, SubsampledSums)), None)
 
 
 def line_on_sample(plan: Plan, expected_records: int | None) -> str:
-    """Which texts are embedded and why, for people; empty where it goes without saying."""
+    """Say which texts are embedded and why, for the user; empty if it is obvious."""
     sampled = sample_of(plan.charges)
     if plan.method != NAME or (sampled is None and expected_records):
         return ""
@@ -177,12 +177,12 @@ def line_on_sample(plan: Plan, expected_records: int | None) -> str:
     size = f" ({sample_words(sampled.rate, expected_records, plan.unit)})" if expected_records else ""
     return (
         f"Texts embedded: those of a random sample of the {plan.unit.kind}s at rate {sampled.rate:g}{size}, since all "
-        "would take hours and so many tell topics apart; sizes are scaled up."
+        "would take hours, and the sample is enough to find topics; sizes are scaled up."
     )
 
 
 def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topics: int, unit: Unit) -> Plan:
-    """The plan of a method whose labels are topics: these are found first, with their share of the budget.
+    """Return the plan of a method whose labels are topics: these are found first, with their share of the budget.
 
     Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
@@ -198,16 +198,16 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
 
 
 def topics_that_pay(budget: Budget, *, share: float, records: float) -> int:
-    """As many topics as so many records carry clear of the noise, where ``share`` of mu^2 is for them; 0 if not two."""
+    """Return how many topics the records support above the noise, with ``share`` of mu^2; 0 if below two."""
     each = share * SHARES[sums_name(1)]
     multiplier = gaussian_split(budget, (each, 1 - each))[0]
     return max((count for count in _COUNTS if verdict(multiplier, count, records).level == "good"), default=0)
 
 
 SPARE = 2.0
-"""Records of a topic that is a label, over those with which it would be found: a method's own sums need some too."""
+"""Factor on the records that a topic needs if it is a label: the method's own sums need some too."""
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
-"""So that a Release hardly tells the number of records that was declared, should it have been counted."""
+"""Few values, so that a Release hardly reveals the declared number of records, in case it was counted."""
 
 
 def _forecast(topics: int, charges: Sequence[Charge], unit: Unit, rate: float = 1.0) -> Facts:
@@ -218,9 +218,9 @@ def _forecast(topics: int, charges: Sequence[Charge], unit: Unit, rate: float = 
 
 
 def verdict(multiplier: float, topics: int, records: float | None) -> Verdict:
-    """By the noise on a topic's mean over its distance from the others, along the directions in which terms differ."""
+    """Return the verdict, by the noise on a topic's mean over its distance from the others, where terms differ."""
     return Verdict.of("labels", texts=multiplier / VECTOR_WEIGHT * _NOISE, labels=topics, records=records)
 
 
 _NOISE = math.sqrt(60) / 0.45
-"""The root of how many directions texts differ in, over the distance of two topics: of the built-in embedder, about."""
+"""Root of the number of directions in which texts differ, over two topics' distance: about the built-in embedder's."""

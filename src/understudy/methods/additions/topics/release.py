@@ -1,16 +1,16 @@
 """Topics, the only code that reads private records: k-means with noise, begun at public terms.
 
-    V, e      = public candidate terms and their embeddings; those that the texts say    charge "discovered-terms"
+    V, e      = public candidate terms and their embeddings; those that the texts use    charge "discovered-terms"
     votes     = each private unit's votes for the nearest of V + noise                        charge "votes"
     c_1..c_K  = k-median of V, weighted by what the noisy votes surely are
     for t in 1 .. 3:
         sums_j = sum over records x nearest to c_j of (1, x) + noise                          charge "sums-t"
-        c_j    = sums_j's mean, shrunk by what is known of the noise; dead ones beside the largest
+        c_j    = sums_j's mean, shrunk by what is known of the noise; dead ones next to the largest
     sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
     names     = the terms of V that are nearest to c_j, and farther from the others
 
-Of topics that another Release found, c_1..c_K are given, and sizes are all that is measured. Of a large table "records"
-are those of one Poisson sample, whatever is measured, under the one charge "topics".
+For topics that another Release found, c_1..c_K are given, and only sizes are measured. For a large table, "records" are
+those of one Poisson sample for all measurements, under the one charge "topics".
 
 Guarantee:
     Unit: a record; or an owner, of whom at most k records count. Each line with noise is one
@@ -18,7 +18,7 @@ Guarantee:
     (:class:`~understudy.methods.shared.votes.VoteHistogram`, :class:`TopicSums`, :class:`TopicSizes`), joint
     over topics. A record's topic is a public function of its embedding and of centres that were made of values
     released before; centres are stored before records are assigned to them. Everything else is post-processing: names
-    are public terms, and no text of a record is read but to embed it.
+    are public terms, and a record's text is read only to embed it.
     Sample: taken once, stored before a sum is made and found again by a run that is resumed. All that leaves are the
     noisy sums over it, each chosen by those before alone: one event of
     :class:`~understudy.privacy.sample.SubsampledSums`.
@@ -109,12 +109,12 @@ def prepare(
     plan: Plan,
     preparation: Preparation,
 ) -> NDArray[np.int16] | None:
-    """The embeddings of the public candidates; None where topics are there already.
+    """Embed the public candidates; return None if topics are given.
 
     Raises:
         ConfigError: if the sums are too large.
         ModelError: if the embedder does not answer with one unit vector per term.
-        ReleaseError: if topics that are counted again were found with another embedder.
+        ReleaseError: if given topics were found with another embedder.
     """
     if isinstance(parameters.topics, int):
         return embed_candidates(parameters.topics, preparation, parameters)
@@ -125,18 +125,18 @@ def prepare(
 def embed_candidates(
     topics: int, preparation: Preparation, parameters: VocabularyParameters = _ENGLISH
 ) -> NDArray[np.int16] | None:
-    """As :func:`prepare`; None where a run resumes."""
+    """As :func:`prepare`; None if a run resumes."""
     require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
     vectors = candidate_vectors(needed(preparation.embedder), parameters)
-    Directions.of(vectors[:CANDIDATES])  # what could fail of it fails before the charge
+    Directions.of(vectors[:CANDIDATES])  # so that failures happen before the charge
     return vectors
 
 
 def candidate_vectors(embedder: Embedder, parameters: VocabularyParameters = _ENGLISH) -> NDArray[np.int16]:
-    """Return the vectors of the built-in terms, by which directions are known, and behind them those of a list that the
-    user named: ``Int16[n, d]``, on the grid of the embeddings. Raises ModelError if they are no unit vectors."""
+    """Return the vectors of the built-in terms, which give the directions, followed by those of the user's list:
+    ``Int16[n, d]``, on the grid of the embeddings. Raises ModelError if they are not unit vectors."""
     built_in, listed = _built_in(), listed_terms(parameters)
     terms = built_in if listed == built_in else built_in + listed
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
@@ -152,7 +152,7 @@ def _built_in() -> tuple[str, ...]:
 
 
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
-    """The centres, which topic each is of, and the topics' noisy sizes and terms."""
+    """The centres, the topic of each, and the topics' noisy sizes and terms."""
     topics = len(release.arrays.get("sizes", ()))
     again = isinstance(parameters.topics, str)
     centres = "centres" if again else parameters.topics
@@ -176,7 +176,7 @@ def contents(parameters: TopicsParameters, release: Release) -> Contents:
 
 
 def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Find the topics of the private records, or count those that are there already."""
+    """Find the topics of the private records, or count given ones."""
     if isinstance(parameters.topics, str):
         return _counted(parameters.topics, corpus, plan, tools)
     found = find(parameters.topics, corpus, plan, tools, parameters=parameters)
@@ -192,14 +192,13 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
 
 @dataclass(frozen=True)
 class Found:
-    """The topics, the largest first: made of released values and public terms.
+    """Return the topics, the largest first, made of released values and public terms.
 
     Args:
         centres: ``Int16[K, d]``.
-        topic: which topic each centre is of, ``Int32[K]``.
-        said: whether records surely voted for a term of each topic, ``Int8[K]``: or its terms are chance.
-        sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of each topic, one topic behind the other.
-        vocabulary, embedder: for the statement.
+        topic: the topic of each centre, ``Int32[K]``. said: whether records surely voted for a term of each topic,
+        ``Int8[K]``; if not, its terms are chance. sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of
+        each topic, concatenated. vocabulary, embedder: for the statement.
     """
 
     centres: NDArray[np.int16]
@@ -225,8 +224,8 @@ def find(
 
     Args:
         tools: ``prepared`` are the embeddings of the public candidates, or None.
-        beside: what names of charges begin with where topics are for another method's labels: then each centre is a
-            topic, none is merged, and their number is K.
+        beside: prefix of the charges' names if topics are another method's labels. Then each centre is a topic, none is
+            merged, and their number is K.
     """
     embedder, vocabulary = needed(tools.embedder), public_vocabulary(parameters)
     tools.require_same(f"{beside}vocabulary", vocabulary.sha256)
@@ -235,7 +234,7 @@ def find(
         return {"values": candidate_vectors(embedder, parameters) if tools.prepared is None else tools.prepared}
 
     def kept(name: str, made: NDArray[np.int16]) -> NDArray[np.int16]:
-        """Centres that a resumed run finds as they were."""
+        """Return centres that a resumed run finds unchanged."""
         return tools.keep(beside + name, lambda: {"values": made})["values"]
 
     known = tools.keep(f"{beside}candidates", embedded)["values"]
@@ -275,7 +274,7 @@ def find(
     if not parameters.allow_words:
         unwanted = np.array([is_unwanted(term, parameters.tongue) for term in terms], dtype=np.bool_)
     named = terms_of(centres, counts, topic, candidates, terms, unwanted=unwanted)
-    while not beside and len(set(called := called_by(named))) < len(called):  # what has the same name is the same
+    while not beside and len(set(called := called_by(named))) < len(called):  # the same name means the same value
         first = np.array([called.index(each) for each in called])
         topic, sizes = by_size(first[topic], centres, counts)
         named = terms_of(centres, counts, topic, candidates, terms, unwanted=unwanted)
@@ -300,13 +299,13 @@ def find(
 
 
 _FEW_VOTES = 0.3
-"""Of all records: where fewer vote, the vocabulary is hardly that of the texts."""
+"""Share of all records: if fewer vote, the vocabulary hardly fits the texts."""
 
 
 @dataclass(frozen=True)
 class _Speaks:
-    """0 for texts that say what the vocabulary has, 1 for others, which then vote for none of its terms: half of their
-    words are in the built-in list, or a term of the user's own (``matcher``) is in them. By each text alone."""
+    """Return 0 for texts that the vocabulary fits, 1 for others, which then vote for none of its terms. It fits if half
+    of their words are in the built-in list, or they contain a term of the user's (``matcher``)."""
 
     matcher: TermMatcher | None
     form: TextForm
@@ -320,9 +319,9 @@ class _Speaks:
 
 
 def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Released topics, with noisy numbers of other records that are nearest to them."""
+    """Count the records of this table that are nearest to released topics, with noise."""
     embedder, (known, digest) = needed(tools.embedder), known_topics(file)
-    require_embedder(known, embedder, tools.dimension)  # the file may be another by now
+    require_embedder(known, embedder, tools.dimension)  # the file may have changed by now
     centres, topic = known.arrays["centres"], known.arrays["topic"]
     voters = _Voters(corpus, plan, tools)
     measured, noise = voters.measure(SIZES, TopicSizes(voters.query(SIZES), centres))
@@ -342,8 +341,8 @@ def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) 
 
 
 OF_ANOTHER_TABLE = (
-    "Centres and terms of the topics were found in another table, under the promise of the Release that is named; this "
-    "promise is about how many records each topic has here."
+    "Centres and terms of the topics were found in another table, under the promise of the named Release; this "
+    "promise is about the number of records of each topic here."
 )
 
 
@@ -369,11 +368,11 @@ class _Voters:
         return found
 
     def query(self, name: str) -> Any:
-        """What was planned to be summed under this name."""
+        """Return the planned sum of this name."""
         return self.plan.query(self.beside + name)
 
     def measure(self, name: str, query: Query[Block]) -> tuple[Floats, float]:
-        """The noisy sum, in records that are read, and the standard deviation of its noise."""
+        """Return the noisy sum, in records that are read, and the standard deviation of its noise."""
         if self.sample is None:
             sealed = self.tools.measure(self.beside + name, query, self._vectors)
         else:
@@ -388,21 +387,21 @@ class _Voters:
 
     @cached_property
     def _vectors(self) -> PrivateEmbeddings:
-        """Of the records that are read: all, or those of the sample, which is sealed as what is made of it."""
+        """Return embeddings of the records that are read: all, or the sample, sealed like values made from it."""
         tools, key = self.tools, self.tools.scratch.name
         read: BoundedCorpus | SampleOf = self.corpus
         if self.sample is not None:
             read = self._paid.sample(self.corpus, lambda make: tools.seal(f"{NAME}/sample", make).arrays)
             key += f" {hashlib.sha256(read.kept['units'].tobytes()).hexdigest()}"
-        folder = tools.scratch / "topics" if self.beside else tools.scratch  # labels are in the file, and others later
+        folder = tools.scratch / "topics" if self.beside else tools.scratch  # labels are in the file, and change later
         return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say)
 
 
 def _noise_check(sizes: Floats, noise: float, voters: _Voters, counts: Floats | None = None) -> Facts:
-    """How many topics stand above the noise: noisy values and public numbers only.
+    """Return how many topics are above the noise, from noisy values and public numbers only.
 
     Args:
-        counts: of topics that were found just now, on which there is a verdict, in records of the table.
+        counts: of topics found by this run, which get a verdict, in records of the table.
     """
     judged, rate = None, voters.rate
     if counts is not None:
@@ -420,8 +419,8 @@ def _noise_check(sizes: Floats, noise: float, voters: _Voters, counts: Floats | 
 
 @dataclass(frozen=True)
 class TopicLabels:
-    """The label of each text: the number of the released topic that it is nearest to, and 0, the largest, where it has
-    no vector of length 1. A function of the text alone, and of public values.
+    """Return the label of each text: the number of its nearest released topic, or 0, the largest, if it has no vector
+    of length 1. A function of the text alone, and of public values.
 
     Args:
         centres: ``Int16[K, d]``, released.
@@ -439,10 +438,10 @@ class TopicLabels:
 
 @dataclass(frozen=True)
 class _Nearest(PlannedQuery[Block, Spec]):
-    """A sum over the records, each at the centre that it is nearest to.
+    """A sum over the records, each at its nearest centre.
 
     Args:
-        centres: ``Int16[K, d]``, of norm at most LARGEST_NORM; made of what was released before.
+        centres: ``Int16[K, d]``, of norm at most LARGEST_NORM; made of values that were released before.
     """
 
     centres: NDArray[np.int16]
@@ -451,7 +450,7 @@ class _Nearest(PlannedQuery[Block, Spec]):
         require_short(self.centres)
 
     def _found(self, batch: Block) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Of the records that have a vector: the centre of each, and how many such records its unit has."""
+        """Return, for records with a vector, the centre of each, and how many such records its unit has."""
         centres = nearest_centres(self.centres, batch.vectors)
         known = centres >= 0
         _, unit, records = np.unique(batch.units[known], return_inverse=True, return_counts=True)

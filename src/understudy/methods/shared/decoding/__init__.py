@@ -1,1 +1,1 @@
-"""Texts predicted token by token, with private texts in the prompts: what private prediction and few-shot share."""
+"""Texts predicted token by token, with private texts in the prompts: shared by private prediction and few-shot."""

@@ -4,7 +4,7 @@ For a record it also says what must follow a value: the next column's name, whic
 decoding it saves private tokens, and gives records that parse. Everything here is a function of tokens decoded before
 and of public parameters, so it costs no privacy.
 
-Each token is turned into characters once, with a few of its neighbours, and never together with the whole text.
+Each token is converted to characters once, with a few of its neighbours, never with the whole text.
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ from understudy.models.causal import CausalModel
 from understudy.text.prompts.predicting import PredictionPrompt, Shape
 
 Ended = Literal["token", "stop", "closed", "length"]
-"""How a text ended: by an end token, by a stop string, by the close of the record, or at the most tokens."""
+"""How a text ended: by an end token, by a stop string, by the close of the record, or at the largest number of
+tokens."""
 _HALF = "\ufffd"
-_MOST_HELD = 4  # bytes of the longest character in UTF-8: what stays undecided longer is not half of one
+_MOST_HELD = 4  # bytes of the longest character in UTF-8: longer undecodable bytes are not an incomplete character
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text."""
+    """The conditions that end a text."""
 
     stop: tuple[str, ...]  # strings that end it and are not part of it; white space before the text ends nothing
-    opening: str  # what it begins with, before the first decoded token
-    most_tokens: int  # the most tokens, those written included, without the one that ends it
-    shape: Shape = "text"  # ``json`` ends where the object closes
+    opening: str  # the beginning, before the first decoded token
+    most_tokens: int  # largest number of tokens, including written ones, without the one that ends it
+    shape: Shape = "text"  # ``json`` ends when the object closes
     columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, prompt: PredictionPrompt, *, most_tokens: int) -> Ending:
-        """The ending of texts that ``prompt`` asks for."""
+        """Return the ending of texts that ``prompt`` asks for."""
         return cls(prompt.stop, prompt.opening, most_tokens, prompt.shape, prompt.columns)
 
     def open(self, model: CausalModel) -> OpenText:
-        """A text before its first token."""
+        """Return a text before its first token."""
         return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
-        """The text of ``tokens`` that were decoded before, up to its end."""
+        """Return the text of ``tokens`` that were decoded before, up to its end."""
         text = self.open(model)
         for token in tokens:
             if text.ended is None:
@@ -71,17 +72,18 @@ class OpenText:
 
     @property
     def text(self) -> str:
-        """The text so far, without its end, half a character, or space around it."""
+        """The text so far, without its end, an incomplete character, or space around it."""
         return self._text.strip()
 
     @property
     def next(self) -> str:
-        """What must follow in a record, up to the next value, or nothing. The caller may write it, token by token."""
+        """Return what must follow in a record, up to the next value, or nothing. The caller may write it, token by
+        token."""
         certain = self.ended is None and self._shown_to == len(self._tokens)
         return self._record.next if self._record is not None and certain else ""
 
     def take(self, token: int) -> bool:
-        """Add a token; whether the text has ended."""
+        """Add a token; return whether the text has ended."""
         if token in self.model.ends:
             self._write(self._undecided())
             self.ended = self.ended or "token"
@@ -96,9 +98,9 @@ class OpenText:
         return self.ended is not None
 
     def _decoded(self) -> str:
-        """Text that became certain with the newest token: none while a character is incomplete.
+        """Return the text that became certain with the newest token: empty while a character is incomplete.
 
-        A tail of tokens is decoded with and without what was shown before, since some tokenizers write a token
+        A tail of tokens is decoded with and without the ones shown before, since some tokenizers write a token
         differently at the beginning of a text.
         """
         shown, whole = self._tail()
@@ -109,7 +111,7 @@ class OpenText:
         return whole[len(shown) :]
 
     def _undecided(self) -> str:
-        """What was held back when a text ends, without half a character."""
+        """Return what was held back when a text ends, without an incomplete character."""
         shown, whole = self._tail()
         self._shown_from = self._shown_to = len(self._tokens)
         return whole[len(shown) :].rstrip(_HALF)
@@ -149,10 +151,10 @@ class _Object:
     """Values that have begun: colons of the outermost object."""
     _value_open: bool = False
     _since: str = ""
-    """What was written after the last whole value."""
+    """Return what was written after the last whole value."""
 
     def read(self, new: str) -> int | None:
-        """The place in ``new`` after the bracket that closes the object, or None."""
+        """Return the position in ``new`` after the bracket that closes the object, or None."""
         for place, char in enumerate(new):
             self._follow(char)
             if char in "}]" and not self._in_string and self._depth <= 0:
@@ -161,7 +163,7 @@ class _Object:
 
     @property
     def next(self) -> str:
-        """What is still to be written after a value that is whole; nothing where something else is written already."""
+        """Return what is still to be written after a whole value; empty if something else is written already."""
         if self._value_open or not 0 < self._begun <= len(self.columns):
             return ""
         if self._begun == len(self.columns):

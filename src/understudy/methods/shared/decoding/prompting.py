@@ -1,4 +1,4 @@
-"""Prompts and private texts as token rows: each label's prompt, what ends a text, and whether a text is a record."""
+"""Prompts and private texts as token rows: each label's prompt, how a text ends, and whether a text is a record."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class TextParameters(Parameters):
     prompt_form: Literal["completion", "chat"] = "completion"
     """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
     private_text_tokens: int = Field(128, ge=1, le=1_000_000)
-    """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
+    """Private texts are cut to this many tokens. All prompts are padded to it, so more costs time."""
     unfinished: Literal["drop", "keep"] = "drop"
     """What to do with a text that did not end within its tokens."""
     json_schema: str | None = public_file(None)
-    """Records: a public JSON Schema file that they must fit, and that the prompt shows."""
+    """For records: a public JSON Schema file that they must fit, and that the prompt shows."""
 
 
 _PLACE = "\u2042the private texts\u2042"
@@ -49,27 +49,27 @@ _PLACE = "\u2042the private texts\u2042"
 class PromptTokens:
     """A prompt in tokens."""
 
-    prefix: tuple[int, ...]  # what every row begins with, the token that begins a document included
-    before: tuple[int, ...]  # what comes before each private text
-    lead: str  # white space that is made into tokens together with the text
-    after: tuple[int, ...]  # what comes after each private text
-    suffix: tuple[int, ...]  # what every row ends with
+    prefix: tuple[int, ...]  # the beginning of every row, including the token that begins a document
+    before: tuple[int, ...]  # comes before each private text
+    lead: str  # white space that is tokenised together with the text
+    after: tuple[int, ...]  # comes after each private text
+    suffix: tuple[int, ...]  # the end of every row
 
     def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
-        """A private text in tokens, as ``row`` takes it."""
+        """Return a private text in tokens, as ``row`` takes it."""
         return model.encode(self.lead + prompt.shown(text))
 
     def row(self, *texts: Sequence[int]) -> list[int]:
-        """The own tokens of a row that shows ``texts``."""
+        """Return a row's own tokens if it shows ``texts``."""
         return [token for text in texts for token in (*self.before, *text, *self.after)]
 
     def width(self, most: int, *, texts: int = 1) -> int:
-        """Own tokens of the longest row, of ``texts`` texts of ``most`` tokens each."""
+        """Return the number of own tokens of the longest row, with ``texts`` texts of ``most`` tokens each."""
         return texts * (len(self.before) + most + len(self.after))
 
     def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
-        """The most tokens of each of ``texts`` private texts where ``new_tokens`` fit in the window too. Raises
-        ConfigError if the window leaves no room for any."""
+        """Return the largest number of tokens of each of ``texts`` private texts if ``new_tokens`` are to fit in the
+        window too. Raises ConfigError if the window leaves no room."""
         room = window - len(self.prefix) - len(self.suffix) - new_tokens
         most = room // texts - len(self.before) - len(self.after)
         if most < 1:
@@ -82,12 +82,12 @@ class PromptTokens:
 
 
 def cut(tokens: Sequence[int], most: int) -> tuple[list[int], bool]:
-    """The first ``most`` tokens, and whether there were more."""
+    """Return the first ``most`` tokens, and whether there were more."""
     return list(tokens[:most]), len(tokens) > most
 
 
 def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
-    """``prompt`` in the tokens of ``model``: a chat in the model's own form, a document unchanged.
+    """Return ``prompt`` in the tokens of ``model``: a chat in the model's own form, a document unchanged.
 
     Raises:
         ConfigError: the prompt is a chat, and the model has no chat template.
@@ -126,7 +126,7 @@ class LabelPrompt:
     """The prompt for texts of one label, in words and in the model's tokens. Public.
 
     ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` that of the row that an answer
-    follows, where there are typed columns.
+    follows, if there are typed columns.
     """
 
     prompt: PredictionPrompt
@@ -137,11 +137,11 @@ class LabelPrompt:
     row_tokens: int = 0
 
     def behind(self, row: str) -> list[int]:
-        """What the answer follows: a row in words, in tokens, as private texts begin with theirs."""
+        """Return the row that the answer follows: in words, as tokens, like the rows before private texts."""
         return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
 
     def private(self, text: str) -> tuple[list[int], bool]:
-        """A private text in tokens, and whether it had to be cut. A function of this text alone."""
+        """Return a private text in tokens, and whether it had to be cut. A function of this text alone."""
         return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
 
     def contexts(
@@ -152,7 +152,8 @@ class LabelPrompt:
         candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Contexts:
-        """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
+        """Load the public row, and one for each private text, into the model. All shapes are functions of public
+        parameters.
 
         The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
         """
@@ -169,12 +170,12 @@ class LabelPrompt:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tokens of the prefix, of the longest row and of the suffix."""
+        """Return the numbers of tokens of the prefix, of the longest row and of the suffix."""
         return len(self.tokens.prefix), self.tokens.width(self.most), len(self.tokens.suffix)
 
     @property
     def length(self) -> int:
-        """Tokens of a row with the longest text in the prompt and as the answer."""
+        """Return the tokens of a row with the longest text in the prompt and as the answer."""
         return sum(self.shape) + self.row_tokens + self.ending.most_tokens + 1
 
 
@@ -183,15 +184,15 @@ class ReadText:
     """A text read from its tokens."""
 
     text: str  # a record as the corpus writes it, if it is one
-    ended: bool  # it ended by itself, or at the most tokens
-    fault: Fault | None  # why it is not a record, where it should be one
+    ended: bool  # it ended by itself, or was cut
+    fault: Fault | None  # why it is not a record, if it should be one
 
 
 @dataclass(frozen=True)
 class LabelPrompts:
     """The prompts of all labels, in their order, for texts of the ``document_type``.
 
-    ``check`` says whether a text has the form that it must have; None where any text will do.
+    ``check`` says whether a text has the form that it must have; None if any text will do.
     """
 
     labels: tuple[LabelPrompt, ...]
@@ -203,7 +204,7 @@ class LabelPrompts:
         return self.labels[label].private(text)
 
     def read(self, label: int, tokens: Sequence[int]) -> ReadText:
-        """The text of a label that was decoded as these tokens."""
+        """Return the text of a label that was decoded as these tokens."""
         prompt = self.labels[label]
         read = prompt.ending.read(tokens, prompt.model)
         checked = read.text if self.check is None else self.check(read.text)
@@ -218,11 +219,12 @@ class LabelPrompts:
 
     @property
     def schema_strings(self) -> dict[str, list[str]]:
-        """The schema as a Release holds it."""
+        """Return the schema as stored in a Release."""
         return {} if self.schema is None else {SCHEMA: [self.schema.text]}
 
-    def public_inputs(self, schema_source: str = "a schema of your own") -> dict[str, dict[str, str]]:
-        """What was fixed before a private record was read, for the statement; the prompts with the examples shown."""
+    def public_inputs(self, schema_source: str = "your own schema") -> dict[str, dict[str, str]]:
+        """Return what was fixed before a private record was read, for the statement; the prompts with their
+        examples."""
         model = self.labels[0].model
         prompts = hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
         found = {
@@ -243,17 +245,17 @@ def build_prompts(
     record_columns: Sequence[str],
     columns: Sequence[Column] = (),
 ) -> LabelPrompts:
-    """Each label's prompt, before a private record is read.
+    """Build each label's prompt, before a private record is read.
 
     Args:
         label_names: empty without labels.
-        record_columns: keys of the records that the texts are; empty for other texts.
+        record_columns: keys of the texts' records; empty for other texts.
         columns: typed columns of the rows that texts follow; empty without rows.
     """
     if parameters.json_schema is not None and not record_columns:
         raise ConfigError(
             "A JSON schema is given, but the texts are not records.",
-            "Name the columns that make a record with --record-columns, or leave --json-schema out.",
+            "Name the columns that form a record with --record-columns, or leave --json-schema out.",
         )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     if schema is not None and (missing := schema.required - set(record_columns)):

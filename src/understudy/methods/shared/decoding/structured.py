@@ -24,11 +24,11 @@ from understudy.schema.transcript import TextForm
 
 _MOST_NESTED = 64  # as in records of the corpus
 SCHEMA = "json schema"
-"""Where a Release holds the public JSON schema of its records."""
+"""Key of the public JSON schema of records in a Release."""
 _MOST_FOLLOWED = 20_000
-"""References followed for one record, since a few that double take exponential time. A record that needs more does not
-fit."""
-_ONE_FILE = "Give one JSON file that needs no other."
+"""Largest number of references followed for one record, since a few that double take exponential time. A record that
+needs more does not fit."""
+_ONE_FILE = "Give one self-contained JSON file."
 _FOLLOWS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -45,7 +45,7 @@ class Fault(StrEnum):
 class JSONSchema:
     """A public JSON schema in one file, or the file's ``content``. Needs the extra ``local``.
 
-    References lead to places in the file itself; nothing is ever fetched.
+    References may only lead to places in the file itself; nothing is ever fetched.
 
     Raises ConfigError: the file cannot be read, is not a JSON schema, refers elsewhere, or refers in circles or to too
     many places.
@@ -62,17 +62,17 @@ class JSONSchema:
         self._validator = _validator(schema, path.name, self._followed)
         named = schema.get("required")  # true in draft 3
         self.required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
-        """The columns that every record must have, as far as the schema says it plainly."""
+        """Return the columns that every record must have, as far as the schema states them plainly."""
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.text = json.dumps(schema, ensure_ascii=False)
         """On one line, as a prompt shows it."""
 
     def fits(self, record: Mapping[str, Any]) -> bool:
-        """Whether ``record`` fits the schema; not where this cannot be decided."""
+        """Return whether ``record`` fits the schema; False if this cannot be decided."""
         self._followed.left = _MOST_FOLLOWED
         try:
             return bool(self._validator.is_valid(record))
-        except Exception:  # a schema may nest without end, or hold a pattern that is not a regular expression
+        except Exception:  # a schema may nest without end, or contain a pattern that is not a regular expression
             return False
 
 
@@ -84,7 +84,7 @@ class RecordCheck:
     schema: JSONSchema | None = None
 
     def __call__(self, text: str) -> str | Fault:
-        """``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
+        """Return ``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
         record = read_json(text)
         if isinstance(record, Fault):
             return record
@@ -104,7 +104,7 @@ class TranscriptCheck:
     form: TextForm
 
     def __call__(self, text: str) -> str | Fault:
-        """``text`` as the corpus writes transcripts, or what is wrong with it. A field may say nothing."""
+        """Return ``text`` as the corpus writes transcripts, or what is wrong with it. A field may be empty."""
         return self.form.read(text, complete=False) or Fault.TRANSCRIPT
 
 
@@ -113,14 +113,14 @@ TextCheck = RecordCheck | TranscriptCheck
 
 
 def text_check(form: TextForm, columns: Sequence[str], schema: JSONSchema | None) -> TextCheck | None:
-    """The check of texts that have parts, or are records of ``columns``; None where any text will do."""
+    """Return the check of texts that have parts, or are records of ``columns``; None if any text will do."""
     if columns:
         return RecordCheck(tuple(columns), schema)
     return TranscriptCheck(form) if form else None
 
 
 def check_of(release: Release) -> TextCheck | None:
-    """The check of a Release's texts."""
+    """Return the check of a Release's texts."""
     (content,) = release.strings.get(SCHEMA, ("",))
     schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
     return text_check(release.schema.form, release.schema.record_columns, schema)
@@ -133,21 +133,21 @@ class ObjectForm:
     schema: JSONSchema
 
     def example(self, text: str, words: Sequence[str]) -> str | None:
-        """An object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None where such a
-        one does not fit the schema, as it asks for more than types."""
+        """Return an object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None if it
+        does not fit the schema, which may require more than types."""
         value = _example(json.loads(self.schema.text), text, iter(words))
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
 
     def read(self, answer: str) -> str | None:
-        """The object in a model's answer as JSON on one line: without a fence, and what is said around it. None where
-        there is none that fits."""
+        """Return the object in a model's answer as JSON on one line, without a fence or other text around it. None if
+        no object fits."""
         first, last = answer.find("{"), answer.rfind("}")
         value = read_json(answer[first : last + 1]) if 0 <= first < last else Fault.NOT_JSON
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
 
 
 def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
-    """A value of the type that a part of a schema plainly names."""
+    """Return a value of the type that a part of a schema plainly names."""
     if not isinstance(schema, dict):
         return None
     if isinstance(schema.get("enum"), list) and schema["enum"]:
@@ -170,8 +170,8 @@ def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """A JSON value that can be written again (UTF-8 cannot hold half a surrogate pair, nor JSON an integer of thousands
-    of digits), or the fault."""
+    """Return a JSON value that can be written again (UTF-8 cannot encode half a surrogate pair, nor JSON an integer of
+    thousands of digits), or the fault."""
     try:
         value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=no_number, parse_float=_finite)
         _canonical(value).encode("utf-8")
@@ -193,7 +193,7 @@ def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(digits: str) -> float | int:
-    """A whole decimal as an integer, as in records of the corpus."""
+    """Convert a whole decimal to an integer, as in records of the corpus."""
     number = float(digits)
     if not math.isfinite(number):
         raise ValueError(digits)
@@ -250,7 +250,7 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
         raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
     plain = {key: value for key, value in schema.items() if key != "$schema"}  # a stock validator would be chosen by it
     if any(isinstance(item.get("$schema"), str) for item in _objects(plain)):
-        raise ConfigError(f"The JSON schema {name} holds another one.", _ONE_FILE)
+        raise ConfigError(f"The JSON schema {name} contains another one.", _ONE_FILE)
     follows = {word: followed.counted(kind.VALIDATORS[word]) for word in _FOLLOWS if word in kind.VALIDATORS}
     registry: Any = Registry()  # knows no other schema and fetches none
     validator = extend(kind, follows)(plain, registry=registry)
@@ -261,7 +261,7 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
     except Exception as error:
         raise ConfigError(
             f"The JSON schema {name} cannot be used ({type(error).__name__}).",
-            "Its references must lead to places in it, not round in circles, and not to thousands of places.",
+            "Its references must lead to places in it, not in circles, and not to thousands of places.",
         ) from None
     return validator
 

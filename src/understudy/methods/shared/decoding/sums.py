@@ -1,7 +1,7 @@
 """Exact integer sums over the private rows, from which a token is sampled; made on the device that has the logits.
 
-Every row's values are rounded to an integer grid before anything is added, so a sum is exact whatever the order,
-the chunks, the threads or the device, and so is its sensitivity. Rows are read block by block, tokens chunk by
+Every row's values are rounded to an integer grid before anything is added. So a sum, and its sensitivity, are exact in
+any order, with any chunks and threads, and on any device. Rows are read block by block, tokens chunk by
 chunk: no tensor grows with the number of rows times the vocabulary, and only the sums leave the device.
 
 A row whose logits are not finite counts as one with equal logits, so every bound holds for it too. That a row's
@@ -35,19 +35,20 @@ class Candidates:
         return int(self.logits.shape[0])
 
     def token(self, index: int) -> int:
-        """The token of the candidate ``index``."""
+        """Return the token of the candidate ``index``."""
         return index if self.tokens is None else int(self.tokens[index])
 
 
 def public_candidates(logits: Any, *, count: int | None, margin: float = 0.0) -> Candidates:
-    """The public context's likeliest next tokens.
+    """Return the public context's likeliest next tokens.
 
     Args:
         logits: the public context's, ``Float32[V]`` on the device.
         count: k; None, or the vocabulary's size and more, for all tokens.
         margin: nats below the k-th largest public logit down to which tokens belong too: ``2 C / s`` is the extension
-            of the top k that InvisibleInk publishes for clipped differences, and what one private row of s can lift
-            by. All rows together can lift a token by up to ``2 C``, so it is a choice, free since public, and no bound.
+            of the top k that InvisibleInk publishes for clipped differences; one private row of s can lift a token by
+            this much. All rows together can lift a token by up to ``2 C``, so it is a choice, free since public, and no
+            bound.
 
     Returns:
         All tokens with a logit of at least the k-th largest less ``margin``: k, or more.
@@ -65,15 +66,15 @@ _CHUNK = 2**18  # rows times tokens; a chunk in float32, 1 MiB, stays within a c
 _VECTOR = 16  # float32 numbers in the widest register
 _EXACT = 2**24  # float32 holds every integer up to here
 _LARGEST_PUBLIC = 2.0**42  # times any batch size and added to any sum of rows it is a 64-bit integer
-_FINEST = 2**20  # a grid up to here is not overstepped by float32's rounding of c * (grid / c)
+_FINEST = 2**20  # float32's rounding of c * (grid / c) does not exceed a grid up to here
 _BELOW = 1.0 - 2.0**-20  # more than float32 errs in exp(z) / sum of exp(z): floors add up to no more than the grid
 
 
 class _Logits:
     """A block's logits ``[R, K]``, and what its rows' values share.
 
-    K is filled up to whole vectors of the processor with logits of minus infinity: what is left over after those is
-    computed in another way, so that a row's last bits would depend on its place in the block.
+    K is filled up to whole vectors of the processor with logits of minus infinity: a remainder would be computed
+    differently, so that a row's last bits would depend on its place in the block.
     """
 
     def __init__(self, logits: Any) -> None:
@@ -182,12 +183,12 @@ Term = Recentred | Fixed | Difference | Softmax
 
 
 def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """The term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
+    """Return the term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
 
     Args:
         divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
             scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
-            PrivacyError where there is not one per row.
+            Raises PrivacyError if there is not one per row.
     """
     if not 1 <= term.grid <= _FINEST:
         raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
@@ -240,9 +241,9 @@ class TokenSums:
     grid: int = 2**12  # integer steps of c
 
     def over(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int] | None = None) -> Sums:
-        """The sums over the private rows 1, 2, ... of ``contexts`` after their last token; row 0 is public.
+        """Return the sums over the private rows 1, 2, ... of ``contexts`` after their last token; row 0 is public.
 
-        ``divisors``: one per private row, k where its owner has k rows; default 1 for all. Else a PrivacyError.
+        ``divisors``: one per private row, k if its owner has k rows; default 1 for all. Else raises PrivacyError.
         """
         divisors = [1] * (len(contexts) - 1) if divisors is None else divisors
         if any(divisor < 1 for divisor in divisors):
@@ -281,7 +282,7 @@ def distance_from_public(
 
 
 def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """How many of the rows with a divisor other than 0 find each candidate the likeliest, ``Int64[K]``.
+    """Return how many of the rows with a divisor other than 0 find each candidate the likeliest, ``Int64[K]``.
 
     Guarantee
         A row has one vote: equal logits count for the first. Broken rows vote for the first candidate.

@@ -36,11 +36,11 @@ class Instructions:
     """The prompts of each label, in the tokens of one model. Public.
 
     Args:
-        opening: what every text begins with, and the prompts end with: in a record all that is before its first value.
+        opening: the beginning of every text and end of every prompt: in a record, everything before its first value.
         shape, columns: of a text.
     """
 
-    prompts: tuple[tuple[int, ...], ...]  # of each label, the beginning of the answer included
+    prompts: tuple[tuple[int, ...], ...]  # of each label, including the beginning of the answer
     opening: str = ""
     lead: str = ""  # white space between a prompt and a text that has no opening
     shape: Shape = "text"
@@ -58,16 +58,16 @@ class Instructions:
         return max(map(len, self.prompts))
 
     def target(self, text: str) -> str:
-        """What follows the prompt where the answer is ``text``. A function of this text alone."""
+        """Return what follows the prompt if the answer is ``text``. A function of this text alone."""
         shown = text.strip()
         return shown.removeprefix(self.opening) if self.opening else self.lead + shown
 
     def text(self, answer: str) -> str:
-        """The text that an answer makes."""
+        """Return the text of an answer."""
         return (self.opening + answer).strip()
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
-        """The prompts, for a Release."""
+        """Return the prompts, for a Release."""
         return {
             "prompt_tokens": np.array([token for prompt in self.prompts for token in prompt], dtype=np.int32),
             "prompt_lengths": np.array([len(prompt) for prompt in self.prompts], dtype=np.int32),
@@ -77,10 +77,11 @@ class Instructions:
     def from_release(
         cls, arrays: Mapping[str, NDArray[Any]], strings: Mapping[str, Sequence[str]], columns: Sequence[str]
     ) -> Instructions:
-        """What :meth:`to_arrays` made, and the form of the texts. Raises ConfigError if the lengths do not fit."""
+        """Read the arrays of :meth:`to_arrays`, and the form of the texts. Raises ConfigError if the lengths do not
+        fit."""
         tokens, lengths = arrays["prompt_tokens"].tolist(), arrays["prompt_lengths"].tolist()
         if sum(lengths) != len(tokens) or min(lengths, default=0) < 1:
-            raise ConfigError("The prompts of the Release are damaged.", "Get the file again from its maker.")
+            raise ConfigError("The prompts of the Release are damaged.", "Ask the sender for a new copy.")
         ahead = iter(tokens)
         opening, lead, shape = strings["form"]
         prompts = tuple(tuple(islice(ahead, length)) for length in lengths)
@@ -95,9 +96,9 @@ def build_instructions(
     label_names: Sequence[str],
     record_columns: Sequence[str],
 ) -> LabelPrompts:
-    """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
-    strings: a tuned model knows the form of the texts and ends them by itself, so that they may hold blank lines. The
-    writer is asked in the form that it was trained on.
+    """Build the prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and
+    stop strings: a tuned model knows the form of the texts and ends them by itself, so they may contain blank lines.
+    The writer is asked in the form that it was trained on.
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
@@ -115,12 +116,11 @@ def build_instructions(
 
 
 class TunedModel:
-    """A model with what was tuned of it, and its instructions.
+    """A model with its tuned part, and its instructions.
 
     Args:
-        trainable: loaded with the tuned weights, or about to be.
-        tokens: most tokens of a text that it learns from.
-        label_names: of the instructions, in order; none for a table without labels.
+        trainable: loaded with the tuned weights, or about to be. tokens: largest number of tokens of a text that it
+            learns from. label_names: of the instructions, in order; empty for a table without labels.
 
     Raises ConfigError: prompts and texts do not fit the model's window together.
     """
@@ -135,7 +135,7 @@ class TunedModel:
         window = self.causal.window
         if max((token for prompt in instructions.prompts for token in prompt), default=0) >= self.causal.vocabulary:
             raise ConfigError(
-                "The prompt has tokens that the model lacks.", "Word it otherwise (--document-type, --prompt)."
+                "The prompt has tokens that the model lacks.", "Change its words (--document-type, --prompt)."
             )
         if not instructions.longest or self.shapes(1).longest > window:
             raise ConfigError(
@@ -156,11 +156,11 @@ class TunedModel:
         return self.trainable.active()
 
     def shapes(self, rows: int = _SCORED) -> Shapes:
-        """The shapes in which rows are computed, ``rows`` at a time."""
+        """Return the shapes in which rows are computed, ``rows`` at a time."""
         return Shapes(self.instructions.longest, self.tokens + 1, rows)
 
     def row(self, text: str, label: int, *, end: bool = True) -> TokenRow:
-        """A text after its label's prompt: its first tokens and, if it was not cut, the token that ends a text.
+        """Return a text after its label's prompt: its first tokens and, if it was not cut, the token that ends a text.
 
         A function of this text and label alone. Tokens that the tokenizer has and the model lacks are left out.
         """
@@ -172,7 +172,7 @@ class TunedModel:
         return TokenRow(self.instructions.prompts[label], np.array(target, dtype=np.int32))
 
     def rows(self, texts: Sequence[str], labels: Sequence[str] | None) -> list[TokenRow]:
-        """Rows to score, without the token that ends a text. Texts of unknown labels are left out."""
+        """Return rows to score, without the token that ends a text. Texts of unknown labels are left out."""
         numbers = [0] * len(texts) if not self._labels else [self._labels.get(each, -1) for each in labels or ()]
         found = [self.row(text, label, end=False) for text, label in zip(texts, numbers, strict=False) if label >= 0]
         return [row for row in found if len(row.target)]
@@ -180,8 +180,8 @@ class TunedModel:
     def sample(
         self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
     ) -> Iterator[Completion]:
-        """One text per key, in order: a label, and a string that, with the seed, decides the text's randomness. Each
-        continues its beginning, which has any line break at its end."""
+        """Sample one text per key, in order: a label, and a string that, with the seed, decides the text's randomness.
+        Each continues its beginning, which includes any final line break."""
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()
 
@@ -241,11 +241,11 @@ def generate(
     tools: GenerationTools,
     knows_rows: bool = False,
 ) -> Iterator[SyntheticRecord]:
-    """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
+    """Sample ``counts[label]`` texts of each label from the tuned model on its prompt.
 
-    A text that cannot be used (not a record where one is wanted, empty, or not ended within its tokens) is sampled
-    again, four times in all; then it is left out, and its record says why. A model that ``knows_rows`` has learnt texts
-    that begin with the cells of their row.
+    A text that cannot be used (empty, unfinished, or not a record although records are wanted) is sampled again, four
+    times in total; then it is left out, and its record says why. A model that ``knows_rows`` has learnt texts that
+    begin with the cells of their row.
     """
     writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
     sampling = Sampling(tools.seed, writing.llm_temperature, top_p, writing.max_tokens)
@@ -272,7 +272,7 @@ def generate(
 
 @dataclass(frozen=True)
 class Text:
-    """A text that was sampled: empty where it cannot be used, with the ``fault`` that is why."""
+    """A sampled text: empty if unusable, with the ``fault`` that says why."""
 
     text: str
     tries: int
@@ -290,7 +290,7 @@ class Texts:
     drop_unfinished: bool  # whether a text that did not end by itself can be used
 
     def of(self, wanted: Sequence[tuple[int, int]], beginnings: Sequence[str]) -> list[Text]:
-        """One text per label and number, in order, behind its beginning, which is not part of it."""
+        """Return one text per label and number, in order, after its beginning, which is not part of it."""
         found: dict[int, Text] = {}
         for tries in range(1, _TRIES + 1):
             open_ = [place for place in range(len(wanted)) if place not in found or found[place].fault]

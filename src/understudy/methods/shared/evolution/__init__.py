@@ -1,1 +1,1 @@
-"""Private evolution, what its methods share: populations and their lineage, voting, selection, variation."""
+"""Private evolution, shared by its methods: populations and their lineage, voting, selection, variation."""

@@ -28,18 +28,18 @@ STEPS = 4000
 """Grid steps of 1.0 in a coordinate."""
 
 LARGEST_NORM = 4096
-"""In grid steps. No rounded vector is longer, so that no partial sum of a scalar product passes 2^24."""
+"""In grid steps. No rounded vector is longer, so no partial sum of a scalar product exceeds 2^24."""
 
-_UNIT_NORMS = (int(0.98 * STEPS), int(1.02 * STEPS))  # what counts as length 1; below LARGEST_NORM
-_BEYOND = 5000.0  # a coordinate that no vector of length 1 has: what NaN and infinity become
+_UNIT_NORMS = (int(0.98 * STEPS), int(1.02 * STEPS))  # lengths that count as 1; below LARGEST_NORM
+_BEYOND = 5000.0  # a coordinate that no vector of length 1 has: replaces NaN and infinity
 _FILE = "embeddings.bin"
 _FORMAT = 1
 _EMBEDDING = "Embedding the private texts: minutes for ten thousand on a few cores."
-_HEADER = struct.Struct("<32sqq")  # digest of what the file holds, dimension, records
+_HEADER = struct.Struct("<32sqq")  # digest of the file's content, dimension, records
 
 
 def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
-    """``Int16[n, d]``: ``Float32[n, d]`` unit vectors in 1/4000, rounded; no row is longer than LARGEST_NORM.
+    """Round ``Float32[n, d]`` unit vectors to ``Int16[n, d]`` in 1/4000; no row is longer than LARGEST_NORM.
 
     Elementwise, so that a row's integers depend on that row alone.
     Raises ModelError: a row is not of length 1 (2 percent either way, after rounding).
@@ -54,9 +54,9 @@ def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def private_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
-    """:func:`integer_vectors` of private records: a row that is not of length 1 (NaN included) becomes zero.
+    """Return :func:`integer_vectors` of private records: rows not of length 1 (NaN included) become zero.
 
-    Nothing is raised, since a private record must not decide whether a run fails.
+    It never raises, since a private record must not decide whether a run fails.
     """
     vectors, good = _rounded(unit)
     vectors[~good] = 0
@@ -64,7 +64,7 @@ def private_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """The rounded rows, and which of them are of length 1: decided on the integers, exactly."""
+    """Return the rounded rows, and which of them have length 1: decided on the integers, exactly."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.asarray(unit, dtype=np.float32) * np.float32(STEPS)
     np.rint(steps, out=steps)
@@ -96,15 +96,16 @@ class PrivateEmbeddings:
     """
 
     records: Batches[Any]  # texts, labels, units; read once, and not at all if a file of the same key is there
-    embedder: Embedder  # its fingerprint and what decides its vectors' bits here are added to the key
-    folder: Path  # private; made with mode 0700 if it is not there. The file has mode 0600
+    embedder: Embedder  # the key includes its fingerprint and everything here that decides its vectors' bits
+    folder: Path  # private; made with mode 0700 if missing. The file has mode 0600
     key: str  # names the records (a keyed fingerprint)
     rows: int = 8192  # of a block, about
-    say: Callable[[str], None] = lambda _line: None  # takes a line before the records are embedded
-    part: str = ""  # the name of the part of the records that these are, which has a folder of its own; "" for all
+    say: Callable[[str], None] = lambda _line: None  # receives a line before the records are embedded
+    part: str = ""  # name of this part of the records, which has its own folder; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
-        """``function`` of each part of the records, which embeds them into a file of its own where it is worked on."""
+        """Return ``function`` of each part of the records. A part is embedded into its own file, on the machine that
+        works on it."""
         if self.engine is None:
             yield function(self)
         else:
@@ -114,11 +115,11 @@ class PrivateEmbeddings:
 
     @property
     def engine(self) -> Engine | None:
-        """Where the records are worked on."""
+        """Return where the records are processed."""
         return self.records.engine if is_divided(self.records) else None
 
     def batches(self) -> Iterator[Block]:
-        """All records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
+        """Yield all records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
 
         Raises:
             ModelError: the embedder does not answer with one vector per text, all of one dimension.
@@ -138,7 +139,7 @@ class PrivateEmbeddings:
 
     @cached_property
     def _blocks(self) -> list[slice | NDArray[np.int64]]:
-        """Where the records of each block are: as they come, or owner by owner where one has several."""
+        """Yield the positions of each block's records: in file order, or owner by owner if one has several."""
         if not self._file.count:
             return []
         units = np.array(self._file.rows()["unit"], dtype=np.int64)
@@ -151,7 +152,7 @@ class PrivateEmbeddings:
 
     @cached_property
     def _file(self) -> _File:
-        bits = conditions(uncached(self.embedder))  # of one device, processor and version: others' are not mixed in
+        bits = conditions(uncached(self.embedder))  # of one device, processor and version: they are not mixed
         told = [_FORMAT, self.key, self.embedder.fingerprint, None if bits is None else bits[0].hex()]
         digest = hashlib.sha256(json.dumps(told).encode()).digest()
         folder = self.folder / self.part
@@ -166,7 +167,7 @@ class PrivateEmbeddings:
 
     def _written(self, path: Path, digest: bytes) -> _File:
         self.say(_EMBEDDING)
-        dimension = embed_texts(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
+        dimension = embed_texts(self.embedder, ["a public text"]).shape[1]  # known even without a record
         count = 0
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
             stream.write(bytes(_HEADER.size))
@@ -195,7 +196,7 @@ def _rows_of(embedder: Embedder, dimension: int, batch: Any) -> NDArray[np.void]
 
 @dataclass(frozen=True)
 class _File:
-    """Whole or not there."""
+    """Write the file whole or not at all."""
 
     path: Path
     dimension: int
@@ -203,7 +204,7 @@ class _File:
 
     @classmethod
     def whole(cls, path: Path, digest: bytes) -> _File | None:
-        """The file, if it is whole and holds the embeddings of ``digest``."""
+        """Return the file, if it is whole and contains the embeddings of ``digest``."""
         if not path.is_file() or path.stat().st_size < _HEADER.size:
             return None
         with path.open("rb") as stream:
@@ -213,7 +214,7 @@ class _File:
         return cls(path, dimension, count)
 
     def rows(self) -> NDArray[np.void]:
-        """All rows, in a new mapping, so that what was read before is released."""
+        """Return all rows in a new mapping, so that memory of earlier reads is freed."""
         return np.memmap(self.path, _row_type(self.dimension), mode="r", offset=_HEADER.size, shape=(self.count,))
 
 
@@ -222,7 +223,7 @@ def _row_type(dimension: int) -> np.dtype[np.void]:
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], dimension: int | None = None) -> NDArray[np.float32]:
-    """A vector per text, ``Float32[n, d]``; ModelError for another shape."""
+    """Return a vector per text, ``Float32[n, d]``; raise ModelError for another shape."""
     if not texts and dimension is not None:
         return np.zeros((0, dimension), dtype=np.float32)
     vectors = np.asarray(embedder.embed(texts), dtype=np.float32)

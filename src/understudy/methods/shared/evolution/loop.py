@@ -1,4 +1,4 @@
-"""Private evolution (Xie et al. 2024, Algorithm 1), the votes left to the caller.
+"""Private evolution (Xie et al. 2024, Algorithm 1), with votes by the caller.
 
     S_0     <- RANDOM_API
     for t in 0 .. T - 1:
@@ -8,8 +8,8 @@
         S_{t+1} <- chosen, and L - 1 VARIATION_API of each
     return chosen
 
-Everything but ``vote`` is post-processing or public. At the end texts are taken out of the last population, and
-variations of them, as many as are asked for.
+Everything but ``vote`` is post-processing or public. At the end, the requested number of texts is taken from the last
+population and variations of it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from understudy.text.writing import SyntheticRecord, public_name
 
 NO_PARENT = -1
 KEPT = "kept"
-"""What is kept in place of a prompt for a text that was chosen before and is a candidate again."""
+"""Stored instead of a prompt for a text that was chosen before and is a candidate again."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The candidates of one round; ``prompts`` say in short, without the text, what was asked for:
+    """The candidates of one round; ``prompts`` summarise, without the text, what was asked for:
     ``variation|style:briefly|words:60|blanks:0.5``."""
 
     texts: tuple[str, ...]  # one per candidate, never blank
@@ -50,13 +50,13 @@ class Population:
     parents: NDArray[np.int64]  # ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text
     prompts: tuple[str, ...]
     first: int  # lineage number of the first candidate
-    failed: NDArray[np.int64]  # ``Int64[labels]``, calls of the language model that failed or gave nothing
+    failed: NDArray[np.int64]  # ``Int64[labels]``, calls of the language model that failed or returned nothing
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as numeric arrays, which is what a run store keeps."""
+        """Return everything as numeric arrays, as a run store needs."""
         return {
             **_encode("texts", self.texts),
             **_encode("prompts", self.prompts),
@@ -68,7 +68,7 @@ class Population:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Population:
-        """The exact inverse of :meth:`to_arrays`."""
+        """Invert :meth:`to_arrays` exactly."""
         return cls(
             texts=_decode("texts", arrays),
             labels=np.asarray(arrays["labels"], dtype=np.int32),
@@ -84,7 +84,7 @@ class Round:
     """One round of evolution."""
 
     population: Population  # the candidates
-    votes: NDArray[np.float64]  # ``Float64[n]``, of each candidate: noisy, or of a noisy Release
+    votes: NDArray[np.float64]  # ``Float64[n]``, of each candidate: noisy, or from a noisy Release
     chosen: NDArray[np.int64]  # indices into the population, label after label, best first; an index may repeat
 
     @property
@@ -93,12 +93,12 @@ class Round:
 
     @property
     def chosen_labels(self) -> NDArray[np.int32]:
-        """``Int32[...]``, of the chosen texts."""
+        """Labels of the chosen texts, ``Int32[...]``."""
         return self.population.labels[self.chosen]
 
     @property
     def chosen_numbers(self) -> NDArray[np.int64]:
-        """``Int64[...]``, lineage numbers of the chosen texts."""
+        """Lineage numbers of the chosen texts, ``Int64[...]``."""
         return self.chosen + self.population.first
 
 
@@ -115,27 +115,26 @@ def _decode(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
-"""Returns the stored arrays of this name, or makes them and stores them before anything is done with them."""
+"""Returns the stored arrays of this name, or makes and stores them before they are used."""
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 """``embed(texts) -> Float32[len(texts), d]`` of unit length."""
 Vote = Callable[[int, NDArray[np.float32], NDArray[np.int32]], NDArray[np.float64]]
 """``vote(round, Float32[n, d] of unit length, labels Int32[n]) -> Float64[n]``; n may be 0."""
 
-_NEW, _NEXT, _SELECT, _PURPOSES = 0, 1, 3, 4  # what is random in a round, each with a seed of its own
+_NEW, _NEXT, _SELECT, _PURPOSES = 0, 1, 3, 4  # the random parts of a round, each with its own seed
 
 
 def evolve(
     api: TextAPI, sizes: Sequence[int], *, embed: Embed, vote: Vote, keep: Keep | None = None
 ) -> Iterator[Round]:
-    """Evolve texts; each round is yielded as it ends. The texts that the last one chose are the result.
+    """Evolve texts; yield each round as it ends. The texts that the last one chose are the result.
 
-    A population is stored, as ``population-0``, ``population-1``, ..., before it is voted on, so a resumed run
-    votes on the same texts. A label that has no text left, as all calls failed, gets new ones in the next round;
-    fewer candidates than wanted are all chosen, and multiply.
+    A population is stored, as ``population-0``, ``population-1``, ..., before it is voted on, so a resumed run votes on
+    the same texts. A label without texts, since all calls failed, gets new ones in the next round. If there are fewer
+    candidates than requested, all are chosen, and multiply.
 
     Args:
-        sizes: ``sizes[label]``, texts to be chosen in each round.
-        keep: stores a population; None: nothing is stored.
+        sizes: ``sizes[label]``, texts to be chosen in each round. keep: stores a population; None: nothing is stored.
     """
     none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
     before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)
@@ -152,7 +151,7 @@ def evolve(
 def evolved(
     evolving: Iterator[Round], rounds: int, *, say: Callable[[str], None], progress: Callable[[str, int, int], None]
 ) -> list[Round]:
-    """All rounds; the user hears of each as it ends."""
+    """Return all rounds; report each to the user as it ends."""
     found: list[Round] = []
     progress("rounds", 0, rounds)
     for each in evolving:
@@ -168,7 +167,7 @@ def evolved(
 def generate_by_votes(
     parameters: EvolvingParameters, counts: Sequence[int], *, tools: GenerationTools, embedder: Embedder, vote: Vote
 ) -> Iterator[SyntheticRecord]:
-    """Evolve ``population`` texts of each label (no more than asked for), and take them out. Post-processing, free."""
+    """Evolve ``population`` texts of each label (no more than requested), and return them. Post-processing, free."""
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
     evolving = evolve(api, sizes_within(parameters, counts), embed=embedder.embed, vote=vote)
@@ -177,16 +176,16 @@ def generate_by_votes(
 
 
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
-    """The candidates of a round: chosen texts, their variations, and new texts for labels without any. Raises NoText:
-    no call gave a text, and another run may get some: a vote on nothing new would be wasted."""
+    """Return the candidates of a round: chosen texts, their variations, and new texts for labels without any. Raises
+    NoText if no call gave a text but a later run may get some: a vote on nothing new would be wasted."""
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
-    times = parameters.variations - 1  # of each chosen text, the kept one left out
+    times = parameters.variations - 1  # of each chosen text, without the kept one
     varied = api.variations(texts * times, np.tile(labels, times), stage=_stage(number, _NEXT))
     there = set(labels.tolist())
     missing = [0 if label in there else size * parameters.variations for label, size in enumerate(wanted)]
     new = api.random(missing, stage=_stage(number, _NEW))
-    if not (number > 0 and all(prompt == KEPT for prompt in before.population.prompts)):  # the round before had none
+    if not (number > 0 and all(prompt == KEPT for prompt in before.population.prompts)):  # the previous round had none
         require_text(varied, new)
     return Population(
         texts=(*texts, *varied.texts, *new.texts),
@@ -210,13 +209,14 @@ def select(
     parameters: EvolutionParameters,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Indices of the chosen candidates, label after label, best first.
+    """Return the indices of the chosen candidates, label after label, best first.
 
-    ``rank`` takes the candidates with most votes, once each: all of them where there are fewer than wanted.
-    ``proportional`` samples with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly where
-    all of a label's are 0. A label without candidates gets none.
+    ``rank`` takes the candidates with most votes, once each: all of them if there are too few. ``proportional`` samples
+    with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly if all of a label's are 0. A label
+    without candidates gets none.
 
-    ``sizes`` are wanted of each label. Ties go to the earlier candidate; ``proportional`` alone uses the ``generator``.
+    ``sizes`` are requested of each label. Ties go to the earlier candidate; only ``proportional`` uses the
+    ``generator``.
     """
     weights = np.maximum(votes - parameters.threshold, 0.0)
     chosen = [np.empty(0, dtype=np.int64)]
@@ -231,12 +231,12 @@ def select(
 
 
 _STAGE = 999_999
-"""No round of an evolution has it."""
+"""Stage number that no round of an evolution has."""
 
 
 @dataclass(frozen=True)
 class Survivor:
-    """A text that the last round chose, and where it comes from: its ``number`` in the lineage, its parent's, ..."""
+    """A text that the last round chose, and its origin: its ``number`` in the lineage, its parent's, ..."""
 
     text: str
     label: int
@@ -244,7 +244,7 @@ class Survivor:
 
 
 def survivors(rounds: Sequence[Round]) -> list[Survivor]:
-    """The texts that the last round chose, each once, best first within a label."""
+    """Return the texts that the last round chose, each once, best first within a label."""
     last, found = rounds[-1].population, []
     for index in dict.fromkeys(rounds[-1].chosen.tolist()):
         origin = {"number": last.first + index, "parent": int(last.parents[index]), "prompt": last.prompts[index]}
@@ -259,11 +259,11 @@ def harvest(
     kind: Literal["population", "variations"],
     api: TextAPI | None,
 ) -> Iterator[SyntheticRecord]:
-    """``counts[label]`` records of each label, without a text where none could be generated.
+    """Return ``counts[label]`` records of each label, without a text if none could be generated.
 
-    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, all in
-    turn; without an ``api`` there are none. Where there are typed columns, each variation is asked to fit a row, which
-    it keeps. Texts evolve without rows: a vote or a guide says nothing of columns.
+    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, in turn;
+    without an ``api`` there are none. If there are typed columns, each variation is asked to fit a row, which it keeps.
+    Texts evolve without rows: votes and guides do not depend on columns.
     """
     pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
     taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]
@@ -283,7 +283,7 @@ def harvest(
 
 
 def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticRecord]:
-    """One variation of each, those left out that the language model gave no text for."""
+    """Return one variation of each, except those for which the language model gave no text."""
     labels = np.array([parent.label for parent in parents], dtype=np.int32)
     texts = [parent.text for parent in parents]
     rows = None if api.writer.rows is None else [api.writer.rows.take(parent.label) for parent in parents]
@@ -305,7 +305,8 @@ def estimate_calls(
     *,
     sizes: Sequence[int] | None = None,
 ) -> CallEstimate:
-    """If no call fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than ``counts``."""
+    """Estimate the calls if none fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than
+    ``counts``."""
     sizes = sizes or sizes_within(parameters, counts)
     kept = sizes if parameters.harvest == "population" else [0] * len(counts)
     varied = sum(max(0, count - size) for count, size in zip(counts, kept, strict=True))

@@ -1,5 +1,5 @@
-"""What a user may choose in private evolution, whichever method votes, and how much work it makes. All of it is public
-or post-processing."""
+"""Parameters of private evolution for any method that votes, and the work that they cause. All of it is public or
+post-processing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from understudy.base.parameters import Parameters, public_file
 from understudy.schema.labels import in_proportion
 
 MOST_CANDIDATES = 1_000_000
-"""Most candidates of a round: their texts are stored together, in one value of the run's store."""
+"""Largest number of candidates of a round: their texts are stored together, in one value of the run's store."""
 MOST_IN_ALL = 5_000_000
-"""Candidates of all rounds: a Release holds all their texts."""
+"""Largest number of candidates of all rounds: a Release contains all their texts."""
 
 
 class EvolutionParameters(Parameters):
@@ -27,13 +27,13 @@ class EvolutionParameters(Parameters):
     population: int = Field(100, ge=1, le=MOST_CANDIDATES)
     """Texts of each label that a round chooses (N_syn)."""
     variations: int = Field(7, ge=1, le=1000)
-    """Candidates that come of each chosen text (L): itself and L - 1 variations of it."""
+    """Candidates made from each chosen text (L): itself and L - 1 variations of it."""
     selection: Literal["rank", "proportional"] = "rank"
     """Whether the texts with most votes are chosen, or texts are sampled in proportion to their votes."""
     threshold: float = Field(0.0, ge=0, le=1e12)
-    """Taken off every noisy vote; what falls below 0 counts as 0."""
+    """Subtracted from every noisy vote; results below 0 count as 0."""
     blank_probability: float = Field(0.5, ge=0, le=1)
-    """Share of a text's words that a variation has to fill in. 0: asks for other words."""
+    """Share of a text's words that a variation has to fill in. 0: ask for other words instead."""
     min_words: int = Field(25, ge=1, le=100_000)
     """Fewest words that a prompt asks for."""
     max_words: int = Field(100, ge=1, le=100_000)
@@ -41,7 +41,7 @@ class EvolutionParameters(Parameters):
     keywords: str | None = public_file(None)
     """A file of keywords for new texts, one per line, or YAML with a list for each label. Default: the template's."""
     keywords_are_public: bool = False
-    """Your word that the keywords do not come from the private data."""
+    """Confirms that the keywords do not come from the private data."""
 
     @model_validator(mode="after")
     def _something_new(self) -> Self:
@@ -57,7 +57,7 @@ class EvolutionParameters(Parameters):
 
 
 class HarvestParameters(Parameters):
-    """How texts are taken out of a Release: post-processing, free, changeable at every ``generate``."""
+    """How texts are taken from a Release: post-processing, free; may change at every ``generate``."""
 
     harvest: Literal["population", "variations"] = "population"
     """``population``: the evolved texts first, then variations of them. ``variations``: variations only."""
@@ -68,18 +68,19 @@ class EvolvingParameters(EvolutionParameters, HarvestParameters):
 
 
 def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[int]:
-    """Texts of each label that a round chooses: population times labels, shared out by ``weights`` ([1] without)."""
+    """Return how many texts of each label a round chooses: population times labels, divided by ``weights`` ([1]
+    without)."""
     return share_out(parameters.population * len(weights), weights)
 
 
 def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[int]:
-    """The population of each label, but no more than ``counts[label]``."""
+    """Return the population of each label, but no more than ``counts[label]``."""
     return [min(parameters.population, count) for count in counts]
 
 
 def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
-    """The candidates of a round if no call of the language model fails. Raises ConfigError if there are more than can
-    be stored."""
+    """Return the candidates of a round if no call of the language model fails. Raises ConfigError if there are more
+    than can be stored."""
     candidates = parameters.population * labels * parameters.variations
     if candidates > MOST_CANDIDATES or candidates * parameters.rounds > MOST_IN_ALL:
         raise ConfigError(
@@ -91,15 +92,15 @@ def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
 
 
 def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[int]) -> int:
-    """Calls of the language model in all rounds, each of which chooses ``sizes[label]`` texts, if none fails."""
+    """Return the language model's calls in all rounds, each of which chooses ``sizes[label]`` texts, if none fails."""
     return sum(sizes) * (parameters.variations + (parameters.rounds - 1) * (parameters.variations - 1))
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:
-    """``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
+    """Divide ``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
 
-    Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number
-    of weights where that is more.
+    Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number of
+    weights if that is larger.
 
     >>> share_out(10, [6, 3, 0])
     [6, 3, 1]

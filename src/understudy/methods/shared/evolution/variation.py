@@ -1,6 +1,6 @@
 """The two APIs that private evolution asks of a language model: new texts, and variations of texts.
 
-All that a prompt holds is public, released, or the model's own answer.
+Everything in a prompt is public, released, or the model's own answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from understudy.text.writing import Asker, NoText, Writer, tidy
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
-_TRY = "Try it with `understudy models check SPEC`; then the same command goes on where it was."
+_TRY = "Try it with `understudy models check SPEC`; then the same command continues where it stopped."
 _WORDS_SPREAD = 20.0
 """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
 _SAMPLES = 1_000_000  # of one prompt, at most
@@ -34,18 +34,18 @@ _STAGES = 1_000_000
 
 @dataclass(frozen=True)
 class Answers:
-    """Texts that a language model gave; answers that failed, were empty or left blanks are left out and counted."""
+    """Texts of a language model; answers that failed, were empty or left blanks are left out and counted."""
 
     texts: tuple[str, ...]  # one each, never blank
     labels: NDArray[np.int32]  # ``Int32[n]``
     sources: NDArray[np.int64]  # ``Int64[n]``, index of the text that each is a variation of; -1 for new ones
     prompts: tuple[str, ...]  # what was asked for, in short
     failed: NDArray[np.int64]  # ``Int64[labels]``, calls without a text
-    problem: str | None = None  # why no call gave a text, where asking again later may give some; else None
+    problem: str | None = None  # why no call gave a text, if asking again later may give some; else None
 
 
 def require_text(*asked: Answers) -> None:
-    """NoText if the calls gave no text at all while asking again may give some: that is no answer."""
+    """Raise NoText if the calls gave no text at all but asking again may give some."""
     problem = next((each.problem for each in asked if each.problem), None)
     if problem is not None and not any(each.texts for each in asked):
         raise NoText(f"The language model wrote no text at all: {problem}.", _TRY)
@@ -56,7 +56,7 @@ class TextAPI:
     """Asks a language model for new texts and for variations.
 
     What a prompt names (keyword, style, words, blanks) is sampled before anything is asked, from the seed, the stage
-    and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
+    and the texts alone, so it does not depend on which answers fail. The same call made again, as in a resumed run,
     asks for the same.
 
     Args:
@@ -80,7 +80,7 @@ class TextAPI:
         return self.writer.chat
 
     def random(self, counts: Sequence[int], *, stage: int) -> Answers:
-        """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
+        """Return new texts, ``counts[label]`` of each label; other arguments as in :meth:`variations`."""
         generator = np.random.default_rng([self.writer.seed, stage])
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
@@ -90,11 +90,11 @@ class TextAPI:
     def variations(
         self, texts: Sequence[str], labels: NDArray[np.int32], *, stage: int, details: Sequence[str] = ()
     ) -> Answers:
-        """One variation of each of ``texts``; a text that is there twice gets two.
+        """Return one variation of each of ``texts``; a text that occurs twice gets two.
 
         Args:
-            stage: a number from 0 below a million; whatever is asked under another one is sampled afresh.
-            details: of the row that each variation is to fit; empty for none.
+            stage: a number from 0 below a million; other stages are sampled afresh. details: of the row that each
+                variation is to fit; empty for none.
         """
         generator = np.random.default_rng([self.writer.seed, stage])
         asked = [
@@ -142,7 +142,8 @@ class TextAPI:
         turns: Sequence[tuple[Mapping[str, str], str]],
         generator: np.random.Generator,
     ) -> tuple[str, tuple[Message, ...]]:
-        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, at random."""
+        """Return what a prompt asks for, in short and in full: one of the patterns, a keyword and a style, at
+        random."""
         number = int(generator.integers(len(patterns)))
         labels = self.writer.labels
         values = {
@@ -158,7 +159,7 @@ class TextAPI:
         return "|".join([kind, *which, *named]), messages
 
     def _shown(self, index: int) -> list[EvolutionExample]:
-        """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
+        """Return the examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
         known = self.writer.template.evolution_examples
         count = min(self.writer.template.settings.examples_per_prompt, len(known))
         return [known[(index * count + offset) % len(known)] for offset in range(count)]
@@ -188,7 +189,7 @@ class TextAPI:
         )
 
     def _read(self, answer: Completion) -> str:
-        """The text of an answer; empty where it is not of the form that it must have."""
+        """Return the text of an answer; empty if it does not have the required form."""
         form, text = self.writer.form, tidy(answer)
         return text if form is None or not text else form.read(replace(answer, text=text)) or ""
 
@@ -196,7 +197,8 @@ class TextAPI:
 def longest_prompts(
     parameters: EvolutionParameters, release: Release, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
 ) -> Iterator[tuple[Message, ...]]:
-    """The longest for each label and its keywords (none given: the public ones); varied are texts as long as asked."""
+    """Return the longest prompts for each label and its keywords (by default the public ones), with texts of full
+    length."""
     writing, template = writer.parameters, writer.template
     known = sorted(template.evolution_examples, key=lambda each: len(each.text), reverse=True)
     shown = known[: template.settings.examples_per_prompt]
@@ -211,14 +213,14 @@ def longest_prompts(
 
 
 def with_blanks(text: str, probability: float, generator: np.random.Generator) -> str:
-    """``text`` with each word a blank with ``probability``; spaces and punctuation stay."""
+    """Replace each word of ``text`` by a blank with ``probability``; spaces and punctuation stay."""
     if probability == 0:
         return text
     return _WORD.sub(lambda match: BLANK if generator.random() < probability else match[0], text)
 
 
 def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
-    """What would have been asked for in an example's turn."""
+    """Return the request that would precede an example."""
     return {"label": example.label, "keyword": example.keyword, "style": "", "words": str(len(answer.split()))}
 
 
@@ -229,12 +231,12 @@ def _one_of(choices: Sequence[str], generator: np.random.Generator) -> str:
 def keywords_of_labels(
     parameters: EvolutionParameters, prompts: EvolutionPrompts, labels: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none. Raises
-    ConfigError if the file cannot be read or holds no keyword, or the user's word is missing that it is public."""
+    """Return the keywords of each label (one nameless label if there are none); maybe empty. Raises ConfigError if the
+    file cannot be read, contains no keyword, or is not declared public."""
     if parameters.keywords is not None:
         if not parameters.keywords_are_public:
             raise ConfigError(
-                "Keywords of your own must not come from the private data.",
+                "Your keywords must not come from the private data.",
                 "If they are public, say so with --keywords-are-public.",
             )
         prompts = _read(Path(parameters.keywords))
@@ -256,6 +258,6 @@ def _read(file: Path) -> EvolutionPrompts:
         made = EvolutionPrompts()
     if not any(made.keywords.values()):
         raise ConfigError(
-            f"{file.name} holds no keywords.", "Write one per line, or YAML with a list of keywords for each label."
+            f"{file.name} contains no keywords.", "Write one per line, or YAML with a list of keywords for each label."
         )
     return made

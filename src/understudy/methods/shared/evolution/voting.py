@@ -1,12 +1,12 @@
 """Which candidates are nearest to each private record: exactly, and fast.
 
-**Exact, hence batch invariant.** A record's vote must not depend on the records beside it, or one record's influence
-has no bound. Floating-point products do depend on them: another block size, thread count, kernel or device adds the
-same numbers in another order. Here the order cannot matter. Vectors x, y are integers of norm at most 2^12
+**Exact, hence batch invariant.** A record's vote must not depend on the other records of its block, or one record's
+influence has no bound. Floating-point products do depend on them: another block size, thread count, kernel or device
+adds the same numbers in a different order. Here the order cannot matter. Vectors x, y are integers of norm at most 2^12
 (:mod:`understudy.methods.shared.evolution.embeddings`). Any sum of x_i y_i over any set of coordinates is an integer,
-by Cauchy-Schwarz of magnitude at most |x| |y| <= 2^24; float32 holds every such integer. So no product, no partial sum
-and no fused step of a float32 matrix product is ever rounded, and the result is the exact scalar product whatever
-computed it. Equal scores go to the candidate of lowest index.
+by Cauchy-Schwarz of magnitude at most |x| |y| <= 2^24; float32 represents every such integer. So no product, no partial
+sum and no fused step of a float32 matrix product is ever rounded, and the result is the exact scalar product on any
+device. Equal scores go to the candidate of lowest index.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def nearest(
 ) -> Iterator[NDArray[np.int32]]:
     """Yield, for each block, ``Int32[rows, k]``: each record's k nearest candidates of its own label, nearest first.
 
-    Where a label has fewer than k candidates all of them are named and -1 fills up; -1 throughout where it has none,
-    and for a zero vector, which is near to nothing. Memory: a block, the candidates in float32, 32 MiB.
+    If a label has fewer than k candidates, all of them are named and padded with -1. If it has none, or for a zero
+    vector, which is near to nothing, all are -1. Memory: a block, the candidates in float32, 32 MiB.
 
     Args:
         blocks: records as integer vectors of norm at most 4096, and their labels.
         candidates: ``Int16[n, d]``, likewise.
         candidate_labels: ``Int32[n]``.
-        distance: ``cosine``: the largest x . y (candidates have length 1 up to rounding). ``l2``: the largest
-            x . y - |y|^2 / 2 on the rounded vectors. ``centred``: the largest cosine between x - m and y - m, m the
-            mean of the label's candidates, so that texts which say what all say do not win by being near to everybody.
-            In all three a record's score is an exact integer less a number of the candidate's own, rounded once.
-        device: a torch device; by default CUDA where torch sees one, else NumPy. The answer is the same.
+        distance: ``cosine``: the largest x . y (candidates have length 1 up to rounding). ``l2``: the largest x . y -
+            |y|^2 / 2 on the rounded vectors. ``centred``: the largest cosine between x - m and y - m, m the mean of the
+            label's candidates, so that generic texts do not win by being near to everybody. In all three, a record's
+            score is an exact integer minus a number that depends on the candidate only, rounded once.
+        device: a torch device; by default CUDA if torch sees one, else NumPy. The answer is the same.
     """
     on = device or _accelerator()
     scratch = np.empty(max(_SCORES, len(candidates)), dtype=np.float32)
@@ -87,7 +87,7 @@ class _NumpyGroup:
         self._scratch = scratch
 
     def best(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
-        """``Int64[r, k]``: the k best candidates of each row, best first, equal ones by index."""
+        """Return ``Int64[r, k]``: the k best candidates of each row, best first, equal ones by index."""
         shape = len(rows), self._columns.shape[1]
         scores = self._scratch[: shape[0] * shape[1]].reshape(shape)
         np.matmul(rows.astype(np.float32), self._columns, out=scores)
@@ -104,8 +104,8 @@ class _NumpyGroup:
 class _TorchGroup:
     """The candidates of one label, on a torch device, where they stay.
 
-    TF32 and the like round their inputs to 11 bits: where the process allows them, float64 is used, which they leave
-    alone. The result is the same. torch's argmax, as NumPy's, takes the first of equals.
+    TF32 and the like round their inputs to 11 bits: if the process allows them, float64 is used, which they do not
+    affect. The result is the same. torch's argmax, as NumPy's, takes the first of equals.
     """
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, device: str) -> None:
@@ -134,7 +134,8 @@ class _TorchGroup:
 
 
 def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-    """The vectors to multiply with, integers of norm at most 2^12, and what is taken off each candidate's scores."""
+    """Return the vectors to multiply with, integers of norm at most 2^12, and what is subtracted from each candidate's
+    scores."""
     vectors = candidates.astype(np.float32)
     if distance == "cosine":
         return vectors, None
@@ -152,5 +153,5 @@ def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[n
 def _full_precision() -> bool:
     try:
         return bool(torch.get_float32_matmul_precision() == "highest")
-    except RuntimeError:  # set in torch's newer way, which the older question does not understand
+    except RuntimeError:  # set in torch's newer way, which the older query does not support
         return False

@@ -1,1 +1,1 @@
-"""What one batch of private records adds to an integer sum: the queries that several methods share."""
+"""The contribution of one batch of private records to an integer sum: the queries that several methods share."""

@@ -1,4 +1,4 @@
-"""In how many records each term or label occurs, and how much of what records say each term is."""
+"""The number of records with each term or label, and the weight of each term in records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from understudy.text.vocabulary.words import TermMatcher
 @dataclass(frozen=True)
 class TermCounts(PlannedQuery[BoundedBatch, TermCountsSpec]):
     """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones: the private
-    keywords of aug-pe. The counts of dp-kps are of another bound: :class:`TermHistogram`.
+    keywords of aug-pe. The counts of dp-kps have a different bound: :class:`TermHistogram`.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged.
@@ -49,7 +49,7 @@ class TermRows:
     """The first S distinct terms of a vocabulary in each record, as padded rows.
 
     Args:
-        read: which texts have any, by each text alone: those in the language of the vocabulary. None: all.
+        read: whether a text has any, decided by this text alone: those in the language of the vocabulary. None: all.
     """
 
     matcher: TermMatcher
@@ -57,7 +57,7 @@ class TermRows:
     read: Callable[[str], bool] | None = None
 
     def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[n, S]``: term indices of each record, padded with -1."""
+        """Return ``Int64[n, S]``: term indices of each record, padded with -1."""
         rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
         for row, text in enumerate(batch.said):
             if self.read is not None and not self.read(text):
@@ -70,7 +70,7 @@ class TermRows:
 def weights_of_terms(
     shape: tuple[int, int], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """``Int64[labels, terms]``: each record's weight at every term of its row."""
+    """Return ``Int64[labels, terms]``: each record's weight at every term of its row."""
     histogram = np.zeros(shape, dtype=np.int64)
     used = rows >= 0
     record = np.nonzero(used)[0]
@@ -80,7 +80,7 @@ def weights_of_terms(
 
 @dataclass(frozen=True)
 class TermHistogram(PlannedQuery[BoundedBatch, TermHistogramSpec]):
-    """Weighted term counts, of all records or by label: a record's weight of 1 is shared out over its first S distinct
+    """Weighted term counts, of all records or by label: a record's weight of 1 is divided among its first S distinct
     terms.
 
     Guarantee:
@@ -115,7 +115,7 @@ class TermHistogram(PlannedQuery[BoundedBatch, TermHistogramSpec]):
 
 
 def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: NoiseKind) -> NDArray[np.int64]:
-    """``Int64[n]``: what each record gives to every term of its row."""
+    """Return ``Int64[n]``: what each record gives to every term of its row."""
     distinct = np.maximum((rows >= 0).sum(axis=1), 1)
     norm = np.sqrt(distinct) if noise == "gaussian" else distinct
     return np.asarray(np.floor(COUNT_GRID / (norm * shares)), dtype=np.int64)
@@ -123,7 +123,7 @@ def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: N
 
 @dataclass(frozen=True)
 class ColumnTermHistogram(TermHistogram):
-    """:class:`TermHistogram` by the cells of typed columns in place of labels: a block of the sum per column.
+    """:class:`TermHistogram` by the cells of typed columns instead of labels: a block of the sum per column.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over all cells.
@@ -133,7 +133,7 @@ class ColumnTermHistogram(TermHistogram):
             records the same holds by the triangle inequality.
 
     Args:
-        columns: places of the columns among those of a batch, one for each block of the spec.
+        columns: positions of the columns among those of a batch, one for each block of the spec.
     """
 
     columns: tuple[int, ...] = field(kw_only=True)

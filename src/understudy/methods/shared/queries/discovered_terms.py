@@ -1,4 +1,4 @@
-"""In how many records each term is that no public list has."""
+"""The number of records with each term that is in no public list."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ Columns = tuple[NDArray[Any], ...]
 
 LONGEST_PHRASE = 3
 _HELD = 1 << 21
-"""Terms, with their numbers, that are held before a run is written: some 200 MB."""
+"""Terms, with their numbers, that are kept in memory before a run is written: some 200 MB."""
 _MOST_WORDS = 1 << 19
-"""Words that a finder has met before it is replaced; each takes some 200 bytes."""
+"""Words that a finder may have met before it is replaced; each takes some 200 bytes."""
 _TEXTS, _ROWS = 512, 1 << 16
-"""At a time: so few that a finder never meets more words than it has numbers for (:meth:`PhraseFinder.__missing__`)."""
+"""Texts at a time: so few that a finder never meets more words than it has numbers for
+(:meth:`PhraseFinder.__missing__`)."""
 
 
 @dataclass(frozen=True, repr=False)
 class UnlistedTerms:
-    """Weighted counts of the terms that no list has: a unit's weight is shared out over at most ``most`` of them.
+    """Weighted counts of the terms that are in no list: a unit's weight is divided among at most ``most`` of them.
 
     Implements :class:`~understudy.privacy.measurement.OpenQuery`.
 
@@ -57,11 +58,10 @@ class UnlistedTerms:
         Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
 
     Args:
-        listed: the terms of the public list, as their words with a blank between.
-        stop_words: with which no term begins or ends.
-        most: terms per unit (C).
-        scratch: a private folder, which all workers of an engine see: sums lie there until all are read.
-        longest: words of the longest terms.
+        listed: the terms of the public list, as their words with a blank between. stop_words: no term begins or ends
+            with one. most: terms per unit (C).
+        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read. longest:
+            words of the longest terms.
     """
 
     listed: frozenset[str]
@@ -88,11 +88,11 @@ class UnlistedTerms:
 
     @cached_property
     def _weights(self) -> Integers:
-        """The weight of each of so many terms, by their number; 0 for none."""
+        """Return the weight of each term of a unit, by their number; 0 for none."""
         return np.array([0, *map(weight_of, range(1, self.most + 1))], dtype=np.int64)
 
     def _files_of(self, part: BoundedCorpus) -> list[Path]:
-        """The sums of a part of the records."""
+        """Return the sums of a part of the records."""
         return self._of_owners(part) if part.unit.kind == "owner" else self._of_records(part)
 
     def _of_records(self, part: BoundedCorpus) -> list[Path]:
@@ -104,7 +104,7 @@ class UnlistedTerms:
         return sums.files()
 
     def _of_owners(self, part: BoundedCorpus) -> list[Path]:
-        """The records of an owner may be anywhere in the part: terms are sorted by owner first."""
+        """Sort terms by owner first, since the records of an owner may be anywhere in the part."""
         by_owner = Runs(self._folder, "min")
         owners, sums = _Owners(by_owner, self), _Terms(Runs(self._folder), self)
         for batch in part.batches():
@@ -129,7 +129,7 @@ def find_terms(
     longest: int = LONGEST_PHRASE,
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Return the terms that are not ``listed``, in order of name, and their noisy weighted counts, under the charge
-    ``discovered-terms``: of more than ``most`` those with the highest."""
+    ``discovered-terms``: at most ``most``, those with the highest counts."""
     words, stopped = frozenset(" ".join(split_words(term)) for term in listed), load_stop_words(stop_words)
     query = UnlistedTerms(words, stopped, plan.mechanism(DISCOVERED).most, tools.scratch, longest)
     found = tools.measure(DISCOVERED, query, corpus)
@@ -138,7 +138,7 @@ def find_terms(
 
 
 class _Held(ABC):
-    """Rows of a few columns: in memory, and where they are too many in sorted files."""
+    """Rows of a few columns: in memory, and in sorted files if there are too many."""
 
     def __init__(self, runs: Runs, query: UnlistedTerms) -> None:
         self.query, self._runs = query, runs
@@ -148,11 +148,11 @@ class _Held(ABC):
 
     @abstractmethod
     def _reduced(self, *columns: NDArray[Any]) -> Columns:
-        """In fewer rows."""
+        """Reduce rows to fewer ones."""
 
     @abstractmethod
     def _rows(self, *columns: NDArray[Any]) -> tuple[Any, Any]:
-        """Keys and values, of rows as they are reduced."""
+        """Return keys and values of reduced rows."""
 
     def add(self, *columns: NDArray[Any]) -> None:
         self._held.append(columns)
@@ -214,7 +214,7 @@ def _whole(tables: Iterator[Any]) -> Iterator[tuple[Integers, Any]]:
     for rows in tables:
         table = rows if left is None else pa.concat_tables([left, rows])
         units = _units(table)
-        whole = int(np.searchsorted(units, units[-1]))  # the last one may go on
+        whole = int(np.searchsorted(units, units[-1]))  # the last one may continue
         yield units[:whole], table["value"][:whole]
         left = table.slice(whole)
     if left is not None:
@@ -226,7 +226,7 @@ def _units(table: Any) -> Integers:
 
 
 def _found(held: _Held, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[Integers, Hashes, Integers]]:
-    """Units of the terms in a batch, their priorities, and their codes in the finder that ``held`` has at the time."""
+    """Return units of the terms in a batch, their priorities, and their codes in the current finder of ``held``."""
     said = batch.said
     for some in _at_once([min(len(text), LONGEST_TEXT) for text in said]):
         places, codes, hashes = held.finder.find(said[some])
@@ -234,7 +234,8 @@ def _found(held: _Held, batch: BoundedBatch, seeds: Hashes) -> Iterator[tuple[In
 
 
 def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
-    """Up to ``_TEXTS`` texts, of together no more characters than one may have: more words than these cannot be new."""
+    """Yield up to ``_TEXTS`` texts, together with at most as many characters as one may have, which bounds new
+    words."""
     start = size = 0
     for place, length in enumerate(lengths):
         if place > start and (place - start == _TEXTS or size + length > LONGEST_TEXT):
@@ -248,7 +249,8 @@ def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
 def _chosen(
     units: Integers, priorities: Hashes, codes: Integers, *, most: int
 ) -> tuple[Integers, Hashes, Integers, Integers]:
-    """For each unit each term once, the ``most`` of least priority, in this order; and how many count of its unit."""
+    """Return, for each unit, each term once, the ``most`` of lowest priority, in order; and how many of its unit
+    count."""
     order = np.lexsort((priorities, units))
     units, priorities, codes = units[order], priorities[order], codes[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -259,7 +261,7 @@ def _chosen(
 
 
 def _first(units: Integers, most: int) -> tuple[Integers, Integers]:
-    """The places of the first ``most`` of each of sorted units, and how many these are."""
+    """Return the positions of the first ``most`` of each of sorted units, and how many there are."""
     first = np.searchsorted(units, units)
     kept = np.flatnonzero(np.arange(len(units)) - first < most)
     sizes = np.searchsorted(units, units[kept], side="right") - first[kept]
@@ -267,15 +269,15 @@ def _first(units: Integers, most: int) -> tuple[Integers, Integers]:
 
 
 def _hashed(batch: BoundedBatch, key: bytes) -> Hashes:
-    """A keyed hash of each text."""
+    """Return a keyed hash of each text."""
     digests = (hashlib.blake2b(text.encode(), key=key, digest_size=8).digest() for text in batch.said)
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 _RUN_ROWS = 1 << 14
-"""Rows of one run in memory while runs are merged."""
+"""Number of rows of one run in memory while runs are merged."""
 _TOGETHER = 64
-"""Runs that are merged at once, at most."""
+"""Largest number of runs that are merged at once."""
 
 
 @dataclass(frozen=True)
@@ -285,19 +287,20 @@ class Runs:
 
     Args:
         folder: private, there.
-        combine: how values of a key become one: their ``sum``, or the ``min``, where all are alike.
+        combine: how values of a key become one: their ``sum``, or the ``min`` if all are equal.
     """
 
     folder: Path
     combine: Literal["sum", "min"] = "sum"
 
     def write(self, rows: Iterable[tuple[Any, Any]]) -> Path:
-        """A run of keys and values, Arrow arrays, some at a time, each key once and in order, one or more: its file,
-        which is there whole or not at all."""
+        """Write a run of keys and values, Arrow arrays, some at a time, each key once and in order, one or more. The
+        file is written whole or not at all."""
         return self._written(pa.table({"key": keys, "value": values}) for keys, values in rows)
 
     def merged(self, files: Iterable[Path]) -> Iterator[Any]:
-        """Arrow tables of ``key`` and ``value``: each key once, in order. Memory: 16,384 rows of at most 64 files."""
+        """Yield Arrow tables of ``key`` and ``value``: each key once, in order. Memory: 16,384 rows of at most 64
+        files."""
         files = list(files)
         while len(files) > _TOGETHER:
             some, files = files[:_TOGETHER], files[_TOGETHER:]
@@ -319,7 +322,7 @@ class Runs:
         return path
 
     def _merged(self, files: Iterable[Path]) -> Iterator[Any]:
-        """All rows up to the least of the last keys that are in memory; then the next rows of the run that had it."""
+        """Yield all rows up to the least of the last keys in memory; then read more rows of that key's run."""
         with ExitStack() as stack:
             runs = [stack.enter_context(pa.ipc.open_stream(stack.enter_context(file.open("rb")))) for file in files]
             heads = [(run, batch) for run in runs if (batch := next(run, None)) is not None]
@@ -339,26 +342,26 @@ class Runs:
 
 
 LONGEST_WORD = 30
-"""Bytes in UTF-8; no phrase goes across a longer one."""
+"""Bytes in UTF-8; no phrase contains a longer word."""
 LONGEST_TEXT = 1 << 20
 """Characters of a text that are read."""
 _BREAK = re.compile(r"[\n\r\t\v\f()\[\]{}<>|\"“”„«»…–—。！？；：，、]+|[.,:;!?-]+(?!\w)")
 _BROKEN = " xphrasexendx "
-"""Stands for such marks: a word that no phrase goes across."""
+"""Replaces such marks: a word that no phrase contains."""
 _CONTRACTED = frozenset("aren couldn didn doesn hadn hasn haven isn mustn shouldn wasn weren wouldn".split())  # noqa: SIM905
-"""What is left of English words before an apostrophe: it says nothing, and is in no list of stop words."""
+"""Parts of English words before an apostrophe: they mean nothing, and are in no list of stop words."""
 _BITS = 21
 _MASK = (1 << _BITS) - 1
 _BESIDE_OTHERS, _ALONE = 1, 2
 
 
 class PhraseFinder(dict[str, int]):
-    """Finds words in a row of one sentence, none of which is a stop word, a lone letter or has a digit in it.
+    """Finds consecutive words of one sentence that are not stop words or lone letters and have no digits.
 
-    A mark that ends a sentence, or a part of one, divides phrases, unless a letter follows it at once. Numbers and
-    words with digits, which may be somebody's, are never found: a list must name them. A phrase is a code of its words,
-    which the finder numbers as they come. 0 ends a phrase. One that met 2^21 would give two phrases one code: whoever
-    calls it replaces it long before, and it raises rather than do so.
+    A mark that ends a sentence, or a part of one, separates phrases, unless a letter follows it at once. Numbers and
+    words with digits, which may identify people, are never found: only a list can name them. A phrase is a code of its
+    words, which the finder numbers as they come. 0 ends a phrase. A finder that met 2^21 words would give two phrases
+    one code: callers replace it long before, and it raises an error instead.
 
     Args:
         listed: words that do not count alone.
@@ -391,7 +394,7 @@ class PhraseFinder(dict[str, int]):
         return number
 
     def find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-        """All occurrences: the places of the phrases' texts, their codes, and hashes of their words."""
+        """Return all occurrences: the indices of the phrases' texts, their codes, and hashes of their words."""
         words: list[str] = []
         lengths = []
         for text in texts:
@@ -422,7 +425,7 @@ class PhraseFinder(dict[str, int]):
         return np.fromiter(found, dtype=np.int64, count=len(names))
 
     def in_order(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[n]``: how to sort codes by name. A blank is below all that words are of: so word by word."""
+        """Return ``Int64[n]``: how to sort codes by name. A blank is below all characters of words: so word by word."""
         ranks, sortable = np.zeros(len(self._words), dtype=np.int64), np.zeros_like(codes)
         ranks[sorted(range(len(ranks)), key=self._words.__getitem__)] = np.arange(len(ranks))
         for ahead in range(LONGEST_PHRASE):
@@ -430,14 +433,14 @@ class PhraseFinder(dict[str, int]):
         return np.argsort(sortable)
 
     def names(self, codes: NDArray[np.int64]) -> Any:
-        """The phrases of these codes, as an Arrow array of strings."""
+        """Return the phrases of these codes, as an Arrow array of strings."""
         words = pa.array([None, *self._words[1:]], pa.string())
         parts = [words.take(pa.array((codes >> (_BITS * ahead)) & _MASK)) for ahead in range(LONGEST_PHRASE)]
         return pc.binary_join_element_wise(*parts, " ", null_handling="skip")
 
 
 def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A hash of 64-bit integers, one to one: the last steps of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Hash 64-bit integers, one to one: the last steps of SplitMix64 (Steele, Lea and Flood 2014)."""
     found = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(found ^ (found >> np.uint64(31)))

@@ -17,7 +17,7 @@ from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity
 
 _SHORT = 1 - 2**-20
-"""More than all rounding in float32 lengthens a vector by."""
+"""Larger than the lengthening of a vector by all rounding in float32."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +27,7 @@ class SampledRows:
     rows: Sequence[TokenRow]
 
     def batches(self) -> Iterator[Sequence[TokenRow]]:
-        """All in one batch; none of an empty sample, for which nothing is computed."""
+        """Yield all rows in one batch; nothing for an empty sample, for which nothing is computed."""
         if self.rows:
             yield self.rows
 
@@ -60,7 +60,7 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
         return np.asarray(sum(self.of_blocks(batch, self._of_block), np.zeros(self.shape, dtype=np.int64)))
 
     def of_blocks(self, rows: Sequence[TokenRow], part: Callable[[Block, int], NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        """``part`` of every block and of how many of its rows are real, by several workers."""
+        """Return ``part`` of every block and of its number of real rows, by several workers."""
         device = self.trainable.causal.device
         with worker_pool(device) as pool:
             yield from pool.map(lambda each: part(*each), self.shapes.blocks(rows, device=device))
@@ -71,10 +71,10 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
 
 
 def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -> NDArray[np.int64]:
-    """``Int64[P]``: the sum of the first ``real`` rows, each clipped to ``clipping_norm`` = ``grid`` integers.
+    """Return ``Int64[P]``: the sum of the first ``real`` rows, each clipped to ``clipping_norm`` = ``grid`` integers.
 
     Args:
-        gradients: ``Float32[R, P]``. Norms of all R rows are taken: how one is added up may depend on their number.
+        gradients: ``Float32[R, P]``. Norms of all R rows are computed: how one is added up may depend on their number.
     """
     norms = row_norms(gradients)
     factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0).float()
@@ -86,7 +86,8 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
 
 
 def plain_sum(query: ClippedGradients, rows: Sequence[TokenRow]) -> NDArray[np.float64]:
-    """The sum of the rows' gradients as they are: NOT PRIVATE, for the yardstick of what training could reach."""
+    """Return the sum of the rows' gradients as they are: NOT PRIVATE, for the yardstick of what training could
+    reach."""
 
     def plain(block: Block, real: int) -> NDArray[np.float64]:
         found: NDArray[np.float64] = query.trainable.gradients(block)[:real].double().sum(0).cpu().numpy()
