@@ -1,12 +1,12 @@
-"""The Python face: one function per verb of the command line, with typed keywords.
+"""The Python API: one function per verb of the command line, with typed keywords.
 
 An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The pydantic models in
-:mod:`understudy.run.settings` and beside it describe and check them; ``options.pyi`` says which a verb takes, for type
-checkers and editors, and is made of these models. What is wrong is an
+:mod:`understudy.run.settings` and related modules describe and check the options; ``options.pyi`` lists those of each
+verb for type checkers and editors, and is generated from these models. Every error is an
 :class:`~understudy.base.errors.UnderstudyError`, of a kind that ``docs/errors.md`` lists.
 
 In the examples ``rows`` is a private table of two records, ``columns`` names its columns and labels, and ``made`` is
-what :func:`run` made of it, in the folder ``notes``:
+the result of :func:`run`, in the folder ``notes``:
 
 >>> rows = [{"note": "a sore knee", "part": "knee"}, {"note": "a warm hand", "part": "hand"}]
 >>> columns = {"text": "note", "label": "part", "labels": ["knee", "hand"], "language": "en"}
@@ -95,7 +95,7 @@ def plan(
     """Forecast what a run would release, cost and buy. Reads no private data.
 
     Args:
-        corpus: that of the run to come, of which only the names of its columns are read. May be left out.
+        corpus: the table of the planned run; only its column names are read. May be left out.
         method: such as ``DPKPS()``, the default.
         budget: what the run may spend.
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
@@ -122,14 +122,14 @@ def check(
 
     Args:
         corpus: what :func:`understudy.read_corpus` opens: a path, a frame, a Dataset.
-        method, budget: of the run to come; with a budget whatever else can be told before a run is told too.
+        method, budget: of the planned run; with a budget, everything else that can be checked before a run is checked.
         options: as for :func:`run`. With ``output``, ``private/check.json`` counts each fault and says where it is.
 
     >>> print(us.check(rows, dataset="notes", **columns))
-    The table can be read as it is declared. Nothing was charged.
+    The table matches its declaration. Nothing was charged.
     """
     if isinstance(corpus, Corpus):
-        raise ConfigError("The table is open already.", "Give what read_corpus opens, and its columns as options.")
+        raise ConfigError("The table is open already.", "Give its file or frame, and its columns as options.")
     _, chosen, spent = _sorted_out(corpus, method, budget)
     corpus, given = as_table(corpus, options)
     told: dict[str, Any] = {"data": corpus, **given} if _is_path(corpus) else given
@@ -149,11 +149,11 @@ def run(
     """Make a synthetic corpus from a private one: release, then generate. Also works in a notebook's event loop.
 
     Args:
-        corpus: from :func:`understudy.read_corpus`, or what that opens: a path, a frame, a Dataset. Then the options
-            name its columns too, such as ``text``, ``label`` and ``labels``.
+        corpus: from :func:`understudy.read_corpus`, or anything that it opens: a path, a frame, a Dataset. In the
+            second case the options also name its columns, such as ``text``, ``label`` and ``labels``.
         method: such as ``DPKPS()``, the default.
-        budget: what the run may spend, ``Budget(3, "1e-6")``. Of ``Budget(3)`` delta follows from
-            ``expected_records``. Charged in the ledger.
+        budget: what the run may spend, such as ``Budget(3, "1e-6")``; the ledger is charged. With ``Budget(3)``, delta
+            is set from ``expected_records``.
         options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
             that was killed cannot be resumed.
 
@@ -181,7 +181,7 @@ def release(
 
     Args:
         corpus, method, budget, options: as for :func:`run`.
-        resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
+        resume: like ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
 
     >>> others = [{"note": "a stiff thumb", "part": "hand"}]
     >>> us.release(others, us.Budget(3, "1e-6"), dataset="others", **columns)
@@ -198,9 +198,9 @@ def generate(
     """Turn a Release into synthetic records: post-processing, free, any number of times.
 
     Args:
-        made: a Release, its file, the output folder that holds it, or what :func:`run` returned.
-        options: the language model, the writing, the output, and those parameters of the Release's method that are
-            free, such as ``length``.
+        made: a Release, its file, the output folder that contains it, or the result of :func:`run`.
+        options: the language model, the writing, the output, and the free parameters of the Release's method, such as
+            ``length``.
 
     >>> us.generate(made, llm="none", records=3)
     <Result of dp-kps: 3 synthetic records, (epsilon=3, delta=1e-06)>
@@ -222,7 +222,7 @@ def topics(
     Args:
         corpus, options: as for :func:`run`; with ``output`` the page ``release/topics.html`` is written too. ``topics``
             is how many to look for (default: 20; near twins are merged), or ``auto``.
-        budget: what it may spend; charged in the ledger.
+        budget: what the run may spend; the ledger is charged.
 
     >>> calls = [{"call": "it does not start"}, {"call": "where is my order"}]
     >>> found = us.topics(calls, us.Budget(3, "1e-6"), text="call", dataset="calls", topics=2, language="en")
@@ -245,11 +245,11 @@ def topics(
 def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
     """Let a language model write texts from the labels alone: the baseline that a method must beat.
 
-    Nothing private is read, and nothing else is promised of the texts.
+    Nothing private is read, and nothing else is promised about the texts.
 
     Args:
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
-            The same call with the same ``output`` asks for nothing twice.
+            The same call with the same ``output`` requests no text twice.
 
     >>> [record.label for record in us.baseline(labels=["knee", "hand"], records_per_label=1, llm="builtin")]
     [0, 1]
@@ -263,14 +263,14 @@ def evaluate(
 ) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
-    Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
-    folder (if there is one), and belongs to the data's holder.
+    All numbers except those released with a charge are private: they are written to ``private/evaluation.json`` of the
+    output folder (if there is one), for the data's owner only.
 
     Args:
-        real: the real table: a file, several, a frame, a Dataset, or an open corpus.
-        synthetic: what :func:`run` or :func:`generate` returned, their output folder, or a table.
-        options: column names are taken from the output folder of the synthetic table where there is one and they are
-            not given.
+        real: the real table: a file, several files, a frame, a Dataset, or an open corpus.
+        synthetic: the result of :func:`run` or :func:`generate`, their output folder, or a table.
+        options: column names that are not given are taken from the output folder of the synthetic table, if there is
+            one.
 
     >>> us.evaluate(rows, made, text="note", label="part", embedder="none", metrics="utility")
     <Evaluation: utility 6>
@@ -289,7 +289,7 @@ def audit(
     listener: Listener | None = None,
     **options: Unpack[AuditOptions],
 ) -> RunAudit:
-    """Attack a whole run: plant canaries in a copy of the corpus, run the method, and tell which were planted.
+    """Attack a whole run: plant canaries in a copy of the corpus, run the method, and guess which were planted.
 
     The ledger is not charged, so nothing that the run makes may be handed out. The same call resumes.
 
@@ -312,13 +312,13 @@ def audit(
 
 
 def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: float = 0.95) -> MechanismAudit:
-    """Run one mechanism on worst-case neighbours, and bound from below what it loses. Reads no data.
+    """Run one mechanism on worst-case neighbours, and return a lower bound on its privacy loss. Reads no data.
 
     Args:
-        name: as ``understudy audit mechanism --list`` has it.
-        budget: what the mechanism is to promise.
-        runs: with the unit, and as many without it.
-        confidence: that no bound is too high.
+        name: one of those that ``understudy audit mechanism --list`` lists.
+        budget: what the mechanism promises.
+        runs: how often it runs with the unit, and how often without it.
+        confidence: the probability that no bound is too high.
 
     >>> round(us.audit_mechanism("votes", us.Budget(1, "1e-6"), runs=200).promised, 6)
     1.0
@@ -339,16 +339,16 @@ def report(
     ledger: str | None = None,
     sign: Folder | None = None,
 ) -> list[ReportPaths]:
-    """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
+    """Write the report of each run: one to hand out, and an internal one if anything was measured on private texts.
 
     Args:
-        runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or what these returned.
-        embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
-        seed: steers the map and which texts are shown.
-        responsible: the name of who answers for the release, for the file.
-        ledger: where the runs were booked: the reports say when, and what the dataset had spent. None: as elsewhere.
-        sign: a private key that signs each run's shareable files, the report among them. A signature that is there
-            does not cover a new report.
+        runs: output folders of :func:`run`, :func:`release` or :func:`generate`, or their results.
+        embedder: for the topics and the map. None: the built-in one, or TF-IDF if that is not installed.
+        seed: of the map and of the choice of texts shown.
+        responsible: the name of the person who answers for the release, for the file.
+        ledger: where the runs were booked: the reports say when, and what the dataset had spent. None: the default one.
+        sign: a private key that signs each run's shareable files, including the report. An existing signature does not
+            cover a new report.
 
     >>> print(us.report(made)[0].shareable)
     notes/release/report.html
@@ -381,14 +381,14 @@ def verify(
     ledger: str | None = None,
     max_release_bytes: int | None = None,
 ) -> Verification:
-    """Check all that the results of a run show about themselves, and who signed them.
+    """Check everything that the results of a run show about themselves, and who signed them.
 
     Args:
-        path: an output folder, the shareable folder of one, a file in it, or what :func:`run` returned.
-        key: the public key of whoever should have signed them, from themselves. None: whether the files changed since
-            somebody signed them is checked, and not who.
-        ledger: where the run may be booked; None: as elsewhere.
-        max_release_bytes: bytes that a Release may unpack to; None: as :func:`load_release` has it.
+        path: an output folder, its shareable folder, a file in that, or the result of :func:`run`.
+        key: the public key of the expected signer, received from the signer. None: only check whether the files
+            changed since they were signed, not who signed them.
+        ledger: where the run may be booked; None: the default one.
+        max_release_bytes: the largest size that a Release may unpack to; None: the limit of :func:`load_release`.
 
     >>> us.verify(made).ok, us.verify(made).signature
     (True, 'none')
@@ -401,7 +401,7 @@ def verify(
 
 @contextmanager
 def _resumable(listener: Listener | None, output: Folder | None, *, charged: bool = False) -> Iterator[Listener]:
-    """Who is told; where the user interrupts, how to resume is said."""
+    """Wrap the listener; on Ctrl-C, say how to resume."""
     with shown(listener) as told:
         try:
             yield told
@@ -417,8 +417,8 @@ def _resumable(listener: Listener | None, output: Folder | None, *, charged: boo
 
 
 def _sorted_out(*given: object) -> tuple[Any, Method | None, AnyBudget | None]:
-    """Return the table, the method and the budget of a call that may leave any of them out. ConfigError where something
-    else stands in a method's place."""
+    """Return the table, the method and the budget of a call that may leave any of them out. Raises ConfigError if
+    something else was given as the method."""
     budgets = [each for each in given if isinstance(each, (Budget, SecretBudget))]
     methods = [each for each in given if isinstance(each, Method) and not isinstance(each, type)]
     rest = [each for each in given if each is not None and not any(each is one for one in (*budgets, *methods))]
@@ -428,7 +428,7 @@ def _sorted_out(*given: object) -> tuple[Any, Method | None, AnyBudget | None]:
             raise ConfigError("Two methods or two budgets are given.", "Give one.")
         what = f"the class {each.__name__}" if isinstance(each, type) else f"of the type {type(each).__name__}"
         raise ConfigError(
-            f"The method is {what}, and no method with its parameters.", "Give one such as understudy.DPKPS()."
+            f"The method is {what}, not a method with its parameters.", "Give one such as understudy.DPKPS()."
         )
     return next(iter(rest), None), next(iter(methods), None), next(iter(budgets), None)
 
@@ -439,7 +439,7 @@ def _opened(
     budget: AnyBudget | None,
     options: Mapping[str, Any],
 ) -> tuple[RunConfig, Corpus | None]:
-    """The configuration of a run, and its corpus; None where the run opens the files that it names by itself."""
+    """Return the configuration of a run and its corpus; None if the run itself opens the files that it names."""
     source, method, budget = _sorted_out(source, method, budget)
     if isinstance(source, Corpus):
         return corpus_config(source, method, budget, options), source
@@ -452,7 +452,7 @@ def _opened(
 
 
 def _is_path(source: object) -> bool:
-    """Whether it names files, one or several, which a run opens by itself."""
+    """Return whether ``source`` names one or more files, which a run opens itself."""
     if not is_frame(source) and isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(each, (str, PathLike)) for each in source)
     return isinstance(source, (str, PathLike)) and not is_frame(source)
@@ -468,20 +468,20 @@ def export(
     like: str | Mapping[str, Any] | None = None,
     provenance: bool = False,
 ) -> Path:
-    """Write a run's synthetic table in a form that others work with. Reads nothing private, and is free.
+    """Write a run's synthetic table in another format. Reads nothing private, and is free.
 
     Args:
-        made: an output folder of :func:`run` or :func:`generate`, or what they returned with one.
+        made: an output folder of :func:`run` or :func:`generate`, or their result if it has one.
         to: ``chat``: JSON lines, each with ``messages`` that ask for a text by its type, label and typed columns, for
-            fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made of the
-            statement and of metrics that were released with a charge; ``csv``, ``jsonl`` and ``parquet``.
-        output: a file or, for ``huggingface``, a folder that is not there yet; on this machine.
-        document_type: what chats call a text. None: as the run's own prompts did, or ``text`` where there were none.
+            fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made from the
+            statement and the metrics that were released with a charge; ``csv``, ``jsonl`` and ``parquet``.
+        output: a file or, for ``huggingface``, a new folder; on this machine.
+        document_type: the word for a text in chats. None: that of the run's prompts, or ``text`` if there were none.
         system: the system message of chats, if any.
-        like, provenance: of files, as :meth:`Result.save` takes them.
+        like, provenance: for files, as in :meth:`Result.save`.
 
     Returns:
-        The output.
+        The path of the output.
 
     >>> print(us.export(made, to="csv", output="notes.csv"))
     notes.csv
@@ -495,7 +495,7 @@ def export(
 
 
 def _folder(made: Result | Folder) -> OutputFolder:
-    """Where a run's results are, by the run, its folder, or a file that may be handed out of it."""
+    """Return the output folder of a result, of a folder's path, or of the path of a shareable file in it."""
     if not isinstance(made, Result):
         return OutputFolder.of(made)
     if made.folder is None:
@@ -506,7 +506,7 @@ def _folder(made: Result | Folder) -> OutputFolder:
 def corpus_config(
     corpus: Corpus, method: Method | None, budget: AnyBudget | None, options: Mapping[str, Any]
 ) -> RunConfig:
-    """The configuration of a run on an open corpus."""
+    """Return the configuration of a run on an open corpus."""
     schema = corpus.schema
     columns = {
         "dataset": corpus.name,
@@ -532,7 +532,7 @@ def _settings(method: Method | None, budget: AnyBudget | None, options: Mapping[
 
 
 def _name_options(verb: Callable[..., Any], *groups: type[Parameters], without: Collection[str] = ()) -> None:
-    """Put a verb's options, as its parameters describe them, in its signature and its help."""
+    """Add a verb's options and their descriptions to its signature and its help."""
     fields = {name: field for group in groups for name, field in group.model_fields.items() if name not in without}
     signature, lines = inspect.signature(verb), []
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]

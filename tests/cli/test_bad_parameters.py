@@ -64,7 +64,7 @@ BAD: dict[str, Bad] = {
     "unknown model": Bad({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
     "an endpoint that fails": Bad({"llm": "openai:test"}, 6, "does not answer: ", "understudy models check"),
     "budget exceeded": Bad({}, 4, "asks for (epsilon=3, delta=1e-06)", "--raise", spent_budget),
-    "no output": Bad({"output": None, "data": "*.csv"}, 2, "have no one name", "--output FOLDER"),
+    "no output": Bad({"output": None, "data": "*.csv"}, 2, "give no name for the output folder", "--output FOLDER"),
     "output is a file": Bad({"output": "notes.csv"}, 10, "cannot be written", "Use another --output"),
     "bad rows that are no share": Bad({"max_bad_rows": 600}, 2, "a share of the rows, 0 to 1", "--help"),
     "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),

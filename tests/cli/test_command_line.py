@@ -149,7 +149,7 @@ def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy
     said = understudy("show", str(folder / "dp-kps.release"))
     assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
     assert said.out.count("Usefulness: **") == 1
-    assert "vocabulary terms that stand out from chance" in said.out.partition("\n## What came of it\n")[2]
+    assert "vocabulary terms that stand out from chance" in said.out.partition("\n## Result\n")[2]
     as_json = json.loads(understudy("show", str(folder / "dp-kps.release"), "--json").out)
     assert as_json["statement"] == json.loads((folder / "statement.json").read_text("utf-8"))
     assert as_json["parameters"]["top_terms"] == 10

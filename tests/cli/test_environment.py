@@ -99,7 +99,7 @@ def test_what_gives_protection_up_or_vouches_must_be_typed(
     given(**{name: "1"})
     said = understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6")
     assert said.code != 0
-    assert f"UNDERSTUDY_{name.upper()} is set, and {flag} must be typed" in said.err
+    assert f"UNDERSTUDY_{name.upper()} is set, but {flag} must be typed" in said.err
     typed = (flag,)
     assert understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6", *typed).code == 0
 

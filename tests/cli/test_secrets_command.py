@@ -34,7 +34,7 @@ def test_incidence_writes_numbers_and_says_what_becomes_public(notes: str, tmp_p
     )
     assert result.exit_code == 0
     assert result.stdout.strip() == str(file)
-    assert "declares all of that to be public" in result.stderr
+    assert "you declare all of that public" in result.stderr
     made = Incidence.read(file)
     assert (made.n_records, made.n_secrets) == (3, 3)
     assert list(zip(made.records, made.secrets, strict=True)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2)]

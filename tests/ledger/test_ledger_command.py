@@ -57,7 +57,7 @@ def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
     call(where, "open clinic --epsilon 3 --delta 1e-6")
     with pytest.raises(LedgerError, match=r"us\.ledger\.raise_cap"):
         call(where, "open clinic --epsilon 4 --delta 1e-6")
-    with pytest.raises(ConfigError, match="raise changes the cap alone"):
+    with pytest.raises(ConfigError, match="raise changes only the cap"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --owner patient")
     call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     assert "clinic\trecord\tbasic\t4, 1e-06" in call(where, "show clinic").output

@@ -93,7 +93,7 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
         plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
     assert understudy("run", *flags(batched(tmp_path, server))).code != 0
     said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}), code=0)
-    again = "8 requests were handed in as batches. Without --llm-batch they are asked, and paid for, again."
+    again = "8 requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
     assert (again in said.err) is not refused
     assert ("handed in as batches" in said.err) is not refused
 
@@ -154,7 +154,7 @@ def test_a_model_without_batches_is_refused_before_anything(tmp_path: Path, unde
     for llm in ("builtin", "ollama:small", "gemini:small", "none"):
         said = understudy("run", *flags(settings(tmp_path, llm=llm)), "--llm-batch")
         assert said.code != 0
-        assert "has no batches" in said.err
+        assert "has no batch interface" in said.err
     assert not (tmp_path / "out").exists()
 
 

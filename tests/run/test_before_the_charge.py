@@ -93,7 +93,7 @@ def test_a_public_file_whose_name_is_no_text_is_told_before_the_charge(tmp_path:
         Path(os.fsdecode(odd)).write_bytes((tmp_path / "terms.txt").read_bytes())
     except OSError:
         pytest.skip("this file system has no such names")
-    refused({**values, "vocabulary": os.fsdecode(odd)}, ConfigError, "'vocabulary' holds characters that UTF-8")
+    refused({**values, "vocabulary": os.fsdecode(odd)}, ConfigError, "'vocabulary' contains characters that UTF-8")
 
 
 def test_a_label_that_is_half_a_character_is_told_before_the_charge(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_more_candidates_than_can_be_stored_are_refused_in_the_plan(
 
 
 def test_more_records_than_a_table_can_have_are_refused(tmp_path: Path) -> None:
-    refused(settings(tmp_path, records_per_label=6_000_000), ConfigError, "12000000 synthetic records are asked for")
+    refused(settings(tmp_path, records_per_label=6_000_000), ConfigError, "12000000 synthetic records are requested")
 
 
 def test_prompts_that_do_not_fit_into_memory_are_told_before_the_charge(
@@ -232,7 +232,7 @@ def test_prompts_that_do_not_fit_into_memory_are_told_before_the_charge(
     of_kps = dict.fromkeys(OF_KPS)
     values = evolving(tmp_path, method="private-prediction", rounds=None, population=None, variations=None, **of_kps)
     values |= {"batches": 1, "epsilon": "30"}
-    refused(values, ModelError, "The prompts of one text do not fit into memory", run=release)
+    refused(values, ModelError, "leaves too little memory for the prompts of one text", run=release)
 
 
 # -- what methods take from the declared size of the corpus, where nobody gives it ------------------------------------

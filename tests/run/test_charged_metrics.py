@@ -247,7 +247,7 @@ def test_another_table_is_charged_to_the_run_s_dataset_only_if_the_user_says_so(
     tmp_path: Path, made: OutputFolder
 ) -> None:
     other = write_csv(tmp_path / "other.csv", rows(60)[40:])
-    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+    with pytest.raises(ConfigError, match="made from another real table"):
         us.evaluate(other, made.root, **options(tmp_path))
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     us.evaluate(other, made.root, **options(tmp_path, dataset="notes"))
@@ -279,7 +279,7 @@ def test_a_folder_from_elsewhere_is_charged_to_a_dataset_that_its_evaluator_open
     with Ledger(mine["ledger"]) as ledger:
         assert ledger.datasets() == []
         ledger.open_dataset("notes", cap=Budget(9, "1e-6"), unit=Unit())
-    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+    with pytest.raises(ConfigError, match="made from another real table"):
         us.evaluate(tmp_path / "notes.csv", made.root, **mine)
     us.evaluate(tmp_path / "notes.csv", made.root, **{**mine, "dataset": "notes"})
     assert runs_charged(mine["ledger"]) == 1
@@ -288,7 +288,7 @@ def test_a_folder_from_elsewhere_is_charged_to_a_dataset_that_its_evaluator_open
 def test_one_known_file_does_not_let_another_one_in(tmp_path: Path, made: OutputFolder) -> None:
     stranger = write_csv(tmp_path / "stranger.csv", rows(60)[40:])
     real = [str(tmp_path / "notes.csv"), str(stranger)]
-    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+    with pytest.raises(ConfigError, match="made from another real table"):
         us.evaluate(real, made.root, **options(tmp_path))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         digest = us.read_corpus(stranger, text="note").identity(ledger.fingerprint_key).contents

@@ -190,7 +190,7 @@ def test_amounts_beyond_a_range_are_counted_privately_and_shown_by_a_check(
 ) -> None:
     values = {**amounts(tmp_path, "2024-12-31"), **engine}
     said = understudy("check", *flags(values), code=0)
-    assert "column 'paid' are beyond its range, 0.0 to 9.9, and count as its nearest end" in said.out
+    assert "column 'paid' are outside its range, 0.0 to 9.9, and count as its nearest end" in said.out
     assert "'opened'" not in said.out
     assert not re.search(r"\b7\b", (said.out + said.err).replace(str(tmp_path), ""))
     private = tmp_path / "out" / "private"

@@ -101,7 +101,7 @@ def test_without_continue_the_finished_release_is_returned_with_a_hint_where_it_
     (tmp_path / "notes.csv").unlink()  # no private record is read
     told: list[str] = []
     assert release(values, texts_per_batch=4, told=told).digest == first.digest
-    assert any("nothing is charged (release --continue uses what is still paid for)" in line for line in told)
+    assert any("nothing is charged (release --continue uses the rest of what was paid for)" in line for line in told)
     assert not drawn
     other = {"ledger": str(tmp_path / "other.sqlite"), "output": str(tmp_path / "plain")}
     values = settings(tmp_path, records_per_label=None, **other)
@@ -168,7 +168,7 @@ def test_what_cannot_be_continued_is_refused_before_its_folder_is_touched(tmp_pa
             release(values, resume=True)
         assert not (tmp_path / "out").exists()
     for output in (str(tmp_path / "out"), None):
-        with pytest.raises(ConfigError, match="No run began in this output folder"):
+        with pytest.raises(ConfigError, match="This output folder contains no run"):
             release({**parts(tmp_path), "output": output}, resume=True)
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
@@ -243,7 +243,7 @@ def test_a_run_writes_all_that_the_release_holds_or_as_many_as_are_asked_for(tmp
     for many in ({"records_per_label": 50}, {"records": 100}):
         told.clear()
         assert labels(**many) == [0] * 4 + [1] * 4
-        assert "100 texts are asked for, of which the Release holds 8." in told
+        assert "100 texts are requested, but the Release contains only 8 of them." in told
 
 
 def test_generate_hands_out_all_or_as_many_as_are_there(tmp_path: Path) -> None:

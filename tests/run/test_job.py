@@ -30,14 +30,14 @@ def config(**changes: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"records_per_label": 3}, "Not exactly one option says how many records"),
+        ({"records_per_label": 3}, "must be given by exactly one option"),
         ({"where": "age=3"}, "no typed columns"),
         ({"guide_candidates": 2}, "about the guide"),
         ({"column_pairs": "tree"}, "and no columns"),
         ({"method": "guided-evolution"}, "needs a language model"),
-        ({"llm": "builtin", "llm_batch": True}, "has no batches"),
+        ({"llm": "builtin", "llm_batch": True}, "has no batch interface"),
         ({"epsilon": None, "delta": None}, "No privacy budget"),
-        ({"secret_detectors": "email"}, "no protection of them"),
+        ({"secret_detectors": "email"}, "no budget protects them"),
         ({"labels": None}, "not declared"),
         ({"text": "note,label"}, "as a column that is written besides"),
     ],
@@ -58,7 +58,7 @@ def test_what_nobody_says_about_the_texts_is_decided(labels: str, each: int, mon
     made = Job(config(records=None, labels=labels), charges=True, generates=True)
     assert made.wanted.records_per_label == each
     assert made.decided == (
-        f"Texts to write: {each} per label, since no number is given (--records, --records-per-label).",
+        f"Texts to write: {each} per label, because no number is given (--records, --records-per-label).",
     )
     assert not Job(config(), charges=True, generates=True).decided
     columns = Job(config(records=None, columns=COLUMNS), charges=True, generates=True)

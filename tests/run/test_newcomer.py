@@ -52,9 +52,9 @@ def test_a_misspelt_parameter_a_budget_out_of_range_and_what_is_no_method_are_re
         us.plan(METHOD, us.Budget("1e6", "1e-6"))
     methods: tuple[Any, ...] = ("dp-kps", us.DPKPS)
     for method in methods:
-        with pytest.raises(ConfigError, match="no method with its parameters"):
+        with pytest.raises(ConfigError, match="not a method with its parameters"):
             us.run(ROWS, method, us.Budget(1, "1e-6"), text="note", llm="none", records=1)
-        with pytest.raises(ConfigError, match="no method with its parameters"):
+        with pytest.raises(ConfigError, match="not a method with its parameters"):
             us.plan(method, us.Budget(1, "1e-6"))
 
 
@@ -101,7 +101,7 @@ def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", max_bad_rows=1)), code=0)
-    assert "are the labels those of the data?" in said.err
+    assert "do the declared labels match the data?" in said.err
 
 
 def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(
@@ -165,7 +165,7 @@ def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
         (["generate", "k.yaml"], "Write --config k.yaml."),
         (["evaluate", "k.yaml", "out"], "Write --config k.yaml."),
         (["report", "k.yaml"], "Write --config k.yaml."),
-        (["check", "notes.csv"], "A private table is --data notes.csv."),
+        (["check", "notes.csv"], "Give a private table as --data notes.csv."),
         (["check", "--data", "k.yaml", "--text", "note"], "`understudy check --config FILE`"),
         (["baseline", "notes.csv"], "unexpected extra argument (notes.csv)"),
     ],

@@ -268,7 +268,7 @@ def test_continuing_a_seeded_release_without_the_flag_is_a_run_that_never_began(
     install(monkeypatch.setattr)
     values = parts(tmp_path, texts_per_batch=1)
     seeded = release(values, insecure_noise_seed=0)
-    with pytest.raises(ConfigError, match="No run began in this output folder"):
+    with pytest.raises(ConfigError, match="This output folder contains no run"):
         running.release(run_config({**values, "texts_per_batch": 3}), resume=True)
     more = {**values, "texts_per_batch": 3, "insecure_noise_seed": 0}
     continued = running.release(run_config(more), resume=True).release

@@ -60,7 +60,7 @@ def test_what_stopped_a_run_is_said_in_the_words_of_our_errors_alone(folder: Out
     assert (progress_of(folder).state, progress_of(folder).problem) == ("stopped", "It was interrupted.")
     with pytest.raises(ValueError, match="a private text"):
         fail(ValueError("a private text"))
-    assert progress_of(folder).problem == "It ended by a bug."
+    assert progress_of(folder).problem == "It ended because of a bug."
     assert "private text" not in (folder.private / PROGRESS).read_text("utf-8")
 
 

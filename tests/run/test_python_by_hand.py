@@ -70,7 +70,7 @@ def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsy
     us.run(rows(), method, BUDGET, **COLUMNS, llm="none")
     said = capsys.readouterr()
     assert said.out == ""
-    assert "Texts to write: 50 per label, since no number is given (records, records_per_label)." in said.err
+    assert "Texts to write: 50 per label, because no number is given (records, records_per_label)." in said.err
     with pytest.warns(us.UnderstudyWarning, match="Much of this table is known as the dataset 'v'"):
         us.run(rows(30), method, BUDGET, **{**COLUMNS, "dataset": "w"}, llm="none", listener=us.Listener())
     assert capsys.readouterr().err == ""
@@ -123,7 +123,7 @@ def test_the_first_run_says_before_its_charge_that_it_sets_the_cap_and_the_secon
     said = capfd.readouterr().err
     cap = "This run sets the cap of dataset 'v' to (epsilon=3, delta=1e-06)"
     cure = 'us.ledger.raise_cap("v", epsilon=6, delta=2e-06)'
-    assert said.index(cap) < said.index(cure) < said.index("The ledger holds this run's charge")
+    assert said.index(cap) < said.index(cure) < said.index("The ledger charged")
     with pytest.raises(us.UnderstudyError, match=r"3, delta=1e-06\) is spent, and no epsilon remains") as caught:
         us.run(rows(), method, BUDGET, **{**COLUMNS, "seed": 3}, llm="none", records=2)
     assert cure in str(caught.value)

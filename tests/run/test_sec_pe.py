@@ -339,7 +339,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two budgets given"),
     "no cap": ({"max_records_per_secret": None}, "max_records_per_secret is missing"),
-    "no secrets": ({"secret_detectors": None}, "No way to recognise secrets given"),
+    "no secrets": ({"secret_detectors": None}, "Nothing says how to recognise secrets"),
     "owners too": ({"owner": "clinician"}, "protects owners or secrets"),
     "no public corpus": ({"public_corpus": None}, "clusters of a public corpus"),
     "a private public corpus": ({"public_corpus_is_public": None}, "must not be made from the private data"),

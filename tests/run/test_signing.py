@@ -174,7 +174,7 @@ def test_an_unsigned_folder_says_so_and_is_checked_as_far_as_it_goes(folder: Pat
 
 
 def test_what_is_no_run_is_an_error_and_a_table_alone_shows_nothing(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no folder or file"):
+    with pytest.raises(ConfigError, match="does not exist"):
         verify(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="not the folder of a run"):
         verify(tmp_path)

@@ -209,7 +209,7 @@ def test_a_run_goes_on_with_as_many_topics_as_it_began_with(tmp_path: Path) -> N
     again = ran(tmp_path, texts(400), topics="auto", expected_records=90_000, output=output)
     assert len(again.release.schema.labels) == count
     resumed = decided(tmp_path, expected_records=90_000, output=output).topics_decision
-    assert resumed.line == f"Using {count} topics, because this folder's run began so."
+    assert resumed.line == f"Using {count} topics, because this folder's run began that way."
     with pytest.raises(ResumeError):
         ran(tmp_path, texts(400), topics=count + 1, output=output)
 

@@ -61,7 +61,7 @@ def test_a_prompt_that_fills_the_window_is_told_before_the_charge_and_one_that_d
     tmp_path: Path, method: str
 ) -> None:
     values = values_of(method, tmp_path, local(tmp_path, 96))
-    with pytest.raises(ConfigError, match=r"may fill the window of hf:.*larger window \(llm\)"):
+    with pytest.raises(ConfigError, match=r"may fill the context window of hf:.*larger window \(llm\)"):
         run(values)
     assert runs_charged(values["ledger"]) == 0
     run(values, llm=local(tmp_path, 4096))  # the folder is free for another one

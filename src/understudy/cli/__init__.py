@@ -55,7 +55,7 @@ INTERRUPTED = 130
 
 
 class _LazyGroup(click.Group):
-    """Imports a verb's module when the verb is called; ``--help`` imports none."""
+    """A group that imports a verb's module when the verb is called; ``--help`` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -71,7 +71,7 @@ class _LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        output.begin(as_json="--log-json" in args)  # before anything can be wrong with the rest
+        output.begin(as_json="--log-json" in args)  # before the rest is checked
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -97,9 +97,9 @@ cli.params += output.options()
 
 
 def main() -> None:
-    """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
+    """Run the command line; show errors as two sentences, without a traceback, which could quote a private text."""
     warnings.showwarning = _show_warning
-    if os.environ.get("_UNDERSTUDY_COMPLETE", "").endswith("_complete"):  # a shell's line is no place for an error
+    if os.environ.get("_UNDERSTUDY_COMPLETE", "").endswith("_complete"):  # an error would disturb the shell's line
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     try:
         with disk_faults(Path("the output")):
@@ -127,7 +127,7 @@ def main() -> None:
         sys.exit(INTERNAL_ERROR)
     except SystemExit:
         raise
-    except BaseException as error:  # a panic of a Rust library is no Exception
+    except BaseException as error:  # a panic of a Rust library is not an Exception
         if os.environ.get("UNDERSTUDY_DEBUG"):
             raise
         output.SPEECH.error(
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def _name_variable(error: click.ClickException) -> None:
-    """Say where a wrong value comes from that nobody typed."""
+    """Name the environment variable that a wrong value comes from."""
     option = error.param if isinstance(error, click.BadParameter) else None
     named = option is not None and isinstance(option.envvar, str) and os.environ.get(option.envvar)
     if option is not None and named and not {word.partition("=")[0] for word in sys.argv} & {*option.opts}:
@@ -150,7 +150,7 @@ def _name_variable(error: click.ClickException) -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """Ours in words, without the line of code; others as Python shows them."""
+    """Show our warnings without the line of code, others as Python does."""
     if issubclass(category, UnderstudyWarning):
         message = message.args[0] if isinstance(message, UnderstudyWarning) else message  # of flags
         output.SPEECH.warning("%s%s", "" if output.as_json() else "Warning: ", message)

@@ -1,7 +1,7 @@
-"""Options by environment variable: a parameter's is named after it, one verb's option after the verb and the option.
+"""Environment variables for options, named after the parameter, or after the verb and its option.
 
-A flag wins over its variable, a variable over the configuration file. What gives up a protection, vouches for something
-or spends again must be typed.
+A flag overrides its variable, and a variable overrides the configuration file. Options that give up a protection, vouch
+for something or spend the budget again must be typed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _known(command: str | None, name: str) -> Iterable[str]:
 
 
 class Text(click.types.StringParamType):
-    """Any text, and how it is completed."""
+    """A text option with shell completion."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         name = str(param.name)
@@ -66,29 +66,29 @@ TEXT = Text()
 
 PREFIX = "UNDERSTUDY_"
 LEDGER = "UNDERSTUDY_LEDGER"
-"""Where the ledger is unless a flag or the configuration says: the one variable that gives way to the file too."""
+"""The ledger's location if neither a flag nor the file gives it: the one variable that the file overrides."""
 _TYPED = frozenset(("labels_from_data", "trust_endpoint", "fresh", "charge_metrics"))
 
 
 def must_be_typed(name: str) -> bool:
-    """Whether the parameter ``name`` is refused where the environment sets it."""
+    """Return whether the parameter ``name`` is refused if the environment sets it."""
     return name in _TYPED or name.startswith("insecure_") or name.endswith(("_is_public", "_are_public"))
 
 
 class TypedOption(click.Option):
-    """An option that no environment variable may set: a ConfigError if one does, and the command line does not."""
+    """An option that only the command line may set; a ConfigError if an environment variable alone sets it."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         if isinstance(self.envvar, str) and os.environ.get(self.envvar) and not ctx.resilient_parsing:
             raise ConfigError(
-                f"The environment variable {self.envvar} is set, and {self.opts[0]} must be typed.",
-                f"Unset it, and write {self.opts[0]} on the command line or in the configuration if it is meant.",
+                f"The environment variable {self.envvar} is set, but {self.opts[0]} must be typed.",
+                f"Unset it; if you mean it, write {self.opts[0]} on the command line or in the configuration.",
             )
         return None
 
 
 class OneOption(click.Option):
-    """An option that may be repeated, and is one value as a variable: names may hold spaces and colons."""
+    """A repeatable option whose variable is one value, because names may contain spaces and colons."""
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
         value = self.resolve_envvar_value(ctx)
@@ -96,7 +96,7 @@ class OneOption(click.Option):
 
 
 def variable(name: str) -> str:
-    """The environment variable of the parameter or option ``name``.
+    """Return the environment variable of the parameter or option ``name``.
 
     >>> variable("max-tokens")
     'UNDERSTUDY_MAX_TOKENS'

@@ -1,4 +1,4 @@
-"""What the verbs that make something share: options, the method of a command line, where results go."""
+"""Code shared by the verbs that make something: options, the method of a command line, the output folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfi
 
 BUDGET = ("epsilon", "delta", "dataset")
 ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")
-"""What errors and lines of a first run tell people to use."""
+"""Options that the errors and messages of a first run recommend."""
 MAIN = ("data", *TABLE, *BUDGET, "private_model", "guide", "engine", *WRITING, *ADVISED)
 
 
@@ -34,7 +34,7 @@ method_option = click.option(
 
 
 def method_of_words(args: Sequence[str]) -> type[Any]:
-    """The method of a command line: of ``--method``, else of the configuration file, else the default."""
+    """Return the method's name: from ``--method``, else from the configuration file, else the default."""
     config = value_of("--config", args)
     return method_class(value_of("--method", args) or configured_method(read_config(config) if config else {}))
 
@@ -44,7 +44,7 @@ def run_groups(args: Sequence[str]) -> Groups:
 
 
 def with_output(settings: RunConfig) -> RunConfig:
-    """The settings; if no folder is given, with one in the working directory that is named after the table."""
+    """Return the settings; without an output folder, add one in the working directory that is named after the table."""
     named = settings.output is not None
     if not named and not settings.data:
         raise no_data()
@@ -52,19 +52,19 @@ def with_output(settings: RunConfig) -> RunConfig:
     if not named and not is_plain(name):
         dataset = "" if settings.dataset else ", and the dataset in the ledger with --dataset NAME"
         raise ConfigError(
-            "Standard input, a pattern or several files have no one name, after which the results are called.",
-            f"Name their folder with --output FOLDER{dataset}.",
+            "Standard input, a pattern or several files give no name for the output folder.",
+            f"Name the folder with --output FOLDER{dataset}.",
         )
     settings = settings if named else settings.model_copy(update={"output": f"{name}-synthetic"})
-    if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # which may do without its table
-        settings.part(Table).require_header()  # before what else is wrong, such as labels
+    if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # it may not need its table
+        settings.part(Table).require_header()  # before other checks, such as that of labels
     if not named:
         say(f"The results go to {settings.output} (--output).")
     return settings
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is one of a folder here: a Release may come from anybody."""
+    """Return whether a name is a plain folder name: a Release may come from anybody."""
     return name.replace("-", "").replace("_", "").isalnum()
 
 

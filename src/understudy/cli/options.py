@@ -1,4 +1,4 @@
-"""Flags made from the pydantic models, so that YAML, flags and Python never differ, plug-in methods' included."""
+"""Flags generated from the pydantic models, so that YAML, flags and Python agree, also for plug-in methods."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ release_size_option = click.option(
     "--max-release-bytes",
     type=click.IntRange(min=1),
     default=None,
-    help="Bytes that the Release may unpack to. [default: 268435456, at most 100 times its own size]",
+    help="Largest unpacked size of the Release, in bytes. [default: 268435456, at most 100 times the file's size]",
 )
 
 
 def options_of(group: type[Parameters]) -> list[click.Option]:
-    """One flag per field; all default to "not given", so that a configuration file shows through."""
+    """Return one flag per field; all default to "not given", so that the configuration file's values apply."""
     return [_option(name, field) for name, field in group.flags().items()]
 
 
 def given(
     values: dict[str, Any], config: str | None, *, taken: Collection[str] | None = None, of_run: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The values of the configuration file, overridden by those of the environment, overridden by the flags.
+    """Return the values of the configuration file, overridden by the environment's, overridden by the flags.
 
     Args:
-        taken: the names that the verb takes out of the file, which may serve all verbs. Default: those of its flags.
-        of_run: names of which a run's file, which names ``data``, means something else.
+        taken: the names that the verb reads from the file, which may serve all verbs. Default: those of its flags.
+        of_run: names to ignore in a run's file (one that names ``data``), where they mean something else.
     """
     context = click.get_current_context(silent=True)
     if taken is None and context is not None and isinstance(context.command, ParametersCommand):
@@ -69,20 +69,20 @@ def given(
     for layer in (file, around, {n: told[n] for n in told if n not in around}):
         for first, second in (_RECORDS, _RECORDS[::-1]):
             if first in layer and second not in layer:
-                made.pop(second, None)  # two ways to say one thing: the nearer one counts
+                made.pop(second, None)  # two options for one thing: the later layer wins
         made |= layer
     return made
 
 
 def read_file(config: str | None) -> dict[str, Any]:
-    """The configuration file, whichever verb it is for; nothing without one."""
+    """Return the configuration file's values, for any verb; empty without a file."""
     from understudy.run.settings import read_config
 
     return read_config(config) if config else {}
 
 
 def known_names(values: Mapping[str, Any]) -> set[str]:
-    """All that some verb means, with the method that these values name: one file serves all verbs."""
+    """Return every name that some verb knows, given the method that these values name: one file serves all verbs."""
     from understudy.audit.running import AuditParameters
     from understudy.evaluate.parameters import EvaluationConfig
     from understudy.methods.registry import method_class, method_names
@@ -102,20 +102,20 @@ def require_output(output: object, kind: str = "FOLDER") -> None:
 
 
 def require_no_configuration(words: Iterable[str]) -> None:
-    """See that none of the words, where a table, a Release or a folder is expected, is a configuration file."""
+    """Raise ConfigError if one of the words, which name a table, a Release or a folder, is a configuration file."""
     for word in words:
         if word.lower().endswith((".yaml", ".yml")):
-            raise ConfigError(f"{word!r:.80} is a configuration.", f"Write --config {word:.80}.")
+            raise ConfigError(f"{word!r:.80} is a configuration file.", f"Write --config {word:.80}.")
 
 
 class ParametersCommand(click.Command):
     """A command whose flags come from parameter groups.
 
     Args:
-        groups: those of a command line, which may name a method.
-        main: the parameters that ``--help`` shows, beside the main ones of the methods; ``--help-all`` shows all.
-        without: parameters that are no flags here.
-        ignored: of a command line, parameters that its method does nothing with: only ``--help-all`` shows them.
+        groups: returns the groups for a command line, which may name a method.
+        main: the parameters that ``--help`` shows, in addition to the methods' main ones; ``--help-all`` shows all.
+        without: parameters that are not flags of this command.
+        ignored: returns the parameters that the command line's method does not use: only ``--help-all`` shows them.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ParametersCommand(click.Command):
         self._ignored, self._unused = ignored, set[str]()
         self._titled: list[tuple[str, list[click.Option]]] = []
         self.taken: set[str] = set()
-        """Parameters of the command, whether they are flags or may be in files alone."""
+        """Parameters of the command, both flags and those that only a file may set."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._titled, seen = [], set(self._without)
@@ -144,22 +144,22 @@ class ParametersCommand(click.Command):
                 name = no_flags[0]
                 about = " ".join((group.model_fields[name].description or "").replace("``", "").split())
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} is no flag. {about}",
+                    f"--{name.replace('_', '-')} is not a flag. {about}",
                     f"Write `{name}: ...` in the configuration file (--config), or give {name}=... in Python.",
                 )
             self.taken |= group.model_fields.keys()
             options = [option for option in options_of(group) if option.name not in seen]
             self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
             seen |= {str(option.name) for option in options}
-        if ctx.resilient_parsing:  # of a line that is not finished
+        if ctx.resilient_parsing:  # the line is not finished
             return super().parse_args(ctx, args)
-        ctx.allow_extra_args = True  # refused here, with the flag that was forgotten
+        ctx.allow_extra_args = True  # refused below, with the missing flag
         rest = super().parse_args(ctx, args)
         places = [str(param.name) for param in self.params if isinstance(param, click.Argument)]
         require_no_configuration((*ctx.args, *(ctx.params[name] or "" for name in places if name != "config")))
         for word in ctx.args:
             if "data" in self.taken:
-                raise ConfigError(f"{word!r:.80} has no flag before it.", f"A private table is --data {word:.80}.")
+                raise ConfigError(f"{word!r:.80} has no flag before it.", f"Give a private table as --data {word:.80}.")
             ctx.fail(f"Got unexpected extra argument ({word})")
         return rest
 
@@ -177,7 +177,7 @@ class ParametersCommand(click.Command):
                 if everything or (option.name in self._main and option.name not in self._unused)
             ]
             if title == self._titled[-1][0]:
-                shown = shown or options  # of a method that nobody here knows
+                shown = shown or options  # a plug-in method has no main ones
             left_out += len(options) - len(shown)
             shown.sort(key=lambda option: (*self._main, option.name).index(option.name))
             _section(ctx, formatter, title, shown)
@@ -187,7 +187,7 @@ class ParametersCommand(click.Command):
         _section(ctx, formatter, "Other", [*own, _HELP_ALL])
         if any(_FREE_MARK in (option.help or "") for _, options in self._titled for option in options):
             formatter.write_paragraph()
-            formatter.write_text(f"{_FREE_MARK}: may be changed when a run goes on; nothing is charged for it.")
+            formatter.write_text(f"{_FREE_MARK}: you may change this when you resume a run, at no charge.")
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: --help-all.")
@@ -217,7 +217,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     annotation = kinds[0] if len(kinds) == 1 else str
     default = field.get_default()
     help_text = (field.description or "").replace("``", "").replace("\n", " ")
-    if default is not None and default is not False and default != ():  # 0 is a default, and equal to False
+    if default is not None and default is not False and default != ():  # 0 is a default, although 0 == False
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         help_text += f" [default: {shown}]"
     if is_free(field):
@@ -234,7 +234,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
         type=click.Choice(choices) if choices else _TYPES.get(annotation, TEXT),
         default=None,
         help=help_text,
-        envvar=None if own == LEDGER else own,  # the ledger reads its own, after the file
+        envvar=None if own == LEDGER else own,  # the ledger reads this variable itself, after the file
     )
 
 
@@ -242,7 +242,7 @@ _TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT}
 
 
 def value_of(flag: str, args: Iterable[str]) -> str | None:
-    """The value of a flag before click has parsed anything, else of its variable: the last one counts, as in click."""
+    """Return a flag's value before click parses the words, else its variable's; the last one counts, as in click."""
     words = list(args)
     found = None
     for position, word in enumerate(words):

@@ -1,8 +1,8 @@
-"""What a person or a program sees: results on standard output, everything else on standard error.
+"""Output: results go to standard output, everything else to standard error.
 
-Everything on standard error is a record of standard logging, of a logger ``understudy.*``, shown as a line for a person
-or as JSON. No record holds a text or a count of private rows: what is said is public, and of an exception only what was
-written for people is.
+Everything on standard error is a record of standard logging, from a logger ``understudy.*``, shown as a line for a
+person or as JSON. No record contains a text or a count of private rows: all messages are public, and of an exception
+only the part that was written for people is shown.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 EVERYTHING = logging.getLogger("understudy")
 SPEECH = logging.getLogger("understudy.cli")
-"""What is said to a person, in the words for a person."""
+"""The logger of messages for people."""
 
 
 class _StandardError(logging.Handler):
-    """Escapes what could steer a terminal; shows no traceback, which could quote a private text."""
+    """A handler that escapes terminal control codes and shows no traceback, which could quote a private text."""
 
     as_json = False
 
@@ -43,13 +43,13 @@ EVERYTHING.setLevel(logging.INFO)
 
 
 def begin(*, as_json: bool) -> None:
-    """Output as of a command without ``-v`` and ``-q``."""
+    """Reset the output to that of a command without ``-v`` and ``-q``."""
     _HANDLER.as_json = as_json
     EVERYTHING.setLevel(logging.INFO)
 
 
 def as_json() -> bool:
-    """Whether standard error is JSON."""
+    """Return whether standard error is JSON."""
     return _HANDLER.as_json
 
 
@@ -75,14 +75,14 @@ def _choose(_context: click.Context, option: click.Parameter, wanted: bool) -> N
 
 
 _SAYS = {
-    ("-v", "--verbose"): "Say more on standard error; never a text.",
-    ("-q", "--quiet"): "Say nothing on standard error but warnings and errors.",
+    ("-v", "--verbose"): "Show more messages on standard error; never a private text.",
+    ("-q", "--quiet"): "Show only warnings and errors on standard error.",
     ("--log-json",): "Write standard error as one JSON object per line.",
 }
 
 
 def options() -> list[click.Option]:
-    """``-v``, ``-q`` and ``--log-json``, for any command."""
+    """Return ``-v``, ``-q`` and ``--log-json``, for any command."""
     shared: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _choose}
     variables = {flags: f"UNDERSTUDY_{flags[-1].strip('-').replace('-', '_').upper()}" for flags in _SAYS}
     return [click.Option(flags, help=says, envvar=variables[flags], **shared) for flags, says in _SAYS.items()]
@@ -92,17 +92,17 @@ _BETWEEN = {ord("\t"): "\\t", ord("\n"): "\\n"}
 
 
 def say(text: str) -> None:
-    """A line for a person."""
+    """Show a line to a person."""
     SPEECH.info("%s", text)
 
 
 def show_json(fields: Mapping[str, Any]) -> None:
-    """One JSON object on standard output: escaped, so that nothing in it steers a terminal."""
+    """Print one JSON object on standard output, escaped, so that nothing in it controls a terminal."""
     click.echo(json.dumps(fields, indent=1))
 
 
 def answer(as_json: bool, fields: Mapping[str, Any], *lines: object) -> None:
-    """The fields as JSON, or these lines for a person."""
+    """Print the fields as JSON, or the lines for a person."""
     if as_json:
         show_json(fields)
     else:
@@ -110,7 +110,7 @@ def answer(as_json: bool, fields: Mapping[str, Any], *lines: object) -> None:
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, else lines with tabs between the fields; what would steer either is escaped."""
+    """Print a table on a terminal, else lines of tab-separated fields; control characters are escaped."""
     rows = [[printable(cell).translate(_BETWEEN) for cell in row] for row in rows]
     if not _on_terminal():
         for row in (heads, *rows):
@@ -122,7 +122,7 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(*heads)
     for row in rows:
-        table.add_row(*map(Text, row))  # not markup: labels may hold brackets
+        table.add_row(*map(Text, row))  # not markup: labels may contain brackets
     Console().print(table)
 
 
@@ -132,7 +132,7 @@ def _on_terminal() -> bool:
 
 @contextmanager
 def listener() -> Iterator[Listener]:
-    """Lines and progress on standard error: a progress display on a terminal, plain lines otherwise."""
+    """Yield a listener that writes to standard error: a progress display on a terminal, plain lines otherwise."""
     from understudy.run.progress import PlainLines, on_terminal
     from understudy.run.session import Listener
 

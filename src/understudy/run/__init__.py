@@ -1,11 +1,11 @@
 """One run from start to finish: plan, charge, release, generate, resume.
 
-The order of things is the privacy argument (architecture, section 4, rule 3):
+The order of the steps is the privacy argument (architecture, section 4, rule 3):
 
-    plan       from public parameters; the ledger is asked whether it fits, nothing is read
+    plan       from public parameters; the ledger checks that it fits, and nothing is read
     charge     content fingerprint, then one serialised transaction in the ledger, synced
     sample     each noisy value is stored in private/run.sqlite, and confirmed in the ledger by a keyed digest,
-               before anything is done with it: a copy of the folder cannot sample and use another
+               before it is used: a copy of the folder cannot sample and use a different one
     use        the Release is built from stored values only; on resume they are read, never sampled again
     generate   reads the Release; every answer of a language model is stored under its request
 """

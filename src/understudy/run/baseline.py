@@ -1,4 +1,4 @@
-"""Texts from the labels alone, by the prompts that private evolution starts with."""
+"""Texts from the labels alone, with the prompts that private evolution starts with."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class BaselineParameters(Parameters):
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The label set: a list, ``A,B,C``, or ``@FILE``."""
     min_words: int = 25
-    """Fewest words that a prompt asks for."""
+    """Smallest number of words that a prompt asks for."""
     max_words: int = 100
-    """Most words that a prompt asks for."""
+    """Largest number of words that a prompt asks for."""
     keywords: str | None = public_file(None)
     """A file of keywords, one per line, or YAML with a list for each label. Default: none, the label alone."""
     keywords_are_public: bool = False
-    """Your word that the keywords do not come from the private data."""
+    """Confirm that the keywords do not come from the private data."""
 
 
 def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -> list[SyntheticRecord]:
-    """What :func:`understudy.baseline` says: texts of each label, by the prompts that private evolution starts with."""
+    """Write texts of each label with the prompts that private evolution starts with (:func:`understudy.baseline`)."""
     labels = options.get("labels")
     settings = {**options, "method": "aug-pe"}
     if labels is not None:
@@ -49,12 +49,10 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     job, size = FreeJob(config, foreign=foreign), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
-        raise ConfigError(
-            "A baseline is what a language model writes by itself, and there is none.", "Name one (--llm)."
-        )
+        raise ConfigError("A baseline is written by a language model, and none is named.", "Name one (--llm).")
     if place.output and (OutputFolder(Path(place.output)).shareable / "statement.json").exists():
         raise ConfigError(
-            "The output folder holds texts with a privacy statement, which does not hold for these.",
+            "The output folder contains a privacy statement, which would not be true of a baseline's texts.",
             "Use another --output.",
         )
     with open_session(place, job.lasting.free({"zero-shot": True}), SystemNoise(), free=True) as session:
@@ -62,7 +60,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         assert isinstance(job.method, EvolutionParameters), "aug-pe evolves"
         evolution = job.method.part(EvolutionParameters)
         template = writing.prompts.template
-        keywords: Sequence[Sequence[str]] = [()] * size  # the template's would outweigh the label
+        keywords: Sequence[Sequence[str]] = [()] * size  # the template's keywords would outweigh the label
         if evolution.keywords is not None:
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
         writer = writing.writer(names, listener)

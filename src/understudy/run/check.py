@@ -34,10 +34,10 @@ class Checked:
     """What is wrong with a table, without counts.
 
     Args:
-        faults: each kind that a row has, and its cure.
-        clamped: columns with values beyond their range, which count as its ends.
-        refused: what a run would end with, before its charge; None where the table can be used.
-        file: private: counts of each kind, and where the first of them are; None without an output folder.
+        faults: each kind of fault in the rows, and its cure.
+        clamped: columns with values outside their range, which count as its nearest end.
+        refused: the error that would end a run before its charge; None if the table can be used.
+        file: private: counts of each fault, and where the first of them are; None without an output folder.
     """
 
     faults: Sequence[CorpusError]
@@ -51,18 +51,18 @@ class Checked:
 
     @property
     def words(self) -> str:
-        """For people, of flags."""
+        """Return it in words, with the names of flags."""
         lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
         lines += [
-            f"Some values of the column {each.name!r} are beyond its range, {each.least} to {each.most}, and count as "
+            f"Some values of the column {each.name!r} are outside its range, {each.least} to {each.most}, and count as "
             "its nearest end.\n  Declare a wider range (--columns), unless this is what you want."
             for each in self.clamped
         ]
         if (self.faults or self.clamped) and self.file is not None:
-            lines.append(f"How many these are, and where the first bad rows are: {self.file}")
+            lines.append(f"The counts, and where the first bad rows are: {self.file}")
         if self.refused is None:
-            left_out = " Rows that cannot be used are within --max-bad-rows, and are left out." if self.faults else ""
-            lines.append(f"The table can be read as it is declared.{left_out} Nothing was charged.")
+            left_out = " Rows that cannot be used are left out, within --max-bad-rows." if self.faults else ""
+            lines.append(f"The table matches its declaration.{left_out} Nothing was charged.")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -76,9 +76,9 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     Args:
         source: the table, in place of the files that the configuration names.
     """
-    config.part(Table).require_header()  # a wrong name or delimiter comes before what else is wrong
+    config.part(Table).require_header()  # a wrong name or delimiter is reported before anything else
     if config.epsilon or config.secret_prior:
-        for warning in Job(config, charges=source is None).warnings:  # whatever public facts can tell
+        for warning in Job(config, charges=source is None).warnings:  # checks of public facts
             listener.say(f"Warning: {warning}")
     table = Table.of(config)
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
             private = OutputFolder(Path(config.output)).make_private()
         if not is_in_use(private):
             remove_leftovers(private)
-        listener.say("Reading the private table; nothing is charged.")
+        listener.say("Reading the private table; this charges nothing.")
         corpus = stack.enter_context(table.part(Table, max_bad_rows=1.0).open(private, source))
         engine = stack.enter_context(open_engine(config.part(EngineParameters), private / "scratch"))
         read = contents(corpus, secrets.token_bytes(32), engine)
@@ -107,11 +107,11 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
     if not (read.texts or counts):
-        raise CorpusError("The table has no rows.", "Look at the file: a run would be charged, and release noise.")
+        raise CorpusError("The table has no rows.", "Check the file: a run would be charged, and release only noise.")
     some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
     refused = CorpusError(
-        f"{some} cannot be used as the table is declared: a run would be refused, before its charge.",
-        "Follow the advice above, and check again: a check is free.",
+        f"{some} do not match the declaration of the table: a run would be refused, before its charge.",
+        "Follow the advice above and check again; a check is free.",
     )
     faults = [fault_of(kind, corpus.schema) for kind in sorted(counts)]
     columns = (*corpus.schema.crossed, *corpus.schema.typed)

@@ -1,4 +1,6 @@
-"""What nobody says is decided from public facts, before a private record is read; each with a line that says it."""
+"""Decisions about options that are not given, from public facts, before any private record is read.
+
+Each decision is reported in one line."""
 
 from __future__ import annotations
 
@@ -34,10 +36,10 @@ from understudy.text.vocabulary.terms import BUILT_IN
 
 @dataclass(frozen=True)
 class TopicsDecision:
-    """How many topics a run looks for, from public facts, or the file of known topics.
+    """How many topics a run looks for, decided from public facts, or the file of known topics.
 
     Args:
-        line: what was decided, for people; empty if the user decided.
+        line: the decision in words; empty if the user decided.
     """
 
     count: int | str | None
@@ -45,10 +47,10 @@ class TopicsDecision:
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
-        """As the user said, as the run in the output folder began, or as many as the records carry.
+        """Decide: as the user says, else as the run in the output folder began, else as many as the records support.
 
-        Raises ConfigError if there are labels too, or the topics are too few to tell anything apart, ReleaseError if
-        what is to be counted again is no Release of topics.
+        Raises ConfigError if there are labels too, or fewer than two topics; ReleaseError if the topics to count again
+        are not those of a Release of topics.
         """
         own = config.method == TOPICS
         asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
@@ -56,21 +58,21 @@ class TopicsDecision:
             return cls(None)
         if not own and (config.label is not None or config.labels is not None or config.labels_from_data):
             raise ConfigError(
-                "Topics take the place of labels, and there are labels.",
+                "Topics are found in place of labels, but labels are declared.",
                 "Leave out --topics; or leave out --label, --labels and --labels-from-data.",
             )
         if isinstance(asked, str) and asked != "auto":
             return cls(_known_topics(Path(asked)))
         if not isinstance(asked, str):
             if not own and asked == 1:
-                raise ConfigError("One topic tells no texts apart.", "Give --topics 2 or more, or leave it out.")
+                raise ConfigError("One topic cannot distinguish texts.", "Give --topics 2 or more, or leave it out.")
             return cls(asked)
         if begun := settings_begun(config):
             count = begun.get("topics")
-            return cls(count, f"Using {count or 'no'} topics, because this folder's run began so.")
+            return cls(count, f"Using {count or 'no'} topics, because this folder's run began that way.")
         budget, expected = config.budget, config.expected_records
         if isinstance(budget, SecretBudget) or not budget.delta:
-            return cls(2)  # refused, with its own message, when it is planned
+            return cls(2)  # planning refuses it with its own message
         records = expected or TYPICAL_RECORDS
         share, spare = (1.0 - (config.method_parameters.get("discover_terms") or 0.0), 1.0) if own else _BESIDE
         count = topics_that_pay(budget, share=share, records=records / spare)
@@ -82,7 +84,7 @@ class TopicsDecision:
         return cls(2, f"Using 2 topics, although {why}") if own else cls(None, f"Using no topics: {why}")
 
     def applied(self, config: RunConfig) -> RunConfig:
-        """The configuration with as many."""
+        """Return the configuration with this number of topics."""
         if config.method != TOPICS:
             return config.model_copy(update={"topics": self.count})
         own = {} if self.count is None else {"topics": self.count}
@@ -90,12 +92,12 @@ class TopicsDecision:
 
 
 _LARGEST_DELTA = 5
-"""That a run takes by itself, as minus its logarithm."""
+"""The largest delta that a run chooses by itself, as minus its decimal logarithm."""
 
 
 def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
-    """The configuration with the delta that the declared size suggests, where nobody gives one, and a line on it. A run
-    that began keeps its own."""
+    """Return the configuration, with a delta for the declared size if none is given, and a line about it. A run that
+    began keeps its delta."""
     if config.epsilon is None or config.delta is not None:
         return config, ""
     delta, expected = settings_begun(config).get("delta"), config.expected_records
@@ -109,10 +111,10 @@ _BESIDE = (LABELS_SHARE, SPARE)
 
 
 def fitted(config: RunConfig) -> tuple[RunConfig, str]:
-    """The configuration with what the method takes from the declared size where nobody gives it; and a line on it.
+    """Return the configuration, with the method's parameters for the declared size if not given, and a line about them.
 
-    A run that began keeps what it began with. The size is rounded, so that a Release hardly tells it, should it have
-    been counted. Where labels are read from the data, their number is private, and nothing that rests on it is taken.
+    A run that began keeps its parameters. The size is rounded, so that a Release reveals little of it, in case it was
+    counted. If labels are read from the data, their number is private, and no parameter is derived from it.
     """
     method = make_method(config.method, config.method_parameters)
     records = int(float(f"{config.expected_records or TYPICAL_RECORDS:.2g}"))
@@ -129,12 +131,12 @@ def fitted(config: RunConfig) -> tuple[RunConfig, str]:
 
 @dataclass(frozen=True)
 class LanguageDecision:
-    """In which language the texts are, from public facts, and what follows for the terms that are looked for.
+    """The language of the texts, from public facts, and its consequences for the search for terms.
 
     Args:
-        language: two letters, or ``all-languages`` for any but English; None where nothing tells it.
-        config: with stop words of the language, and with the finding of terms where owners are protected.
-        problem: why nothing may be charged as it is, and what to do; None where there is no reason.
+        language: two letters, or ``all-languages`` for any but English; None if unknown.
+        config: with stop words of the language, and with the search for terms if owners are protected.
+        problem: why this configuration may not be charged, and what to do; None if it may.
     """
 
     language: str | None
@@ -143,7 +145,7 @@ class LanguageDecision:
 
     @classmethod
     def of(cls, config: RunConfig, table: Table) -> LanguageDecision:
-        """As the user states it, or English where the table's names are evidence of it."""
+        """Decide: the language that the user states, or English if the table's names are evidence of it."""
         said, language = config.method_parameters, language_of(config, table)
         method = make_method(config.method, said)
         terms = method if isinstance(method, TermListParameters) else None
@@ -172,7 +174,7 @@ class LanguageDecision:
 
     @property
     def line(self) -> str:
-        """What is found in the texts and leaves word for word, for people; empty where nothing is."""
+        """Return a line about the terms that are found in the texts and released word for word; empty if none are."""
         found = self.config.method_parameters.get("discover_terms")
         if not found:
             return ""
@@ -183,7 +185,7 @@ class LanguageDecision:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What else is built in for English, where the texts are not, or nobody says what they are."""
+        """Return warnings about other built-in parts for English, if the texts' language is different or unknown."""
         if self.problem:
             return (" ".join(self.problem),)
         if self.language in (None, "en"):
@@ -193,7 +195,7 @@ class LanguageDecision:
 
 
 def language_of(config: RunConfig, table: Table) -> str | None:
-    """The language that is stated, or English where names are evidence of it; None where nothing tells it."""
+    """Return the stated language, or English if names are evidence of it; None if it is unknown."""
     method = make_method(config.method, config.method_parameters)
     if config.language is None and isinstance(method, TermListParameters) and method.not_english:
         return method.tongue
@@ -203,13 +205,13 @@ def language_of(config: RunConfig, table: Table) -> str | None:
 
 
 def _counts_known(method: Method) -> bool:
-    """Whether topics are those of another Release, whose terms are there."""
+    """Return whether the topics are those of another Release, which has their terms."""
     topics = getattr(method, "topics", None)
     return isinstance(topics, str) and topics != "auto"
 
 
 def _reads_english(config: RunConfig, method: Method) -> bool:
-    """Whether a built-in model, which knows English alone, reads the private texts."""
+    """Return whether a built-in model, which knows only English, reads the private texts."""
     embeds = method.needs.embedder or config.guide or config.topics is not None
     reads = method.needs.private_model and config.private_model in (None, "builtin")
     return bool(reads or (embeds and config.embedder == "builtin"))
@@ -219,17 +221,17 @@ _NOT_STATED = (
     "The language of the texts is not declared, and no declared label or value shows that it is English.",
     "Declare it with two letters: --language en, or --language de.",
 )
-_ENGLISH_LIST = "The built-in list of terms is English, and you declared that the texts are not."
+_ENGLISH_LIST = "The built-in list of terms is English, but you declared that the texts are not."
 _REPEATED = (
     "Records are protected, not people: the terms can include what one person repeats in many records (--owner COLUMN "
     "protects people)."
 )
 _PROPOSED = (
-    "Find the texts' own terms with --discover-terms 0.3; they are released word for word, including what one person "
+    "Find the texts' terms with --discover-terms 0.3; they are released word for word, including what one person "
     "repeats in many records (--owner COLUMN protects people). Or name a public list of words: --vocabulary FILE."
 )
 _TOPICS_ARE_ENGLISH = (
-    "Topics in place of labels are found with English words, and you declared that the texts are not English.",
+    "Topics in place of labels are found with English words, but you declared that the texts are not English.",
     "Find them first (`understudy topics --language ...`), or declare labels, and leave topics out.",
 )
 _ENGLISH_MODELS = (
@@ -239,7 +241,7 @@ _ENGLISH_MODELS = (
 
 
 def _known_topics(path: Path) -> str:
-    """The file of a Release of topics."""
+    """Return the file of a Release of topics."""
     if path.name == str(path) and not path.suffix.strip(".0123456789") and not path.exists():
         raise ConfigError(
             f"Parameter 'topics': expected {A_COUNT}, got {path.name!r:.80}.",
@@ -249,21 +251,22 @@ def _known_topics(path: Path) -> str:
     known = load_release(file)
     if known.method != TOPICS or not known.statement.private:
         raise ReleaseError(
-            "Topics to count again are those of `understudy topics`, and made with noise.", "Name such a Release."
+            "Only topics that `understudy topics` found with noise can be counted again.",
+            "Name the folder of such a run, or its Release.",
         )
     return str(file)
 
 
 @dataclass(frozen=True)
 class GuideDecision:
-    """Whether a Release has a guide, from public facts; and why, where nobody said so."""
+    """Whether a Release has a guide, decided from public facts; and why, if the user did not decide."""
 
     on: bool
     why: str = ""
 
     @classmethod
     def of(cls, config: RunConfig, table: Table) -> GuideDecision:
-        """As the user said, as the run in the output folder began, or by whether it pays."""
+        """Decide: as the user says, else as the run in the output folder began, else if a guide is worth its cost."""
         if config.guide is not None:
             return cls(config.guide)
         if "guide" in (begun := settings_begun(config)):
@@ -274,7 +277,7 @@ class GuideDecision:
         budget, labels = config.budget, config.label_set.size
         if isinstance(budget, SecretBudget) or not budget.delta or method.dump().get("noise") == "laplace":
             return cls(False)
-        if labels < 2:  # it has nothing to tell apart
+        if labels < 2:  # without labels there is nothing to distinguish
             return cls(False)
         unit, expected = config.unit, config.expected_records
         if why := why_no_guide(budget, labels=labels, expected_records=expected, unit=unit):
@@ -282,7 +285,7 @@ class GuideDecision:
         if not embedder_here(config.embedder):
             return cls(False, NO_EMBEDDER)
         if config.embedder == "builtin" and language_of(config, table) != "en":
-            return cls(False, "the built-in embedder reads English, and nothing says that the texts are")
+            return cls(False, "the built-in embedder reads English, and the texts are not known to be English")
         rate, why = embedding_rate(expected, unit), "30 % of the budget is spent on choosing better texts"
         if expected and rate < 1:
             size = sample_words(rate, expected, unit)
@@ -296,7 +299,7 @@ class GuideDecision:
 
 
 def settings_begun(config: RunConfig) -> dict[str, Any]:
-    """The settings that the run in the output folder began with, if one did and is not to start over."""
+    """Return the settings that the run in the output folder began with; None if there is none or it starts over."""
     if config.output is None or config.fresh:
         return {}
     return begun_settings(Path(config.output) / "private", config.part(settings.LedgerParameters).noise_source.origin)
@@ -305,12 +308,12 @@ def settings_begun(config: RunConfig) -> dict[str, Any]:
 def settled(
     config: RunConfig, method: Method, *, labels: int, shares: bool, form: TextForm
 ) -> tuple[RunConfig, tuple[str, ...]]:
-    """What writing takes where nobody says it: how many texts, and no language model where none can be loaded.
+    """Decide what the options of writing leave open: how many texts, and no language model if none can be loaded.
 
-    A run that began goes on as it did: texts that are there are not replaced by those of another model.
+    A resumed run keeps its decisions, so that existing texts are not replaced by those of another model.
 
     Returns:
-        The configuration with it, and a line on each.
+        The configuration with the decisions, and a line about each.
     """
     changes: dict[str, Any] = {}
     lines = []
@@ -323,7 +326,7 @@ def settled(
         changes["llm"] = "none"
         why = _NOT_HERE if _in_english(method) else "writes English"
         lines.append(
-            f"Texts are the phrases themselves: no language model is named (--llm), and the built-in one {why}."
+            f"The texts will be the phrases themselves: no language model is named (--llm), and the built-in one {why}."
         )
     if config.samples is None and changes.get("llm", config.llm) == "builtin" and optional and config.asks_itself:
         changes["samples"] = _SAMPLES
@@ -332,12 +335,12 @@ def settled(
         changes |= {name: begun.get(name) for name in ("records", "records_per_label")}
     elif not (said or needs.holds_texts):
         number = str(_TEXTS_IN_ALL)
-        if shares or config.like_private:  # labels have the shares of the released distribution
+        if shares or config.like_private:  # labels get the shares of the released distribution
             changes["records"] = _TEXTS_IN_ALL
         else:
             changes["records_per_label"] = each = max(_TEXTS_IN_ALL // labels, _TEXTS_OF_LABEL)
             number = f"{each} per label" if labels > 1 else str(each)
-        lines.append(f"Texts to write: {number}, since no number is given (--records, --records-per-label).")
+        lines.append(f"Texts to write: {number}, because no number is given (--records, --records-per-label).")
     return config.model_copy(update=changes), tuple(lines)
 
 
@@ -345,11 +348,11 @@ _NOT_HERE = "is not on this machine (pip install 'understudy[local]')"
 
 
 def _in_english(method: Method) -> bool:
-    """False where the method leaves out the stop words of another language: what is built in is English."""
+    """Return False if the method leaves out the stop words of another language: the built-in parts are English."""
     return not (isinstance(method, TermListParameters) and method.not_english)
 
 
 _SAMPLES = 4
-"""Answers of the built-in model to a prompt of the user's own around phrases, of which the best is taken."""
+"""How many answers the built-in model gives to the user's prompt around phrases; the best is used."""
 _TEXTS_IN_ALL, _TEXTS_OF_LABEL = 100, 10
-"""Texts that are written where nobody says how many; those of a label are no fewer than the second number."""
+"""Texts to write if no number is given: in all, and at least this many per label."""

@@ -1,6 +1,6 @@
-"""The one door between private records and released values: pays, sums, samples noise, stores, has the ledger seal.
+"""The only way from private records to released values: pay, sum, sample noise, store, and have the ledger seal.
 
-A value that is stored is read, never made again. One that the ledger will not seal is never handed on.
+A stored value is read, never sampled again. A value that the ledger does not seal is never returned.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MARK = "understudy:mark"
 
 @dataclass(frozen=True, repr=False)
 class Measurements:
-    """The one door between the private records of a run and its released values.
+    """The only way from the private records of a run to its released values.
 
     Args:
-        noise: where noise comes from; of the store's own origin.
-        ledger: that confirms seals; None where nothing is charged, and nothing private.
+        noise: the source of noise; it must be the store's.
+        ledger: confirms the seals; None if nothing is charged, so that nothing is private.
         rows: keyed hash of the rows that are read.
-        note: takes times, for the private side.
+        note: receives durations, for the private side.
     """
 
     plan: Plan
@@ -61,10 +61,10 @@ class Measurements:
     def measure(
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
     ) -> SealedValue:
-        """The noisy sum of ``query`` over ``data``, under the charge ``name``: ``Float64[query.shape]`` as ``value``.
+        """Return the noisy sum of ``query`` over ``data``, under the charge ``name``, as a ``Float64[query.shape]``.
 
-        Of an :class:`~understudy.privacy.measurement.OpenQuery` the noisy sums that are above the threshold, with
-        their names.
+        For an :class:`~understudy.privacy.measurement.OpenQuery`, return the noisy sums that are above the threshold,
+        with their names.
 
         Raises PrivacyError if no unused charge of this name is recorded, or the query is not the one that was planned.
         """
@@ -72,7 +72,7 @@ class Measurements:
         def value() -> Arrays:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
             if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
-                raise bug("A query is not the one that was planned.", "names that nobody listed are selected")
+                raise bug("A query differs from the planned one.", "names that nobody listed are selected")
             if self.plan.unit.kind == "secret" and isinstance(mechanism, SubsampledSum):
                 raise bug("The records of a secret would be sampled one by one.", "sampled units are records or owners")
             records = self.plan.unit.vectors if isinstance(mechanism, NoisySum) else 1
@@ -87,23 +87,23 @@ class Measurements:
         return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
-        """What the charge's mechanism gives to those who take their values in parts. Raises PrivacyError if no unused
-        charge of this name is recorded."""
+        """Return what the charge's mechanism offers methods that sample values in parts. Raises PrivacyError if no
+        unused charge of this name is recorded."""
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
         return given
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """The part ``CHARGE/PART`` of an opened charge, stored and sealed before anything is done with it.
+        """Return the part ``CHARGE/PART`` of an opened charge, stored and sealed before it is used.
 
         Raises:
-            PrivacyError: if it is no part of a charge that was opened in this process (a sum is sealed by
-                :meth:`measure` alone), or what is stored is sealed otherwise.
+            PrivacyError: if the part does not belong to a charge that was opened in this process (only
+                :meth:`measure` seals sums), or the stored value has a different seal.
             LedgerError: if another value of this name was used before, by a copy of the run's folder.
         """
         if charge_of(name) == name or charge_of(name) not in self.opened:
             raise bug(
-                f"{name!r} is no part of a charge that was opened.",
+                f"{name!r} does not belong to an opened charge.",
                 "sums are measured, and parts are sealed after their charge is opened",
             )
         return self._sealed(name, make)
@@ -127,14 +127,14 @@ class Measurements:
         return found
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Something public, or made from sealed values, that a resumed run must find as it was.
+        """Return a public value, or one made from sealed values, that a resumed run must find unchanged.
 
-        Raises PrivacyError if a charge pays for values of this name: they are sealed.
+        Raises PrivacyError if a charge pays for values of this name, because those are sealed.
         """
         if charge_of(name) in {charge.name for charge in self.plan.charges} | _OF_THE_RUN:
             raise bug(
-                f"{name!r} is a value that a charge pays for, or one of the run's own.",
-                "what is paid for is sealed, and the run's own names are not taken",
+                f"{name!r} is the name of a value that a charge pays for, or that the run reserves.",
+                "paid values are sealed, and reserved names are not used",
             )
         if self.ledger is None:
             return self.store.keep_once(name, make)
@@ -148,13 +148,13 @@ class Measurements:
         mark = found.pop(_MARK, None)
         if mark is None or not hmac.compare_digest(mark.tobytes(), self._mark(name, found, key).tobytes()):
             raise PrivacyError(
-                f"What the run kept as {name!r} is not what it stored.",
+                f"The stored value {name!r} is not the one that the run kept.",
                 "Put back the private folder as the run left it: stores are not moved between runs.",
             )
         return found
 
     def _mark(self, name: str, arrays: Arrays, key: bytes) -> NDArray[np.uint8]:
-        """A keyed hash of what is kept, of this run and name."""
+        """Return a keyed hash of the kept value, for this run and name."""
         whole = hmac.new(key, f"{self.store.run_id} {name}".encode(), hashlib.sha256)
         for each in sorted(arrays):
             whole.update(f" {each} {arrays[each].dtype} {arrays[each].shape} ".encode())
@@ -163,15 +163,15 @@ class Measurements:
 
 
 def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
-    """The ledger that is named."""
+    """Return the named ledger."""
     from understudy.ledger import Ledger
 
     ledger = Ledger(named.ledger, ledger_id=named.ledger_id)
     if ledger_of(store) not in (None, ledger.id):
         ledger.close()
         raise ResumeError(
-            f"The run in this folder was charged in another ledger than {ledger.location}.",
-            "Name that one (--ledger), or use --fresh to start over (which charges the budget again).",
+            f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
+            "Name that ledger (--ledger), or use --fresh to start over (which charges the budget again).",
         )
     return ledger
 
@@ -184,7 +184,7 @@ def ledger_of(store: RunStore) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Paid:
-    """What a charge gives: the door to the private records, and the dataset's key."""
+    """The result of a charge: the door to the private records, and the dataset's key."""
 
     door: Measurements
     hash_key: bytes
@@ -201,12 +201,12 @@ def pay(
     *,
     known_only: bool = False,
 ) -> Paid:
-    """Identify the data, then check and charge in one transaction; without a ledger nothing is charged nor promised.
-    Where it raises, an UnderstudyError of the kind that says what is wrong, nothing is charged.
+    """Identify the data, then check and charge in one transaction; without a ledger nothing is charged or promised.
+    If it raises (an UnderstudyError), nothing was charged.
 
     Args:
-        ledger: None where noise is off or seeded.
-        found: what the corpus holds, by which a resumed run knows it again; None without a ledger.
+        ledger: None if the noise is off or seeded.
+        found: the corpus's content, by which a resumed run recognises it; None without a ledger.
         known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
     """
     if ledger is None:
@@ -219,15 +219,15 @@ def pay(
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != found.digest:
         raise ResumeError(
-            "The private data, or the ledger, are not those that this run began with.",
+            "The private data or the ledger are not those that this run began with.",
             "Use those it began with, or --fresh to start over (which charges the budget again).",
         )
     if known_only and ledger.known_as(*known.texts) is None:
         files = set(known.contents) - set(known.texts)
         if not files or any(ledger.known_as(each) is None for each in files):  # one does not let another one in
             raise ConfigError(
-                f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
-                f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
+                f"The synthetic table was made from another real table, which the ledger knows as {dataset!r}.",
+                f"Give that table; or, if this one is more of the same data, say so with --dataset {dataset}.",
             )
     if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
         from understudy.ledger.admission import first_cap
@@ -238,9 +238,9 @@ def pay(
     if known.contents:
         for other in ledger.identify(dataset, *known.contents, sketch=Sketch(found.cells)):
             warnings.warn(
-                f"Much of this table is known as the dataset {other!r}, and this run counts for {dataset!r}. "
-                "If they are the same data, use one of the two names (--dataset) for all runs: what is spent under "
-                "two is never added up.",
+                f"Much of this table is known as the dataset {other!r}, but this run is charged to {dataset!r}. "
+                "If they are the same data, use one of the two names (--dataset) for all runs: budgets spent under "
+                "two names are never added up.",
                 UnderstudyWarning,
                 stacklevel=2,
             )
@@ -256,8 +256,8 @@ def pay(
     digests = {
         seal.name: session.store.digest(seal.name, key=ledger.fingerprint_key) or "" for seal in session.store.seals()
     }
-    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests, begin=begin)  # or leave all be
-    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
+    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests, begin=begin)  # or change nothing
+    listener.say(f"The ledger charged {plan.budget} to dataset {dataset!r} for this run ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
     return Paid(_door(plan, receipt, session, ledger, found.digest), opened.hash_key)

@@ -1,9 +1,9 @@
 """Where the parts of a private table are worked on: this process, processes of this machine, or a Ray cluster.
 
-An engine maps a function over items, with results in order and retries. It knows nothing of privacy: workers read
-private text and return exact partial sums, or write private files into the run's scratch folder; the process that began
-the run alone holds the ledger, samples noise and stores values. What a worker is sent is a function pickled once for
-many items, and what comes back are outcomes that quote nothing.
+An engine maps a function over items, with ordered results and retries. It knows nothing of privacy: workers read
+private text and return exact partial sums, or write private files into the run's scratch folder; only the process that
+began the run uses the ledger, samples noise and stores values. A function is pickled once for many items and sent to
+the workers, which return outcomes that quote no text.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALL
 
 
 TRIES = 4
-"""How often an item is tried whose workers or nodes die."""
+"""How often to try an item if its workers or nodes die."""
 AHEAD = 2
-"""Items per worker that wait, so that none is idle."""
+"""Waiting items per worker, so that no worker is idle."""
 
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """A function of nothing, pickled, and its answer on every worker that may be used."""
+    """A pickled function without arguments, and the answer that every usable worker must give."""
 
     probe: bytes
     answer: Any
@@ -51,12 +51,12 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A function for many items, and what a worker must find true of itself before its first one.
+    """A function for many items, and the check that a worker must pass before its first item.
 
-    Its ``repr`` shows nothing, as engines log those of what they are given.
+    Its ``repr`` shows nothing, because engines log the ``repr`` of their inputs.
 
     Args:
-        function: of one item, pickled.
+        function: takes one item; pickled.
     """
 
     function: bytes
@@ -68,18 +68,18 @@ class Call:
 
     @classmethod
     def asking(cls, probe: Callable[[], Any]) -> Call:
-        """A function of nothing as one of an item."""
+        """Wrap a function without arguments as a function of an item."""
         pickled = cloudpickle.dumps(probe)
         return cls.of(lambda _item: _answer(pickled))
 
     @quiet_libraries()
     def __call__(self, item: Any) -> Outcome:
-        """The function of the item. Whatever it raises is told without its message, which may quote a private text."""
+        """Apply the function to the item. Report exceptions without their message, which may quote a private text."""
         try:
             if any(_answer(check.probe) != check.answer for check in self.checks):
                 raise EngineError(
-                    "A worker joined that is not like the others: another processor, device or version.",
-                    "Run on machines of one kind, with one installation.",
+                    "A worker with a different processor, device or version joined.",
+                    "Use machines of one kind with the same installation.",
                 )
             return Outcome(cloudpickle.dumps(_load(self.function)(item)))
         except UnderstudyError as error:
@@ -92,13 +92,13 @@ class Call:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """A value, pickled (which may fail, too), or why there is none. Its ``repr`` shows nothing."""
+    """A pickled value (pickling may fail too), or the reason why there is none. Its ``repr`` shows nothing."""
 
     value: bytes = b""
     error: UnderstudyError | None = None
 
     def get(self) -> Any:
-        """The value; raises the error."""
+        """Return the value, or raise the error."""
         error = self.error
         if error is None:
             try:
@@ -109,15 +109,15 @@ class Outcome:
 
 
 def worker_died() -> EngineError:
-    """The error for a part that failed repeatedly without a Python exception."""
+    """Return the error for a part that failed repeatedly without a Python exception."""
     return EngineError(
-        f"Workers died {TRIES} times at the same part of the work, as they do where memory runs out.",
+        f"Workers died {TRIES} times at the same part of the work, probably because memory ran out.",
         "Use fewer workers (--workers), or machines with more memory; the same command resumes.",
     )
 
 
 def _unforeseen(error: BaseException) -> EngineError:
-    """The kind of an error and the line of ours that raised it."""
+    """Return an error with the type of ``error`` and the line of understudy that raised it."""
     place, trace = "", error.__traceback__
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
@@ -126,7 +126,7 @@ def _unforeseen(error: BaseException) -> EngineError:
         trace = trace.tb_next
     return EngineError(
         f"A worker failed with {type(error).__name__}{place}.",
-        "Repeat the command without --engine to see whether it is the engine; the run resumes.",
+        "Repeat the command without --engine to see whether the engine is the cause; the run resumes.",
     )
 
 
@@ -136,7 +136,7 @@ _answers: dict[bytes, Any] = {}
 
 
 def _load(pickled: bytes) -> Any:
-    """What is pickled, unpickled once for all items of a worker."""
+    """Unpickle, once for all items of a worker."""
     key = hashlib.sha256(pickled).digest()
     if key not in _loaded:
         if len(_loaded) == _MOST_LOADED:
@@ -146,7 +146,7 @@ def _load(pickled: bytes) -> Any:
 
 
 def _answer(pickled: bytes) -> Any:
-    """What a function of nothing answers, asked once in a worker."""
+    """Return a function's answer, which each worker computes once."""
     key = hashlib.sha256(pickled).digest()
     if key not in _answers:
         _answers[key] = cloudpickle.loads(pickled)()
@@ -155,7 +155,7 @@ def _answer(pickled: bytes) -> Any:
 
 T = TypeVar("T")
 R = TypeVar("R")
-_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would start a worker again
+_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # loky would restart a worker for it
 
 
 @dataclass
@@ -167,7 +167,7 @@ class _Task:
 
 class Processes:
     """Implements :class:`~understudy.privacy.measurement.Engine` with loky's processes, which start afresh: no lock and
-    no thread of this process is copied into them. A dead worker is replaced and what it worked on is done again."""
+    no thread of this process is copied into them. A dead worker is replaced and its items are repeated."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or cpu_count()
@@ -196,7 +196,7 @@ class Processes:
                     task.future.cancel()
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; processes of one machine are alike."""
+        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; one process answers for its machine."""
         answer: R = next(self._map(Call.asking(probe), [None]))
         if always:
             self._checks += (Check.of(probe, answer),)
@@ -209,7 +209,7 @@ class Processes:
             self._pool = None
 
     def _first(self, call: Call, waiting: deque[_Task]) -> Outcome:
-        """The outcome of the first task; all that wait are with the workers meanwhile."""
+        """Return the outcome of the first task while the workers process all waiting tasks."""
         while True:
             try:
                 if self._pool is None:
@@ -230,19 +230,19 @@ class Processes:
                         task.future = None
 
 
-_TASK = "understudy"  # the name of every task: dashboards and logs show it
-_START, _TRIAL = 300.0, 3600.0  # seconds for a node to answer at first, and to try a model
+_TASK = "understudy"  # every task has this name, as dashboards and logs show it
+_START, _TRIAL = 300.0, 3600.0  # seconds for a node's first answer, and for trying a model
 
 
 class RayCluster:
     """Implements :class:`~understudy.privacy.measurement.Engine` with Ray's tasks, each of one core: on the cluster
-    that UNDERSTUDY_RAY_ADDRESS names, or one of this machine alone, whatever RAY_ADDRESS says.
+    that UNDERSTUDY_RAY_ADDRESS names, or on a new one of this machine only; RAY_ADDRESS is ignored.
 
-    Ray does a task again whose worker or node dies. What tasks raise never reaches Ray, which would log it.
+    Ray repeats a task if its worker or node dies. Exceptions of tasks never reach Ray, which would log them.
 
     Args:
         workers: cores to use; None for all that the cluster has.
-        scratch: private: where a local cluster puts what does not fit into its shared memory.
+        scratch: private: where a local cluster puts objects that do not fit into its shared memory.
     """
 
     def __init__(self, *, workers: int | None = None, scratch: Path) -> None:
@@ -265,16 +265,16 @@ class RayCluster:
             if local:
                 raise EngineError(
                     f"Ray did not start on this machine ({type(error).__name__}).",
-                    "See that memory and disk are free and the home folder can be written, and repeat the command, or "
+                    "Check that memory and disk are free and the home folder is writable, and repeat the command, or "
                     "use --engine processes.",
                 ) from None
             raise EngineError(
                 f"No Ray cluster could be reached at {address} ({type(error).__name__}).",
-                "Check UNDERSTUDY_RAY_ADDRESS, and that the cluster's version of Ray and Python is this one's.",
+                "Check UNDERSTUDY_RAY_ADDRESS, and that the cluster has the same versions of Ray and Python.",
             ) from None
         resources = ray.cluster_resources()
         self.workers = workers or max(1, int(resources.get("CPU", 1)))
-        gpus = min(1.0, math.floor(1e4 * resources.get("GPU", 0.0) / self.workers) / 1e4)  # Ray counts 1/10,000 of one
+        gpus = min(1.0, math.floor(1e4 * resources.get("GPU", 0.0) / self.workers) / 1e4)  # in Ray's steps of 1/10,000
         self._options = {
             "num_cpus": 1,
             "num_gpus": gpus,
@@ -330,8 +330,8 @@ class RayCluster:
             )
         if any(answer != answers[0] for answer in answers):
             raise EngineError(
-                "The machines of the Ray cluster are not alike: another processor, device or version changes vectors.",
-                "Run on machines of one kind, with one installation.",
+                "The machines of the Ray cluster differ in processor, device or version, which changes vectors.",
+                "Use machines of one kind with the same installation.",
             )
         answer: R = answers[0]
         if always:
@@ -339,7 +339,7 @@ class RayCluster:
         return answer
 
     def close(self) -> None:
-        """Leave the cluster; end it if it is ours."""
+        """Leave the cluster; stop it if this process started it."""
         self._ray.shutdown()
 
     def _outcome(self, asked: Any, *, timeout: float | None = None) -> Outcome:
@@ -347,7 +347,7 @@ class RayCluster:
             outcome: Outcome = self._ray.get(asked, timeout=timeout)
         except self._ray.exceptions.GetTimeoutError:
             raise EngineError(
-                "A machine of the Ray cluster does not answer.", "See whether it is up and has a free core."
+                "A machine of the Ray cluster did not answer.", "Check that it is up and has a free core."
             ) from None
         except self._ray.exceptions.RayError as error:
             if isinstance(error, self._ray.exceptions.RuntimeEnvSetupError | self._ray.exceptions.RaySystemError):
@@ -360,12 +360,12 @@ class RayCluster:
 
 
 def _ask_for_token() -> None:
-    """Have a local cluster, which listens on the network, refuse all but its user. Ray lets all read its token."""
+    """Make a local cluster, which listens on the network, refuse other users. Ray lets everyone read its token."""
     from ray._raylet import Config
 
     if os.environ.setdefault("RAY_AUTH_MODE", "token").lower() != "token":
         return
-    Config.initialize("")  # Ray has read the mode when it was imported, perhaps long ago
+    Config.initialize("")  # Ray read the mode when it was imported, perhaps long ago
     file = Path.home() / ".ray" / "auth_token"
     if any(os.environ.get(own) for own in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
         return

@@ -1,4 +1,4 @@
-"""What a run would cost besides privacy: calls, tokens and money, from public numbers only."""
+"""The costs of a run other than privacy: calls, tokens and money, from public numbers only."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _CHARACTERS_PER_TOKEN = 4.0
 
 @dataclass(frozen=True, repr=False)
 class Forecast:
-    """A plan, what it comes to, and the language model calls that a run would make."""
+    """A plan, its total cost, and the language model calls that a run would make."""
 
     plan: Plan
     calls: Facts
 
     @property
     def epsilon(self) -> float | None:
-        """Epsilon of all charges together at the budget's delta; None where secrets are protected."""
+        """Return epsilon of all charges together at the budget's delta; None if secrets are protected."""
         return None if isinstance(self.plan.budget, SecretBudget) else self.plan.total
 
     @property
     def posterior(self) -> float | None:
-        """The highest posterior of all charges together at the budget's prior; None where no secrets are protected."""
+        """Return the highest posterior of all charges together at the budget's prior; None without secrets."""
         return self.plan.total if isinstance(self.plan.budget, SecretBudget) else None
 
     def to_json(self) -> dict[str, Any]:
@@ -71,12 +71,12 @@ class Forecast:
         return f"<Plan of {self.plan.method}: {self.plan.budget}, protecting {self.plan.unit.describe()}>"
 
     def __str__(self) -> str:
-        """As ``understudy plan`` prints it."""
+        """Return the text that ``understudy plan`` prints."""
         return in_keywords(self.words)
 
     @property
     def words(self) -> str:
-        """For people, of flags."""
+        """Return it in words, with the names of flags."""
         plan = self.plan
         bought = [line for facts in (plan.forecast, self.calls) for line in facts.lines()]
         warned = [line for line in bought if line.startswith("Warning: ")]
@@ -101,7 +101,7 @@ def _together(plan: Plan) -> str:
 
 
 def forecast(config: RunConfig) -> Forecast:
-    """The forecast of a configured run; it reads no private data, and loads no model."""
+    """Return the forecast of a configured run; read no private data, and load no model."""
     job = Job(config)
     plan = job.plan()
     entries = [Fact(name, line, "decided") for name, line in job.decisions(plan).items()]
@@ -113,10 +113,10 @@ def forecast(config: RunConfig) -> Forecast:
 
 
 def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet, made: int) -> Facts:
-    """Return the calls of a language model, where ``made`` texts are made for each one that is wanted."""
+    """Return the calls of a language model if ``made`` texts are written for each wanted text."""
     if method.needs.generation_llm == "never" or not (wanted.said or method.needs.candidates):
-        return Facts()  # the Release holds the texts, or none are asked for
-    counts = wanted.counts(labels.size) if wanted.said else [0] * labels.size  # the release asks by itself
+        return Facts()  # the Release contains the texts, or none are wanted
+    counts = wanted.counts(labels.size) if wanted.said else [0] * labels.size  # the release step makes calls, too
     records = Fact("records", sum(counts), "synthetic records")
     if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))

@@ -1,4 +1,4 @@
-"""The free half of a run: a Release into texts. Every answer of a language model is stored under its request."""
+"""The free half of a run: turn a Release into texts. Each answer of a language model is stored under its request."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from understudy.text.vocabulary.terms import stop_word_languages
 from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
 
 AT_ONCE = 64
-"""Most requests to an endpoint at once."""
+"""Largest number of concurrent requests to an endpoint."""
 _IN_BATCHES: Mapping[str, int] = {"seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
-"""For a language model that is asked through batches: whatever is asked later waits for another day."""
+"""Settings for a language model that is asked through batches, where every further round takes another day."""
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a run made.
+    """The result of a run.
 
     Args:
-        records: the synthetic records; none for a release alone.
-        missing: records asked for that the language model did not write.
-        folder: where it is, or None for a run without an output folder.
-        condition: that all rows meet (``where``); empty without one.
-        reading: what the checks found of the texts.
+        records: the synthetic records; empty for a release alone.
+        missing: how many requested records the language model did not write.
+        folder: the output folder; None without one.
+        condition: the condition that all rows meet (``where``); empty without one.
+        reading: the findings of the checks of the texts.
     """
 
     release: Release
@@ -76,31 +76,31 @@ class Result:
 
     @property
     def statement(self) -> Statement:
-        """The Release's statement, with a note if the table holds only rows that meet a condition."""
+        """Return the Release's statement, with a note if the table contains only rows that meet a condition."""
         return replace(_with_condition(self.release.statement, self.condition), table=self.verdict)
 
     @property
     def verdict(self) -> str:
-        """What the checks found of the texts, how many phrases they keep, and which labels are mostly chance."""
+        """Return the findings of the checks, how many phrases the texts keep, and which labels are mostly chance."""
         return _verdict(self.release, self.records, self.reading)
 
     @cached_property
     def table(self) -> SyntheticTable:
-        """The synthetic table, and what is known of its rows."""
+        """Return the synthetic table, with the provenance of its rows."""
         return SyntheticTable.of(self.records, self.release.schema)
 
     @property
     def columns(self) -> dict[str, list[object]]:
-        """The synthetic table by column: those of the private table, in their order."""
+        """Return the synthetic table by column: the columns of the private table, in their order."""
         return self.table.columns
 
     @property
     def provenance(self) -> dict[str, list[object]]:
-        """What is known of the rows, by column: ``provenance``, as JSON, and whatever is no column of the table."""
+        """Return what is known of the rows, by column: ``provenance``, as JSON, and all that is not a table column."""
         return self.table.own
 
     def to_json(self) -> dict[str, Any]:
-        """What it is, without the texts."""
+        """Return a description of the result, without the texts."""
         return {
             "method": self.release.method,
             "dataset": self.statement.dataset,
@@ -114,21 +114,21 @@ class Result:
         }
 
     def to_arrow(self) -> Any:
-        """The synthetic table as a ``pyarrow.Table``."""
+        """Return the synthetic table as a ``pyarrow.Table``."""
         return self.table.to_arrow()
 
     def to_pandas(self) -> Any:
-        """Return the synthetic table as a ``pandas.DataFrame``, with the dtypes that the private one states: those that
-        pandas chooses by the values (``int64``, ``float64``, ``bool``, ``object``) are chosen again."""
+        """Return the synthetic table as a ``pandas.DataFrame``, with the dtypes that the private one states. Pandas
+        chooses the dtypes that depend on values (``int64``, ``float64``, ``bool``, ``object``) again."""
         library("pandas")
         return self.to_arrow().to_pandas(date_as_object=False)
 
     def to_polars(self) -> Any:
-        """The synthetic table as a ``polars.DataFrame``."""
+        """Return the synthetic table as a ``polars.DataFrame``."""
         return library("polars").from_arrow(self.to_arrow())
 
     def to_dataset(self) -> Any:
-        """The synthetic table as a ``datasets.Dataset`` of Hugging Face."""
+        """Return the synthetic table as a ``datasets.Dataset`` of Hugging Face."""
         return library("datasets").Dataset(self.to_arrow())
 
     def save(
@@ -142,15 +142,15 @@ class Result:
         """Write the synthetic table to a file on this machine.
 
         Args:
-            path: ends in ``.parquet``, ``.csv``, ``.tsv`` or ``.jsonl``; a file that was there is replaced.
-            keep_formulas: in CSV, write cells as they are, also those that a spreadsheet would run.
+            path: ends in ``.parquet``, ``.csv``, ``.tsv`` or ``.jsonl``; an existing file is replaced.
+            keep_formulas: in CSV, write all cells unchanged, even those that a spreadsheet would run.
             like: how a text file is written: ``source`` (as the private table), ``plain`` (UTF-8, commas, ISO dates),
                 or options that read such a file, ``{"delimiter": ";", "encoding": "cp1252", "formats": "de"}``.
-                None: like the private table where that is such a file too, else plain.
-            provenance: add what is known of each row as further columns; so has a table that is NOT PRIVATE, unless
-                the file's name says not-private.
+                None: like the private table if that is such a file too, else plain.
+            provenance: add the provenance of each row as further columns. A table that is NOT PRIVATE always has them,
+                unless the file's name says not-private.
 
-        Raises ConfigError if the name ends otherwise, or is an address, StorageError if it cannot be written.
+        Raises ConfigError if the name has another ending or is an address, StorageError if it cannot be written.
         """
         require_local(path)
         try:
@@ -159,14 +159,14 @@ class Result:
         except OSError as error:
             raise StorageError(
                 f"{Path(path).name!r} cannot be written ({error.strerror}).",
-                "See that its folder is there, may be written to, and is not full.",
+                "Check that its folder exists, is writable and is not full.",
             ) from None
 
 
 def _with_condition(statement: Statement, condition: str) -> Statement:
     if not condition:
         return statement
-    note = f"The synthetic table holds only rows that meet a condition: {condition}."
+    note = f"The synthetic table contains only rows that meet a condition: {condition}."
     return replace(statement, notes=(*statement.notes, note))
 
 
@@ -185,17 +185,17 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
         thin = [name for name, share in zip(names, shares, strict=True) if share < 0.5]
         more = f" and {len(thin) - _NAMED} more" if len(thin) > _NAMED else ""
         if thin:
-            said.append(f"Weak: most phrases are chance for {', '.join(thin[:_NAMED])}{more}.")
+            said.append(f"Weak: most phrases are due to chance for {', '.join(thin[:_NAMED])}{more}.")
     return " ".join(filter(None, said))
 
 
 _CORE_SECONDS = 0.6
-"""Time for an answer of the built-in model, with its prompt, on a processor that is not too old."""
+"""Seconds that a fairly recent processor core takes for an answer of the built-in model, prompt included."""
 
 
 @dataclass(frozen=True)
 class Writing:
-    """What writes the texts, loaded and checked."""
+    """The parts that write the texts, loaded and checked."""
 
     prompts: Prompts
     chat: ChatModel | None
@@ -204,8 +204,8 @@ class Writing:
 
     @property
     def prompted(self) -> str | Sequence[str]:
-        """The columns of a row that prompts show: to the writer, whose training had none, no numbers and dates, which
-        it would copy, and not the label again."""
+        """Return the columns of a row that prompts show: for the built-in writer, which was trained without columns,
+        no numbers or dates, which it would copy; and never the label again."""
         asked = self.prompts.template.settings.prompt_columns
         return CATEGORIES if self.named.trained and asked == ALL else asked
 
@@ -218,11 +218,11 @@ class Writing:
         rows: Rows | None = None,
         gate: Gate = OPEN,
     ) -> Writer:
-        """The prompting loop of one run.
+        """Return the prompting loop of one run.
 
         Args:
-            known: phrases that the examples are looked through for, where there are such.
-            rows: of typed columns, which prompts show.
+            known: phrases to look for in the examples, if there are any.
+            rows: typed columns of the texts, which prompts show.
         """
         template = self.prompts.template
         if known and not all(each.phrases for each in template.examples):
@@ -244,20 +244,20 @@ class Writing:
 
 
 def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat, listener: Listener) -> Writing:
-    """Everything that could fail about the writing, before anything is charged."""
+    """Load and check everything that the writing needs and that could fail, before anything is charged."""
     if named.asks and texts.form and named.llm == "none":
         raise ConfigError(
-            "Texts that have parts are written by a language model, and there is none.",
-            "Name one with --llm; phrases alone are no dialogue and no row of texts.",
+            "Texts with parts are written by a language model, and none is named.",
+            "Name one with --llm; phrases alone do not make a dialogue or a row of texts.",
         )
     form = _form(texts, method, named)
     prompts = Prompts(texts.parameters, texts.template, texts.form)
     chat = load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
         if preset_of(named.llm) is not None and not session.begun:
-            asked = load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
+            asked = load_chat(named, listener)  # a separate one: this short prompt would mislead the caps' estimates
             _ping(asked, named)
-            if named.llm_batch:  # a batch would take a day to learn the endpoint's dialect
+            if named.llm_batch:  # learning the endpoint's dialect by batches would take a day
                 assert isinstance(chat, EndpointChat)
                 assert isinstance(asked, EndpointChat)
                 chat.dialect.limit_name = asked.dialect.limit_name
@@ -271,35 +271,34 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
             chat = BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
         elif waiting := session.store.jobs.waiting():
             listener.say(
-                f"{waiting} requests were handed in as batches. "
-                "Without --llm-batch they are asked, and paid for, again."
+                f"{waiting} requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
             )
         chat = CachedChat(session.witness.chat(chat), session.store.answers)
     return Writing(prompts, chat, named, form)
 
 
 def require_room(writing: Writing, method: Method, planned: Release, details: str, listener: Listener) -> None:
-    """See that the longest public prompts leave room for an answer in a local model's window; else ConfigError.
+    """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's window.
 
     Args:
-        details: of a row, as long as a prompt may show them.
+        details: of a row, with the largest length that a prompt may show.
     """
     writer = writing.writer(planned.schema.labels, listener)
-    room: Any = getattr(writer.chat, "room", None)  # an endpoint's window is not known
+    room: Any = getattr(writer.chat, "room", None)  # an endpoint's window is unknown
     asked = method.longest_prompts(planned, writer) if room else ()
     if any(room(writer.template.with_details(each, details)) < 1 for each in asked):
         raise ConfigError(
-            f"A prompt may fill the window of {writing.named.llm}, and leave no room for an answer.",
-            "Name another with a larger window (--llm), or show less (fewer examples per prompt, --max-words, ...).",
+            f"A prompt may fill the context window of {writing.named.llm} and leave no room for an answer.",
+            "Name a model with a larger window (--llm), or show less (fewer examples per prompt, --max-words, ...).",
         )
 
 
 def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
-    """What every text must be."""
+    """Return the form that every text must have."""
     parameters, parts = texts.parameters, texts.form
     if parts and parameters.json_schema is not None:
         raise ConfigError(
-            "A JSON schema is given for texts that have parts of their own.",
+            "A JSON schema is given for texts that already have parts.",
             "Leave --json-schema out: fields and dialogues are written as columns.",
         )
     if parts:
@@ -319,8 +318,8 @@ def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
         return None
     if method.needs.generation_llm != "optional" or method.needs.candidates or named.llm == "none":
         raise ConfigError(
-            "A JSON schema is given for texts that no language model is prompted for with phrases.",
-            "Leave --json-schema out; or take the method dp-kps with an --llm, or private-prediction or few-shot with "
+            "A JSON schema is given, but no language model is prompted with phrases.",
+            "Leave --json-schema out; or use the method dp-kps with an --llm, or private-prediction or few-shot with "
             "--record-columns.",
         )
     schema = JSONSchema(parameters.json_schema)
@@ -338,13 +337,13 @@ def write_texts(
     capped: bool = False,
     clear: bool = False,
 ) -> Result:
-    """Write the synthetic records that are asked for, to the output folder if there is one.
+    """Write the wanted synthetic records, to the output folder if there is one.
 
     Args:
-        capped: write as many as there are where more are asked for of a Release that holds the texts itself.
-        clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
+        capped: if the Release itself contains fewer texts than wanted, write those.
+        clear: replace everything that an earlier run wrote to the output folder by the Release's statement.
     """
-    # 1. What the Release's additions bring, and how many texts of each label are made.
+    # 1. Ask the Release's additions how they take part, and how many texts of each label are made.
     method, wanted, held = job.method, job.wanted, job.method.available(made)
     uses = _uses(made, job, writing, session.folder.private, listener)
     asked = _counts(wanted, made, method, uses, listener, capped=capped)
@@ -357,19 +356,19 @@ def write_texts(
     gate = Gate(_languages(made, writing), job.chat.accept_all, _check(job.chat))
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows, gate=gate)
 
-    # 2. Load the models, and tell what will be asked of them.
+    # 2. Load the models, and report what they will be asked.
     _tell_asked(method, writing, writer, sum(counts), made, listener)
     embedder = job.embedder.load(session.folder.private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None
 
-    # 3. Begin: from here on the folder is this run's.
+    # 3. Begin: from here on the folder belongs to this run.
     condition = ", ".join(filter(None, (use.condition for use in uses)))
     _begin(session, made, condition, listener, clear=clear)
     for use in uses:
         for line in use.lines():
             listener.say(line)
 
-    # 4. Write, choose and complete the texts; each says what it was made from.
+    # 4. Write, choose and complete the texts, with their provenance.
     tools = GenerationTools(writer, embedder, model, chooser, wanted.seed, say=listener.say, progress=listener.progress)
     origin = _origin(made, method, writing, condition)
     try:
@@ -387,7 +386,7 @@ def write_texts(
         written = use.completed(written)
     _require_text(records, written, session, made, job, writing, clear=clear)
 
-    # 5. Keep them.
+    # 5. Store them.
     missing = len(records) - len(written)
     result = Result(made, written, missing, session.visible_folder, condition, reading)
     if session.visible_folder is not None:
@@ -421,23 +420,23 @@ def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener
 def _tell_asked(
     method: Method, writing: Writing, writer: Writer, total: int, made: Release, listener: Listener
 ) -> None:
-    """Tell which language model is asked for how many texts, and how long that takes."""
+    """Report which language model is asked for how many texts, and how long that takes."""
     chat, needed = writing.chat, method.needs.generation_llm
     if chat is not None:
-        listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
+        listener.say(f"Writing {in_texts(total)} with {chat.model_id}, which sees only released values.")
         loaded = writing.named.llm == "builtin" and "torch" in sys.modules
         if loaded and needed == "optional" and best_device() == "cpu":
-            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored ones take no time
+            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored answers take no time
             took = f"{math.ceil(answers * _CORE_SECONDS / cores / 60)} min on {cores} free core{'s' * (cores > 1)}"
-            listener.say(f"That takes about {took} ({answers} answers).")
+            listener.say(f"This takes about {took} ({answers} answers).")
     if needed == "never" and writing.named.llm != ModelParameters().llm:
         listener.say(f"The language model {writing.named.llm} is not used: a Release of {made.method} needs none.")
 
 
 def _begin(session: Session, made: Release, condition: str, listener: Listener, *, clear: bool) -> None:
-    """Begin or resume the run, and put the statement of its Release into the folder."""
+    """Begin or resume the run, and write the statement of its Release to the folder."""
     if changed := session.begin():
-        listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
+        listener.say(f"The run continues with changed settings, at no charge: {changed}.")
     session.clear_scratch()
     if session.visible_folder is not None and (clear or condition):
         if clear and GENERATED not in session.store.stages():
@@ -447,7 +446,7 @@ def _begin(session: Session, made: Release, condition: str, listener: Listener, 
 
 
 def _origin(made: Release, method: Method, writing: Writing, condition: str) -> dict[str, Any]:
-    """Return what every text says of what it was made from."""
+    """Return the provenance that all texts share."""
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     if writing.chat is not None or method.needs.private_model:
         origin["document_type"] = writing.prompts.template.document_type
@@ -464,7 +463,7 @@ def _require_text(
     *,
     clear: bool,
 ) -> None:
-    """Raise NoText if a model wrote no text at all; a run that was charged for a tuned model ends all the same."""
+    """Raise NoText if a model wrote no text at all, unless the run was charged for a tuned model."""
     needs = job.method.needs
     if not records or written:
         return
@@ -494,8 +493,8 @@ def _cure_of_missing(method: Method, writing: Writing) -> str:
 def _read(
     records: Sequence[SyntheticRecord], writing: Writing, writer: Writer, method: Method
 ) -> tuple[list[SyntheticRecord], Reading]:
-    """Let the gate read the texts. Those that are part of a Release, or of a tuned model, are kept in any case; phrases
-    without a language model are no texts."""
+    """Let the gate read the texts. Texts that are part of a Release, or of a tuned model, are always kept; phrases
+    without a language model are not read."""
     if writing.chat is None and method.needs.generation_llm == "optional":
         return list(records), UNREAD
     gate = writer.gate if writing.chat is not None else replace(writer.gate, accept_all=True)
@@ -505,7 +504,7 @@ def _read(
 
 
 def _languages(made: Release, writing: Writing) -> frozenset[str]:
-    """Return the languages in which texts may be: that of the Release's terms, and that of a prompt of the user's."""
+    """Return the languages that texts may have: that of the Release's terms, and that of the user's prompt."""
     stated = made.parameters.get("stop_words")
     known = {"en"}
     if isinstance(stated, str) and stop_word_languages(stated):
@@ -520,8 +519,8 @@ def _check(named: Chat) -> str:
 
 
 def _without_text(session: Session, named: Chat, made: Release) -> str:
-    """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
-    check = f"Try it with {_check(named)}; the same command then asks again"
+    """Return what to do if a language model writes nothing: nothing is lost, and another model may be asked."""
+    check = f"Test the model with {_check(named)}; the same command then asks it again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():
         return f"{check}, free of charge."
@@ -548,7 +547,7 @@ def load_chat(named: Chat, listener: Listener) -> ChatModel:
 def _counts(
     wanted: Wanted, made: Release, method: Method, uses: Sequence[Use], listener: Listener, *, capped: bool
 ) -> list[int]:
-    """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
+    """Return the number of records of each label: as requested, or all that the Release contains by default."""
     available, labels = method.available(made), made.schema.label_set.size
     if available is not None and not wanted.said:
         return list(available)
@@ -566,16 +565,16 @@ def _counts(
         return asked
     counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
     if sum(counts) < sum(asked):
-        listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")
+        listener.say(f"{sum(asked)} texts are requested, but the Release contains only {sum(counts)} of them.")
     return counts
 
 
 def _ping(chat: ChatModel, named: Chat) -> None:
-    """One short question, so that an endpoint that does not answer is known before anything is charged."""
+    """Ask one short question, so that a silent endpoint is detected before anything is charged."""
     (answer,) = collect(chat, [PLAIN])
     if answer.finish_reason == "failed":
-        extra = ", and see whether it takes the extra body" if named.extra_body else ""
+        extra = ", and check whether it accepts the extra body" if named.extra_body else ""
         raise ModelError(
             f"The language model does not answer: {answer.error}",
-            f"Try it with: understudy models check {named.llm}{extra}.",
+            f"Test it with: understudy models check {named.llm}{extra}.",
         )

@@ -1,6 +1,6 @@
-"""A configuration resolved once: the parts of a run, each checked as it is made. Every step takes those it needs.
+"""Resolve a configuration once: the parts of a run, each checked when it is made. Every step takes those it needs.
 
-Whatever public facts can tell is told here, before a folder is touched, a model is loaded or anything is charged.
+All errors that public facts can show are raised here, before a folder is touched, a model loaded or anything charged.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from understudy.text.prompts.template import WritingParameters
 
 
 class FreeJob:
-    """What is written without a private table: of a Release, or of nothing but labels.
+    """A job without a private table: texts from a Release, or from labels alone.
 
     Args:
-        config: as flags, YAML or Python give it; nobody sees it after this.
+        config: from flags, YAML or Python; no later step reads it.
         form: the parts that texts have.
-        additions: the names of those that the Release has, or is to have.
-        labels: how many it has; None: as the configuration declares.
-        foreign: whether the texts are taken not to be English.
-        releases, generates: whether a Release is made, and texts of it.
+        additions: the names of the Release's additions.
+        labels: the number of the Release's labels; None: as the configuration declares.
+        foreign: whether the texts are assumed not to be English.
+        releases, generates: whether a Release is made, and texts from it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FreeJob:
         self.method = make_method(config.method, config.method_parameters)
         self.decided: tuple[str, ...] = ()
         if generates:
-            shares = not {"columns", "topics"}.isdisjoint(additions)  # the Release knows which
+            shares = not {"columns", "topics"}.isdisjoint(additions)  # the Release knows its labels
             config, self.decided = settled(config, self.method, labels=labels, shares=shares, form=form)
         self.wanted = config.part(Wanted)
         labelled = (config.label is not None or labels > 1) and not additions
@@ -79,16 +79,16 @@ class FreeJob:
 
 
 _LIKELY = LabelSet(tuple(f"label {number}" for number in range(1, 11)))
-"""Labels that a verdict supposes where only the data will tell them: with 2 or 77 it is off by a level at most."""
+"""Labels that a verdict assumes if only the data will show them: with 2 or 77 it is off by at most one level."""
 
 
 class Job(FreeJob):
-    """What is released of a private table, and written of it.
+    """A job that makes a Release of a private table, and possibly texts from it.
 
     Args:
-        config: as flags, YAML or Python give it; nobody sees it after this.
-        charges: whether the ledger is charged, in which the dataset then has a name.
-        generates: whether texts are made; None: if it is said how many.
+        config: from flags, YAML or Python; no later step reads it.
+        charges: whether the ledger is charged, so that the dataset needs a name there.
+        generates: whether texts are made; None: if a number of texts is given.
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
@@ -119,17 +119,17 @@ class Job(FreeJob):
         self.engine = config.part(settings.EngineParameters)
 
     def require_language(self) -> None:
-        """Raises ConfigError where the language of the texts, or terms of it, must be named before a charge."""
+        """Raise ConfigError if the language of the texts, or its terms, must be named before a charge."""
         if problem := self.language_decision.problem:
             raise ConfigError(*problem)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What public facts warn of."""
+        """Return the warnings that follow from public facts."""
         return (*self.promise.warnings, *self.language_decision.warnings)
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
-        """What is released and charged, with the table's labels or the declared ones. Reads no private data."""
+        """Return what is released and charged, with the table's labels or the declared ones. Reads no private data."""
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
 
         def plan_method(rest: Any) -> Plan:
@@ -142,7 +142,7 @@ class Job(FreeJob):
             return replace(plan, forecast=replace(plan.forecast, verdict=found))
 
         plan_rest: Callable[[Any], Plan] = plan_method
-        for addition in reversed(self.additions):  # each takes its share, and leaves the rest to those before
+        for addition in reversed(self.additions):  # each takes its share and leaves the rest to the earlier ones
             plan_rest = partial(addition.plan, facts, plan_rest)
         plan = plan_rest(self.promise.budget)
         require_readable_charges(plan.charges)
@@ -150,11 +150,11 @@ class Job(FreeJob):
 
     @cached_property
     def declared_plan(self) -> Plan:
-        """The plan with the declared labels."""
+        """Return the plan with the declared labels."""
         return self.plan()
 
     def decisions(self, plan: Plan) -> dict[str, str]:
-        """Return a line on each thing that was decided from public facts."""
+        """Return a line about each decision from public facts."""
         guide = self.guide_decision
         lines = {
             "fitted": self.fitted_line,
@@ -166,7 +166,7 @@ class Job(FreeJob):
 
     @property
     def finds_labels(self) -> bool:
-        """Whether an addition finds the labels of the records."""
+        """Return whether an addition finds the labels of the records."""
         return any(each.finds_labels for each in self.additions)
 
     @property
@@ -175,7 +175,7 @@ class Job(FreeJob):
 
 
 def _facts(config: RunConfig, table: Table) -> PublicFacts:
-    """Return the public facts about the table: what the user declared."""
+    """Return the public facts about the table, which the user declared."""
     return PublicFacts(
         config.unit,
         config.label_set,
@@ -189,12 +189,12 @@ def _facts(config: RunConfig, table: Table) -> PublicFacts:
 
 
 def _require_utf8(settings: Mapping[str, Any]) -> None:
-    """Names of files may hold bytes that are no text, and JSON halves of characters: no statement can name those."""
+    """Raise ConfigError for strings that no statement can name: bytes of file names, or half characters of JSON."""
     for name, value in settings.items():
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError:
             raise ConfigError(
-                f"The setting {name!r} holds characters that UTF-8 cannot write.",
-                "Write it, or name the file, in whole characters of UTF-8.",
+                f"The setting {name!r} contains characters that UTF-8 cannot encode.",
+                "Write it, or rename the file, with valid UTF-8 characters.",
             ) from None

@@ -1,4 +1,4 @@
-"""The output folder: one shape for every verb, split by who may see it.
+"""The output folder: one layout for every verb, split by who may see it.
 
 out/
   release/    the synthetic table, provenance.parquet (what is known of each of its rows), schema.json (what its
@@ -42,7 +42,7 @@ from understudy.schema.layout import TEXT_FORMATS
 from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", *TEXT_FORMATS)
-"""Formats in which a synthetic table may lie in its folder; runs write Parquet, and the private table's own."""
+"""Formats that a synthetic table in an output folder may have; runs write Parquet and the private table's format."""
 REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
 _SHAREABLE = "release"
@@ -50,13 +50,13 @@ _SHAREABLE = "release"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results; ConfigError where ``root`` is an address, or a link in it leads elsewhere."""
+    """Paths of one run's results. Raises ConfigError if ``root`` is an address, or a link in it leads elsewhere."""
 
     root: Path
 
     @classmethod
     def of(cls, path: str | PathLike[str]) -> OutputFolder:
-        """The folder at ``path``, or that in whose shareable half the file at ``path`` lies."""
+        """Return the output folder at ``path``, or the one whose shareable folder contains the file at ``path``."""
         path = Path(require_path(path))
         inside = path.is_file() and path.absolute().parent.name == _SHAREABLE
         return cls(path.absolute().parent.parent if inside else path)
@@ -75,18 +75,18 @@ class OutputFolder:
         return self.root / _SHAREABLE
 
     def make(self) -> None:
-        """Make the shareable folder, in which only its owner may write; StorageError if it cannot be made."""
+        """Make the shareable folder, which only its owner may write to. Raises StorageError if that fails."""
         try:
             only_owner_writes(shared_folder(self.shareable))
         except OSError as error:
             raise storage_error(self.shareable, error) from None
 
     def make_private(self) -> Path:
-        """Make the private folder; one that is there becomes its owner's alone (mode 0700)."""
+        """Make the private folder, or restrict an existing one to its owner (mode 0700)."""
         return private_folder(self.private, tighten=True)
 
     def require_writable(self) -> None:
-        """See that results can be written where they will be, before anything is charged."""
+        """Check that the results can be written, before anything is charged."""
         for folder in (self.private, self.shareable):
             try:
                 with TemporaryFile(dir=folder):
@@ -96,7 +96,7 @@ class OutputFolder:
         for path in (*self._written, self.diary):
             if path.is_dir():
                 raise ConfigError(
-                    f"The output folder holds a folder {path.name}, which a result is to be named.",
+                    f"The output folder contains a folder {path.name}, but a result needs that name.",
                     "Move it away, or use another --output.",
                 )
 
@@ -108,32 +108,32 @@ class OutputFolder:
 
     @property
     def provenance_file(self) -> Path:
-        """What is known of the rows of the synthetic table, in their order."""
+        """Return the file with the provenance of the synthetic table's rows, in their order."""
         return provenance_beside(self.synthetic_file())
 
     @property
     def schema_file(self) -> Path:
-        """What the columns of the synthetic table are: names and declared domains."""
+        """Return the file that describes the synthetic table's columns: names and declared domains."""
         return self.shareable / SCHEMA
 
     @property
     def metrics_file(self) -> Path:
-        """Metrics on private data that were released with a charge."""
+        """Return the file of metrics on private data that were released with a charge."""
         return self.shareable / "metrics.json"
 
     @property
     def evaluation_file(self) -> Path:
-        """Metrics on private data that no epsilon covers."""
+        """Return the file of metrics on private data that no epsilon covers."""
         return self.private / "evaluation.json"
 
     @property
     def audit_file(self) -> Path:
-        """What an audit of such a run found."""
+        """Return the file of an audit's result."""
         return self.private / "audit.json"
 
     @property
     def report_file(self) -> Path:
-        """The shareable report."""
+        """Return the file of the shareable report."""
         return self.shareable / REPORT
 
     @property
@@ -141,20 +141,20 @@ class OutputFolder:
         return self.private / REPORT
 
     def require_no_other_release(self, made: Release) -> None:
-        """Raises ResumeError if generating from ``made`` here would remove a Release that was paid for."""
+        """Raise ResumeError if generating from ``made`` here would remove a Release that was paid for."""
         for path in filter(Path.exists, self._releases):
             found = _read(path)
             if found is None or (found.digest != made.digest and found.statement.private):
                 raise ResumeError(
-                    f"The output folder holds another Release, {path.name}, which was paid for.",
+                    f"The output folder contains another Release, {path.name}, which was paid for.",
                     "Name another folder with --output.",
                 )
 
     def clear(self, *, keep: Release | None = None) -> None:
-        """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
+        """Remove the files of an earlier run, including partial ones: a new statement must not cover them.
 
-        The old statement goes last: at every moment, what is there is under its own statement or under none. The file
-        of the Release ``keep``, if it is here, stays.
+        The old statement is removed last, so that at every moment the files have their statement or none. The file of
+        the Release ``keep`` stays, if it is here.
         """
         releases = self._releases
         for path in self._written:
@@ -166,7 +166,7 @@ class OutputFolder:
 
     @property
     def diary(self) -> Path:
-        """Lines that must not leave the building."""
+        """Return the file of internal notes, which must not be handed out."""
         return self.private / "diary.jsonl"
 
     @property
@@ -175,7 +175,7 @@ class OutputFolder:
 
     @property
     def _written(self) -> list[Path]:
-        """All that runs, evaluations and audits write for others to read: the signature first, the statement last."""
+        """Yield the shareable files of runs, evaluations and audits: the signature first, the statement last."""
         return [
             *(self.shareable / name for name in (SIGNATURE, MANIFEST)),
             *map(self.synthetic_file, FORMATS),
@@ -192,7 +192,7 @@ class OutputFolder:
         ]
 
     def write_release(self, release: Release) -> Path:
-        """METHOD.release and the statement beside it, in place of all that an earlier run wrote."""
+        """Write METHOD.release and its statement, and remove all files of an earlier run."""
         self.clear()
         path = self.release_file(release.method)
         release.save(path)
@@ -208,7 +208,7 @@ class OutputFolder:
                 file.write(text.encode())
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
-        """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
+        """Add a line to ``private/diary.jsonl``: internal facts, such as how long something took."""
         self.diary.touch(mode=PRIVATE_MODE)
         with self.diary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
@@ -216,13 +216,13 @@ class OutputFolder:
     def write_records(
         self, records: Sequence[SyntheticRecord], schema: PublicSchema, *, provenance: bool = False
     ) -> list[Path]:
-        """Write the synthetic table, and besides what is known of its rows and what its columns are.
+        """Write the synthetic table, the provenance of its rows, and the description of its columns.
 
         Args:
-            provenance: whether what is known of the rows makes further columns of the table too.
+            provenance: whether to add the provenance as further columns of the table, too.
 
         Returns:
-            The table in Parquet and, where the private one is a text file, as that is written.
+            The table's path in Parquet and, if the private table is a text file, in that file's format.
         """
         with atomic_file(self.schema_file) as stream:
             stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
@@ -236,23 +236,23 @@ class OutputFolder:
 
 
 def provenance_beside(table: Path) -> Path:
-    """The file of what is known of the rows of a synthetic table."""
+    """Return the provenance file of a synthetic table."""
     return table.parent / "provenance.parquet"
 
 
 def find_table(shareable: Path) -> Path | None:
-    """The synthetic table in a shareable folder, whichever format it has; None where there is none."""
+    """Return the synthetic table in a shareable folder, in any format; None if it has no table."""
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
 
 
 def schema_of_table(shareable: Path) -> PublicSchema | None:
-    """What the columns of the synthetic table in a shareable folder are; None where that is not said."""
+    """Return the schema of the synthetic table in a shareable folder; None if the folder has none."""
     path = shareable / SCHEMA
     return read_schema(path) if path.exists() else None
 
 
 def _read(path: Path) -> Release | None:
-    """The Release in a file; None where there is none, or it cannot be read."""
+    """Return the Release in a file; None if it does not exist or cannot be read."""
     try:
         return load_release(path, max_bytes=sys.maxsize)
     except UnderstudyError:

@@ -1,4 +1,4 @@
-"""The parts of a run, typed and checked as they are made: each step takes those that it needs."""
+"""The parts of a run, typed and checked when they are made. Each step takes those that it needs."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ from understudy.text.vocabulary.words import split_words
 
 
 def writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
-    """Whether texts without parts are written around phrases, which can take their place."""
+    """Return whether texts without parts are written around phrases, which can replace them."""
     return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
 
 
-# Parts are in no help and no schema: reading their fields' docstrings would double the time to import this file.
+# Parts appear in no help or schema; reading their fields' docstrings would double the import time of this file.
 
 
 class Wanted(
     settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters, use_attribute_docstrings=False
 ):
-    """Which synthetic records."""
+    """The synthetic records to write."""
 
     @property
     def said(self) -> bool:
-        """Whether it is said how many."""
+        """Return whether a number of records is given."""
         return self.records is not None or self.records_per_label is not None
 
     def counts(self, labels: int) -> list[int]:
-        """Synthetic records of each label."""
+        """Return the number of synthetic records of each label."""
         if (self.records is None) == (self.records_per_label is None):
             raise ConfigError(
-                "Not exactly one option says how many records to write.",
+                "The number of records must be given by exactly one option.",
                 "Give one of --records-per-label N and --records N.",
             )
         if self.records_per_label is not None:
             if (asked := self.records_per_label * labels) > MOST_RECORDS:
                 raise ConfigError(
-                    f"{asked} synthetic records are asked for, and {MOST_RECORDS} are the most.",
+                    f"{asked} synthetic records are requested, but the limit is {MOST_RECORDS}.",
                     "Ask for fewer; `understudy generate` makes more of the same Release with another --seed.",
                 )
             return [self.records_per_label] * labels
@@ -70,10 +70,10 @@ class Wanted(
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
     def require(self, method: Method, *, labels: int, additions: Collection[str]) -> None:
-        """See that this can be had, before anything is done; else ConfigError.
+        """Raise ConfigError if these records cannot be made, before anything is done.
 
         Args:
-            additions: the names of those that the Release has.
+            additions: the names of the Release's additions.
         """
         if (self.said or not method.knows_how_many) and (
             sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
@@ -83,25 +83,25 @@ class Wanted(
             )
         if self.like_private and self.records is None:
             raise ConfigError(
-                "Labels are to have the shares of the private table (like_private), and no total is given.",
-                "Give --records N, in place of --records-per-label.",
+                "Labels get the shares of the private table (like_private), but no total is given.",
+                "Give --records N instead of --records-per-label.",
             )
         asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
         if asked and "guide" not in additions:
             raise ConfigError(
-                f"{asked!r} is about the guide of a Release, and there is none.",
+                f"The option {asked!r} is for a Release with a guide, and this one has none.",
                 "Leave it out, or release with --guide.",
             )
         if self.where and "columns" not in additions:
             raise ConfigError(
-                "A condition on rows is given (--where), and there are no typed columns.",
+                "A condition on rows is given (--where), but there are no typed columns.",
                 "Leave it out, or declare --columns for the release.",
             )
         if self.where and method.needs.rows:
             name = method.name
             raise ConfigError(
-                f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
-                "Leave --where out, and select the rows you want from the synthetic table.",
+                f"The Release of {name} already contains the texts and their rows, so no condition can be applied now.",
+                "Leave --where out, and select rows from the synthetic table instead.",
             )
 
 
@@ -114,46 +114,46 @@ def no_data() -> ConfigError:
 
 
 def no_label_counts(method: Method) -> ConfigError:
-    """The error where labels are to be shared by counts that a Release does not hold."""
+    """Return the error for labels that should follow counts that a Release does not contain."""
     sizes = ", or --label-sizes noisy" if "label_sizes" in method.dump() else ""
     return ConfigError(
-        f"A Release of {method.name} with these settings holds no counts of the labels (like_private).",
+        f"A Release of {method.name} with these settings contains no label counts (like_private).",
         f"Leave --like-private out, or release with --guide{sizes}.",
     )
 
 
 class Chat(settings.ModelParameters, use_attribute_docstrings=False):
-    """The language model that writes the texts, and on which terms."""
+    """The language model that writes the texts, and its settings."""
 
     asks: bool
-    """Whether it is asked for texts at all."""
+    """Whether it is asked to write texts."""
     trained: bool
-    """Whether it is the built-in writer, which texts around phrases are asked of unless a prompt of one's own asks."""
+    """Whether it is the built-in writer, which writes texts around phrases unless the user gives a prompt."""
     seed: int
     """The seed of its sampling."""
     price_input: float | None
-    """Per million tokens, halved for batches; so is the other one."""
+    """Price per million tokens, halved for batches; ``price_output`` too."""
     price_output: float | None
     in_a_row: int
-    """Batches of which each waits for the one before, at least: one, and one more for each round of an evolution and
-    each repair."""
+    """Smallest number of batches that wait for each other: one, and one more for each round of an evolution and each
+    repair."""
 
     @classmethod
     def of(cls, config: RunConfig, method: Method, texts: Texts, *, releases: bool, generates: bool) -> Chat:
-        """Raises ConfigError if there is none where the method cannot do without, or it has no batches to be asked
-        through."""
+        """Return the language model. Raises ConfigError if there is none and the method needs one, or if batches are
+        wanted and it has none."""
         needs, rounds = method.needs, method.dump().get("rounds")
         must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
         if must and config.llm == "none":
             raise ConfigError(
-                f"The method {method.name} needs a language model that writes texts, and there is none.",
+                f"The method {method.name} needs a language model that writes texts, and none is named.",
                 "Name one with --llm; it never sees a private text.",
             )
         asks = must or (generates and needs.generation_llm != "never")
         if asks and config.llm_batch and ((preset := preset_of(config.llm)) is None or not preset.batches):
             raise ConfigError(
-                f"The language model {config.llm} has no batches.",
-                "Leave --llm-batch out, or name a model that has some: openai:NAME.",
+                f"The language model {config.llm} has no batch interface.",
+                "Leave --llm-batch out, or name a model that has one: openai:NAME.",
             )
         prices = {name: getattr(config, name) for name in ("price_input", "price_output")}
         in_a_row = 1 + (rounds if isinstance(rounds, int) else 0)
@@ -166,7 +166,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
 
     @property
     def waiting(self) -> str:
-        """A warning that batches depend on each other."""
+        """Return a warning if batches depend on each other."""
         return (
             f"Rounds and repairs wait for the answers before them: {self.in_a_row} batches one after another, each "
             "within a day. Without --llm-batch the answers come at once."
@@ -174,17 +174,17 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
 
 
 class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
-    """The embedder that is named."""
+    """The named embedder."""
 
     def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
-        """It keeps its vectors in the run's ``private`` folder, and embeds the contents of texts of this form."""
+        """Load the embedder, which stores vectors in ``private`` and embeds the contents of texts of this form."""
         found = remembering(catalog.load_embedder(self.embedder), private)
         return ContentsEmbedder(found, form) if form else found
 
 
 class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=False):
-    """The local model that is named: reads private text, or is what a Release was tuned on. What a Release says of it
-    is not followed: it may come from anybody."""
+    """The named local model, which reads private text or is the base of a tuned Release. A Release's own entry for it
+    is ignored, because a Release may come from anybody."""
 
     def load(self) -> CausalModel:
         return catalog.load_causal(self.private_model or "builtin")
@@ -192,17 +192,17 @@ class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=Fal
 
 @dataclass(frozen=True)
 class Texts:
-    """What texts are to be written: the parts that they have, and the columns of those that are JSON records."""
+    """The texts to write: their parts, and their columns if they are JSON records."""
 
     parameters: WritingParameters
     form: TextForm
     record_columns: tuple[str, ...]
     foreign: bool = False
-    """Whether they are said not to be English."""
+    """Whether the user says that they are not English."""
 
     @cached_property
     def template(self) -> PromptTemplate:
-        """The prompts for them. The shipped ones of a document type are about plain texts."""
+        """Return the prompts for the texts. The shipped ones of a document type are for plain texts."""
         named = self.parameters
         return in_form(load_template(named.document_type, file=named.prompt, general=bool(self.form)), self.form)
 
@@ -217,66 +217,67 @@ class Promise(
     settings.PlanParameters,
     use_attribute_docstrings=False,
 ):
-    """What a release promises, and in which ledger it is charged."""
+    """The guarantee of a release, and the ledger that is charged for it."""
 
     dataset: str
-    """In the ledger; empty where nothing is charged."""
+    """The dataset's name in the ledger; empty if nothing is charged."""
 
     @classmethod
     def of(cls, config: RunConfig, method: Method, *, charges: bool) -> Promise:
-        """Raises ConfigError if the method cannot keep it, or the dataset has no name."""
+        """Return the guarantee. Raises ConfigError if the method cannot give it, or the dataset has no name."""
         if charges and config.dataset is None and len(config.data) > 1:
             raise ConfigError(
-                "Several files are given, and the dataset that they are together has no name for the ledger.",
+                "Several files are given, and the dataset that they form has no name for the ledger.",
                 "Name it with --dataset NAME.",
             )
         name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
         promise = config.part(cls, dataset=name or "")
         if not method.private and not promise.insecure_no_noise:
             raise ConfigError(
-                f"The method {method.name} protects nobody: it is a yardstick without privacy.",
-                "Say so with --insecure-no-noise, which stamps all that it makes NOT PRIVATE.",
+                f"The method {method.name} protects nobody: it is only a baseline for comparison.",
+                "Confirm with --insecure-no-noise, which marks all results NOT PRIVATE.",
             )
         if isinstance(promise.budget, SecretBudget) and not method.protects_secrets:
             raise ConfigError(
-                f"The method {method.name} promises (epsilon, delta), not secret protection.",
+                f"The method {method.name} guarantees (epsilon, delta), not secret protection.",
                 "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
             )
         if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
             raise ConfigError(
-                "No way to recognise secrets given.",
+                "Nothing says how to recognise secrets.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
         if charges and name is None:
             raise ConfigError(
-                "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
+                "The dataset has no name for the ledger, as the stem of one file would be.",
+                "Name it with --dataset NAME.",
             )
         return promise
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings of a budget that promises next to nothing: a large epsilon, or a delta such that publishing each
-        record with that probability publishes one or more."""
+        """Return warnings if the budget promises next to nothing: a large epsilon, or a delta so large that publishing
+        each record with that probability would publish one or more."""
         budget, expected = self.budget, self.expected_records
         if isinstance(budget, SecretBudget) or self.insecure_no_noise:
             return ()
         warnings = []
         if budget.epsilon >= _WEAK_EPSILON:
             warnings.append(
-                f"Epsilon is {as_typed(budget.epsilon)}: the probability of an outcome may be "
-                f"{math.exp(min(float(budget.epsilon), 700)):.0e} times that without a given {self.unit.kind}, which "
+                f"Epsilon is {as_typed(budget.epsilon)}: one {self.unit.kind} may change the probability of a result "
+                f"by a factor of {math.exp(min(float(budget.epsilon), 700)):.0e}, which "
                 "is next to no protection. Choose 10 or less."
             )
         if expected is not None and budget.delta * expected >= 1:
             warnings.append(
-                f"Delta is at least 1 over the number of records: publishing each of the {expected} as it is with "
+                f"Delta is at least 1 over the number of records: publishing each of the {expected} unchanged with "
                 f"probability {float(budget.delta):.3g} would keep this promise too. Choose a far smaller delta."
             )
         return tuple(warnings)
 
 
 class Table(settings.DataParameters, use_attribute_docstrings=False):
-    """The private table, as it is declared."""
+    """The private table, as the user declares it."""
 
     secrets: tuple[str, ...]
     """Columns that list a record's secrets."""
@@ -285,7 +286,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
     @classmethod
     def of(cls, config: RunConfig) -> Table:
-        """Raises ConfigError if what is declared does not fit together."""
+        """Return the table. Raises ConfigError if its declarations contradict each other."""
         table, asked = config.part(cls), config.part(TablesParameters)
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
@@ -296,12 +297,12 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             raise undeclared(table.label, [column.name for column in columns])
         if not columns and asked != TablesParameters():
             raise ConfigError(
-                "Settings of typed columns are given, and no columns.",
-                "Declare them with --columns, or leave these out.",
+                "Settings of typed columns are given, but no columns.",
+                "Declare columns with --columns, or leave these settings out.",
             )
         if crossed and table.label_set.names != cross_labels(crossed):
             raise ConfigError(
-                "The label is made of typed columns, and its labels are declared a second time.",
+                "The label is made of typed columns, but its labels are declared as well.",
                 "Leave --labels out: the columns' own values are the labels.",
             )
         label = None if crossed else table.label
@@ -310,11 +311,11 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         return table
 
     def open(self, private: Path | None, source: TableSource | None = None) -> Corpus:
-        """The corpus.
+        """Open the corpus.
 
         Args:
             private: the folder for standard input and for the numbers of bad rows.
-            source: the table, in place of the files that are named.
+            source: the table, instead of the named files.
         """
         if source is None and not self.data:
             raise no_data()
@@ -323,7 +324,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     def require_header(self) -> None:
-        """See that the files' header, which is public, has the columns that are named, before anything is made."""
+        """Check that the files' header, which is public, has the named columns, before anything is made."""
         if not self.data or "-" in self.data:
             return
         label = None if self.crossed else self.label
@@ -334,27 +335,27 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
 
     @property
     def is_in_english(self) -> bool:
-        """:func:`is_in_english`, by what is declared."""
+        """Return :func:`is_in_english` of the declarations."""
         return is_in_english((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
 
     def finder(self, corpus: Corpus) -> SecretFinder:
-        """What tells the secrets in its texts."""
+        """Return the finder of the secrets in the texts."""
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
 
     def _require_parts(self) -> None:
-        """See that texts with parts are declared as such."""
+        """Raise ConfigError if texts with parts are declared in a contradictory way."""
         if self.record_columns:
             raise ConfigError(
-                "The parts of a text are columns of their own, and record columns are one text of JSON.",
-                "Give --text A,B,C or --record-columns A,B,C.",
+                "The parts of a text are separate columns, but record columns are one text in JSON.",
+                "Give either --text A,B,C or --record-columns A,B,C.",
             )
         require_told(self.form, self.all_columns, crossed=self.crossed)
 
 
 def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:
-    """Return whether what is declared is evidence of English texts: at least half of the words in the labels and values
-    are common English ones, and so are half of those in all names together. Names of columns alone are no evidence:
-    tables in any language have English ones."""
+    """Return whether the declarations are evidence of English texts: at least half of the words in the labels and
+    values are common English words, and so are half of those in all names together. Column names alone are not
+    evidence, because tables in any language have English ones."""
     common = built_in_terms()[:COMMON]
     values = [str(value) for each in columns if each.kind == "category" for value in each.values]
     said = _words((*labels.names, *values))

@@ -1,4 +1,4 @@
-"""Release, run and generate: the verbs that make a Release and its texts. :mod:`understudy.api` calls them."""
+"""The verbs release, run and generate, which make a Release and its texts. :mod:`understudy.api` calls them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from understudy.run.signing import Signing
 def release(
     config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, resume: bool = False
 ) -> Result:
-    """Make a Release of private data: the only step that reads them.
+    """Make a Release of private data, the only step that reads them.
 
     Args:
-        resume: continue a release that stopped before its charges were used up; nothing more is charged.
+        resume: continue a release that stopped before it used up its charges; nothing more is charged.
     """
     job = Job(config, charges=True, generates=False)
     job.require_language()
@@ -57,10 +57,10 @@ def run(
     listener: Listener = SILENT,
     witness: Witness | None = None,
 ) -> Result:
-    """Release and generate in one go. The same configuration and output folder resume where a killed run was.
+    """Release and generate in one go. The same configuration and output folder resume a killed run.
 
     Args:
-        witness: of an audit; raises PrivacyError unless the run is NOT PRIVATE.
+        witness: the observer of an audit; raises PrivacyError unless the run is NOT PRIVATE.
     """
     job = Job(config, charges=True, generates=True)
     job.require_language()
@@ -83,8 +83,8 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
 
     Args:
         made: a Release, or its file.
-        options: by their flag names: how many records, the language model, the writing, the output, and those
-            parameters of the method that are free (``length``, ``contrast``, ...).
+        options: by their flag names: how many records, the language model, the writing, the output, and the free
+            parameters of the method (``length``, ``contrast``, ...).
     """
     made = made if isinstance(made, Release) else load_release(made)
     method = method_of(made)
@@ -104,7 +104,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         foreign=isinstance(method, TermListParameters) and method.not_english,
     )
     signing = Signing.of(job)
-    noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
+    noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: the folder's kind
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
     with (
@@ -118,18 +118,18 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
 
 
 def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:
-    """Where a run ended already, that others of its texts are free, and what would be charged."""
+    """If the run here has ended, say that more of its texts are free, and what would be charged."""
     if job.place.fresh and begun_settings(session.folder.private, session.noise.origin):
         listener.say("Starting over (--fresh): the budget is charged a second time.")
     elif GENERATED in session.store.stages() and session.begin():
         wanted = f" --records {config.records}" if config.records else ""
         listener.say(
-            f"The run here ended: `understudy generate {session.folder.root}{wanted} --output ELSEWHERE` writes other "
-            "texts beside its own, free. This command writes them in place of its own, free too; --fresh would charge "
+            f"The run here has ended: `understudy generate {session.folder.root}{wanted} --output ELSEWHERE` writes "
+            "more texts, free of charge. This command replaces the texts here, also free; --fresh would charge "
             "the budget a second time."
         )
 
 
 def _recorded(session: Session, job: FreeJob, listener: Listener, verb: str) -> AbstractContextManager[Listener]:
-    """The listener, and what it is told kept in the run's folder."""
+    """Wrap the listener, so that its messages are also kept in the run's folder."""
     return recorded(listener, session.visible_folder, verb=verb, method=job.method.name, dataset=job.dataset)

@@ -1,5 +1,5 @@
-"""How far a run is: who is told, and what is kept beside it for whoever looks on. Public facts alone, as a
-:class:`~understudy.run.session.Listener` is told them."""
+"""The progress of a run: listeners, and a file in its folder for observers. Public facts only, as in a
+:class:`~understudy.run.session.Listener`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Stage(Form):
 
 
 class Progress(Form):
-    """What ``private/progress.json`` holds.
+    """The content of ``private/progress.json``.
 
     Args:
-        state: as the run says itself; one that was killed says ``running`` for ever.
-        began, at: when it began and when it last said something, ISO 8601.
-        stages: what is counted, in the order in which it began.
-        lines: what was said last, oldest first.
-        problem: why it stopped; empty while it has not.
+        state: as the run wrote it; a killed run stays ``running`` for ever.
+        began, at: when the run began and when it last wrote something, ISO 8601.
+        stages: in the order in which they began.
+        lines: the last messages, oldest first.
+        problem: why the run stopped; empty if it did not.
     """
 
     verb: str
@@ -56,7 +56,7 @@ class Progress(Form):
 
 
 def read_progress(folder: OutputFolder) -> Progress | None:
-    """What the last run in a folder says of itself; None where it says nothing that can be read."""
+    """Return the progress of the last run in a folder; None if there is no readable file."""
     try:
         return Progress.model_validate(read_json(folder.private / PROGRESS, most=_MOST_BYTES))
     except (OSError, ValueError):
@@ -67,9 +67,9 @@ def read_progress(folder: OutputFolder) -> Progress | None:
 def recorded(
     listener: Listener, folder: OutputFolder | None, *, verb: str, method: str, dataset: str | None
 ) -> Iterator[Listener]:
-    """The listener, which now also keeps what it is told in ``private/progress.json`` of the folder, if there is one.
+    """Wrap the listener, so that it also writes its messages to ``private/progress.json`` of the folder, if any.
 
-    That file is a convenience: where it cannot be written, the run goes on.
+    That file is a convenience: if it cannot be written, the run continues.
     """
     if folder is None:
         yield listener
@@ -114,22 +114,22 @@ class _Record:
             self.write()
 
     def write(self, **changed: Any) -> None:
-        """In place of what was there, whole; not synced, as a run must not wait for it."""
+        """Replace the file atomically, without a sync, because a run must not wait for it."""
         changed |= {"at": _now(), "stages": list(self._stages.values())}
         self._now = self._now.model_copy(update=changed)
         new = self._path.with_name(f".{PROGRESS}.tmp")
         with suppress(OSError, UnicodeEncodeError):
             new.touch(mode=PRIVATE_MODE)
             new.write_text(json.dumps(self._now.model_dump()), "utf-8")
-            os.replace(new, self._path)  # noqa: PTH105  (not among what tests of kills count)
+            os.replace(new, self._path)  # noqa: PTH105  (tests of kills do not count it)
         self._written = time.monotonic()
 
 
 def _why(error: BaseException) -> str:
-    """In our own words: the message of a bug may quote a text."""
+    """Return why a run stopped, in our words: the message of a bug may quote a text."""
     if isinstance(error, UnderstudyError):
         return error.problem
-    return "It was interrupted." if isinstance(error, KeyboardInterrupt | SystemExit) else "It ended by a bug."
+    return "It was interrupted." if isinstance(error, KeyboardInterrupt | SystemExit) else "It ended because of a bug."
 
 
 def _now() -> str:
@@ -141,7 +141,7 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 @contextmanager
 def shown(listener: Listener | None = None) -> Iterator[Listener]:
-    """``listener``, or one for whoever sits before this process; it is told of keywords and not of flags."""
+    """Yield ``listener``, or one for the person at this process; messages name keywords, not flags."""
     with _shown(listener) as told:
         yield replace(told, say=lambda line: told.say(in_keywords(line)))
 
@@ -163,7 +163,7 @@ def _to_standard_error(line: str) -> None:
 
 @contextmanager
 def on_terminal() -> Iterator[Listener]:
-    """Lines on standard error, and below them a bar per stage until the stage is done."""
+    """Yield a listener that shows lines on standard error, and below them a bar per unfinished stage."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -183,7 +183,7 @@ def on_terminal() -> Iterator[Listener]:
 
 
 class PlainLines:
-    """Progress as a line now and then, and at the end of a stage, where there is no terminal."""
+    """Progress as a line now and then, and at the end of a stage, if there is no terminal."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -1,10 +1,10 @@
-"""A rehearsal of a release before its charge: the same code on made-up records, with noise that pays for nothing.
+"""A rehearsal of a release before its charge: the same code on made-up records, with noise that is not charged.
 
-A method of a third party may make a plan of its own, whose charges and numbers are not those that ``release`` asks for.
+A third party's method makes its plan itself, and ``release`` may ask for other charges and numbers than those planned.
 Only running ``release`` shows that. So it is run once before the charge: on a few made-up records, in a folder that is
-thrown away, with the checks of the real door. Its outcome is a function of public facts. A rehearsal ends early where
-the method asks a language model, or takes a charge in parts: both may take hours. The methods of this package are not
-rehearsed: they build each query from what was planned (:meth:`~understudy.privacy.plan.Plan.query`).
+thrown away, with the checks of the real door. Its outcome is a function of public facts. A rehearsal ends early if the
+method asks a language model or takes a charge in parts, because both may take hours. The methods of this package are
+not rehearsed: they build each query from the plan (:meth:`~understudy.privacy.plan.Plan.query`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_KEY = b"rehearsal"
 
 
 def is_rehearsed(method: Method) -> bool:
-    """Whether the method is a third party's, and works without a model that reads private texts."""
+    """Return whether the method is a third party's, and works without a model that reads private texts."""
     own = type(method).__module__.partition(".")[0] == __name__.partition(".")[0]
     return not (own or method.needs.private_model)
 
@@ -60,13 +60,13 @@ def rehearse(
 
     Args:
         planned: the Release without its content.
-        corpus: the private records, none of which is read: its bounds and forms are used.
-        prepare: calls the method's ``prepare``; what the release gets must not be used up here.
+        corpus: the private records, of which only bounds and forms are used; no record is read.
+        prepare: calls the method's ``prepare`` again, so that the release's own result is not used up here.
 
     Raises:
         PrivacyError: if a query is not the one that its charge was planned for, a charge has no query or a query no
             charge, or the method fails otherwise.
-        UnderstudyError: what the method raises itself.
+        UnderstudyError: an error that the method itself raises.
     """
     beside = complete(Contents({}, {}), planned).charges
     own = replace(plan, charges=tuple(charge for charge in plan.charges if charge.name not in beside))
@@ -107,14 +107,14 @@ def rehearse(
             raise bug(
                 f"The method {method.name} fails on a made-up table, before the private one is read "
                 f"({type(error).__name__}: {error})",
-                "`release` runs to the end on any table, also on an empty one",
+                "`release` must run to the end on any table, also on an empty one",
             ) from error
     if problem:
         raise bug(f"The Release is not as the method's `contents` say: {problem}.", "the two agree")
 
 
 def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:
-    """The Release with its content.
+    """Return the Release with its content.
 
     Raises PrivacyError if a charge has no value.
     """
@@ -126,7 +126,7 @@ def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict:
     )
     return replace(
         planned,
-        statement=statement.with_seals(seals),  # as its values are, whatever this process is
+        statement=statement.with_seals(seals),  # by its values, not by this process
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
         terms=list(released.terms),
         noise_check=replace(released.noise_check, verdict=None),
@@ -136,8 +136,8 @@ def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict:
 
 @dataclass(frozen=True)
 class _MadeUp:
-    """A table of this schema: an empty batch, then a record of each label, each of an owner of its own. Texts that have
-    parts cannot be made up, so that only the empty batch is there."""
+    """A made-up table of this schema: an empty batch, then a record of each label, each of a different owner. Texts
+    with parts cannot be made up, so their table is only the empty batch."""
 
     schema: Schema
 
@@ -169,7 +169,7 @@ class _Door(Measurements):
         self, name: str, query: Query[Any] | OpenQuery, data: Batches[Any], *, rates: Rates | None = None
     ) -> SealedValue:
         if isinstance(rates, np.ndarray) and isinstance(data, BoundedCorpus) and isinstance(data.corpus, _MadeUp):
-            rates = np.resize(rates, data.corpus.size)  # there are as many as private records
+            rates = np.resize(rates, data.corpus.size)  # there is one rate per private record
         return super().measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
@@ -189,14 +189,14 @@ def _end(*_: object) -> NoReturn:
 
 
 class _Unasked:
-    """A language model that is not asked."""
+    """A language model that ends the rehearsal if it is asked."""
 
     __getattr__ = _end
 
 
 @dataclass(frozen=True)
 class _StandIn(WrappedEmbedder):
-    """Vectors of the embedder's form, at no cost."""
+    """An embedder with cheap vectors of the real one's shape."""
 
     dimension: int
 

@@ -1,4 +1,4 @@
-"""The private half of a run: check, charge, sample, store, confirm, and only then use."""
+"""The private half of a run: check, charge, sample, store, confirm, and only then use the values."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 def check_cap(session: Session, job: Job) -> None:
-    """See that the ledger has room for the whole plan before models are loaded: a refusal should not take long."""
+    """Check that the ledger has room for the whole plan before models are loaded, so that a refusal is quick."""
     if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
         with open_ledger(job.promise, session.store) as ledger:
             plan = session.as_booked(job.declared_plan)
@@ -72,13 +72,13 @@ def check_cap(session: Session, job: Job) -> None:
 
 @dataclass(frozen=True)
 class _Ready:
-    """What there is before the charge: all that public facts could refuse has been tried.
+    """The inputs of the charge, after every check of public facts.
 
     Args:
-        corpus: verified to stay as it is.
-        found: what was read of it, to know it again; None without a ledger.
-        records: the corpus bounded, without the key that comes with the charge.
-        prepared: what the method prepared.
+        corpus: verified not to change.
+        found: what was read to recognise it later; None without a ledger.
+        records: the bounded corpus, without the key that comes with the charge.
+        prepared: the result of the method's ``prepare``.
         planned: the Release without content.
     """
 
@@ -105,23 +105,23 @@ def make_release(
     *,
     resume: bool = False,
 ) -> Release:
-    """Return the Release of the private data; the one that is there already where the run had come so far.
+    """Return the Release of the private data; the existing one if the run has already made it.
 
     Args:
-        writing: prompts, and what writes candidates, for methods that need such.
-        resume: use what is still paid for, where the Release is there already.
+        writing: prompts and the writer of candidates, for methods that need them.
+        resume: use the charges that are not used up, although the Release exists already.
     """
     if (there := _release_there(session, job, listener, resume=resume)) is not None:
         return there
     with ExitStack() as stack:
-        # 1. Check, load, plan and probe whatever could fail: nothing is charged yet.
+        # 1. Check, load, plan and probe everything that could fail; nothing is charged yet.
         ready = _prepare(stack, session, job, corpus, writing, listener)
 
         # 2. Charge the whole plan, synced before any noise is drawn.
         paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
         at = _opened(session, job, ready, paid, listener)
 
-        # 3. Measure, part by part; what a part made is released, and what the next ones see.
+        # 3. Measure, part by part; the result of a part is released, and the next parts see it.
         first = [each for each in ready.additions if each.is_first(job.method)]
         for addition in first:
             at = addition.release(at, ready.plan)
@@ -144,7 +144,7 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
     if resume:
         if not session.begun:
             raise ConfigError(
-                "No run began in this output folder, so there is nothing to continue.",
+                "This output folder contains no run, so there is nothing to continue.",
                 "Name the folder of the run with --output, or leave --continue out.",
             )
         if file.exists():
@@ -152,13 +152,13 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
         return None
     if RELEASED not in session.store.stages() or not file.exists():
         return None
-    more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
-    listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
-    made = load_release(file, max_bytes=sys.maxsize)  # this run's own
+    more = " (release --continue uses the rest of what was paid for)" if method.stopping_parameters else ""
+    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
+    made = load_release(file, max_bytes=sys.maxsize)  # this run's
     if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",
-            "Delete it and repeat the command: it is made again from the stored values, which charges nothing.",
+            "Delete it and repeat the command, which makes it again from the stored values and charges nothing.",
         )
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
@@ -177,7 +177,7 @@ def _prepare(
     writing: Writing | None,
     listener: Listener,
 ) -> _Ready:
-    """Do everything that could fail for public reasons, and tell the user what is about to be charged."""
+    """Do everything that could fail for public reasons, and report what is about to be charged."""
     method, promise, table, own_scratch = job.method, job.promise, job.table, _scratch(session, job)
     early = session.as_booked(job.declared_plan)
     ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
@@ -200,7 +200,7 @@ def _prepare(
     found = None
     if ledger is not None:
         found = contents(corpus, ledger.fingerprint_key, engine)
-        if not session.begun:  # one that was charged resumes, whatever share of the rows is bad
+        if not session.begun:  # a charged run resumes with any share of bad rows
             corpus.require_usable(found.bad_share)
         corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
     if plan.unit.kind == "secret":
@@ -209,7 +209,7 @@ def _prepare(
         preparation = replace(preparation, secrets=finder)
     if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
-        listener.say(f"The synthetic table is without the columns that are not declared (--columns): {names}.")
+        listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
     session.folder.require_writable()
     planned = _planned_release(job, corpus, plan, preparation)
     require_readable(planned)
@@ -248,23 +248,23 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
     if job.table.skips_bad_rows:
         listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
     if schema.clamps:
-        listener.say("Numbers beyond a column's range count as its ends; private/skipped_rows.json counts them.")
+        listener.say("Numbers outside a column's range count as its ends; private/skipped_rows.json counts them.")
     listener.say("Reading the private records.")
     return Releasing(replace(ready.records, hash_key=paid.hash_key, scratch=ready.scratch), tools, ready.planned)
 
 
 def _release_method(method: Method, at: Releasing, ready: _Ready, listener: Listener) -> Releasing:
-    """Release what the method releases, about the labels that there are by now."""
+    """Run the method's release, with the labels that are known by now."""
     tools, labels = at.tools, at.tools.labels
     if labels is not ready.preparation.labels:  # an addition found them
-        named = replace(ready.preparation, labels=labels, say=lambda _line: None)  # it was said
+        named = replace(ready.preparation, labels=labels, say=lambda _line: None)  # it was reported
         prepared = _prepared(method, ready.records, named, plan=ready.plan)
         tools = replace(tools, writer=_candidates(method, ready.writing, labels, listener), prepared=prepared)
     return replace(at, tools=tools, released=method.release(at.corpus, ready.plan, tools) | at.released)
 
 
 def _candidates(method: Method, writing: Writing | None, labels: LabelSet, listener: Listener) -> Writer | None:
-    """Return what writes candidates, for a method that needs some."""
+    """Return the writer of candidates, for a method that needs one."""
     return writing.writer(labels.names, listener) if writing and method.needs.candidates else None
 
 
@@ -278,8 +278,8 @@ def _sealed(session: Session, ready: _Ready, at: Releasing) -> Release:
 
 
 def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> None:
-    """Tell what is protected, what was decided, and what is to be expected of the budget."""
-    protected = plan.unit.describe() if job.method.private else "nobody: a yardstick without privacy"
+    """Report what is protected, what was decided, and what to expect of the budget."""
+    protected = plan.unit.describe() if job.method.private else "nobody: a baseline without privacy"
     listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
     for line in job.decisions(plan).values():
         listener.say(line)
@@ -291,7 +291,7 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
 
 
 def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
-    """Say how useful the release is; what the noise did to each value is detail."""
+    """Report how useful the release is; the effect of the noise on each value is detail."""
     verdict = made.statement.verdict
     for name, entry in made.statement.public_inputs.items():
         listener.detail(f"{name}: {entry['source']}")
@@ -302,7 +302,7 @@ def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
     _tell(verdict, listener, made.statement.unit, spent=True)
     if made.noise_check.warnings or (verdict and verdict.level == "noise"):
         if skips:
-            listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
+            listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
         if listener.nobody:
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
@@ -319,9 +319,9 @@ def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: boo
 def _load_models(
     session: Session, job: Job, labels: LabelSet, engine: Engine | None, listener: Listener
 ) -> Preparation:
-    """What the method needs, loaded and tried before anything is charged.
+    """Load and try the method's models, before anything is charged.
 
-    An embedder of private texts may read them, and they do not change one another's vectors on this machine.
+    Check that an embedder of private texts may read them, and that they do not change each other's vectors here.
     """
     embedder = model = None
     dimension = 0
@@ -351,20 +351,20 @@ def _load_models(
 
 
 def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *, plan: Plan) -> Any:
-    """What the method does before the charge; rows that do not fit into memory are told as such."""
+    """Return the result of the method's ``prepare``; raise a ModelError if rows do not fit into memory."""
     try:
         return method.prepare(corpus, plan, preparation)
     except Exception as error:
         if preparation.model is None or isinstance(error, UnderstudyError) or not is_out_of_memory(error):
             raise
     raise ModelError(
-        f"The prompts of one text do not fit into memory beside {preparation.model.model_id}.",
-        "Show less of each text (--private-text-tokens) or fewer at once, or name a smaller model.",
+        f"The model {preparation.model.model_id} leaves too little memory for the prompts of one text.",
+        "Show less of each text (--private-text-tokens) or fewer texts at once, or name a smaller model.",
     )
 
 
 def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
-    """The Release without its content, and its statement without seals."""
+    """Return the Release without its content, and its statement without seals."""
     read = preparation.embedder if job.embeds_private_texts else None
     schema, stored = corpus.schema, dict[str, Any]()
     for addition in job.additions:
@@ -397,7 +397,7 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
 
 
 def _owner(corpus: Corpus) -> Column | None:
-    """Return the owner column: an identifier, in the pattern that is declared."""
+    """Return the owner column: an identifier, with the declared pattern."""
     name = corpus.schema.owner
     declared = (column for column in corpus.schema.declared if column.name == name)
     return None if name is None else next(declared, Column(name, "identifier"))
@@ -411,11 +411,11 @@ def _synthesised(corpus: Corpus) -> set[str]:
 
 
 def _check_columns(table: Table, corpus: Corpus, *, finds_labels: bool) -> None:
-    """Check that the corpus was read with the columns that say what is protected."""
+    """Check that the corpus was read with the columns that define what is protected."""
     schema = corpus.schema
     if finds_labels and schema.label:
         raise ConfigError(
-            "Topics take the place of labels, and the corpus was read with a label column.",
+            "Topics are found in place of labels, but the corpus was read with a label column.",
             "Read it without one: read_corpus(...) without label; or leave topics out.",
         )
     if table.owner and schema.owner != table.owner:
@@ -433,8 +433,8 @@ def _check_columns(table: Table, corpus: Corpus, *, finds_labels: bool) -> None:
 
 
 def _without_folders(method: Method) -> dict[str, Any]:
-    """The method's parameters. A Release names a public file, not where it lay on the machine that made it, and no
-    private one."""
+    """Return the method's parameters for the Release, which names public files without their folder, and no private
+    ones."""
     files, private = method.parameters.files(), method.parameters.files(private=True)
     return {
         name: Path(value).name if name in files and isinstance(value, str) else value
@@ -447,8 +447,8 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
     """Check that a run of these settings can be continued, before its folder is touched."""
     if not method.stopping_parameters:
         raise ConfigError(
-            f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
-            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
+            f"A release of {method.name} uses everything that it pays for, so there is nothing to continue.",
+            "Leave --continue out (a killed run resumes without it); more of the same data is a new run.",
         )
     if fresh:
         raise ConfigError(
@@ -458,29 +458,29 @@ def require_continuable(method: Method, *, fresh: bool) -> None:
 
 
 def require_no_less(method: Method, made: Release) -> None:
-    """Raises ConfigError if a continued release would stop earlier than the one that is there, and so write a smaller
-    Release over a larger one."""
+    """Raise ConfigError if a continued release would stop earlier than the existing one, and so replace a larger
+    Release by a smaller one."""
     wanted = method.dump()
     for name in sorted(method.stopping_parameters):
         before, now = made.parameters.get(name), wanted[name]
         if now is not None and (before is None or now < before):
             flag = "--" + name.replace("_", "-")
             raise ConfigError(
-                f"{flag} {now} would stop earlier than the Release that is there ({before or 'no limit'}).",
+                f"{flag} {now} would stop earlier than the existing Release ({before or 'no limit'}).",
                 f"Give {flag} the same number or a higher one.",
             )
 
 
 def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "private model") -> None:
-    """Check that a resumed run reads with the model that it began with: the statement names one.
+    """Check that a resumed run uses the model that it began with, because the statement names one model.
 
     Args:
-        what: the model is in this run.
+        what: the model's part in this run.
     """
     sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
     if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
         raise ResumeError(
-            f"The {what} is not the one that this run began with: its weights or its tokenizer changed.",
-            "Use the model that it began with (of the built-in one: the version of understudy), or --fresh to start "
+            f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
+            "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to start "
             "over (which charges the budget again).",
         )

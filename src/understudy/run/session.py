@@ -39,7 +39,7 @@ class Listener:
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     nobody: bool = False
-    """Whether nobody may be looking: what must not be missed is then a Python warning, too."""
+    """Whether nobody may be reading: important messages are then Python warnings, too."""
     detail: Callable[[str], None] = lambda _line: None
 
 
@@ -52,24 +52,24 @@ BEGUN, RELEASED, GENERATED = "begun", "released", "generated"
 
 @dataclass(frozen=True)
 class Lasting:
-    """What a resumed run must share with the first.
+    """The settings that a resumed run must share with the first.
 
     Args:
-        settings: what the run store holds; they are the same, but for the changeable.
-        changeable: names of settings on which no stored value rests.
+        settings: the content of the run store; all but the changeable ones must be equal.
+        changeable: names of settings on which no stored value depends.
     """
 
     settings: Mapping[str, Any]
     changeable: Collection[str] = ()
 
     def free(self, more: Mapping[str, Any]) -> Lasting:
-        """For a folder of what costs nothing: with ``more`` settings, and none that may change."""
+        """Return the settings for a folder of free results: with ``more``, and none that may change."""
         return replace(self, settings={**self.settings, **more}, changeable=())
 
 
 class Witness:
-    """What watches a run of which nothing is charged, for an audit: it may replace what it is given. This one does
-    not."""
+    """An audit's observer of a run that is not charged: it may replace the objects that it is given. This base class
+    does not."""
 
     def door(self, door: Any) -> Any:
         """Return the door between the private records and the released values."""
@@ -82,9 +82,9 @@ class Witness:
 
 @dataclass(frozen=True)
 class Session:
-    """An output folder in use, its store, and where the noise of what is kept there comes from.
+    """An output folder in use, its store, and the source of its noise.
 
-    Until it has begun (a charge, or an answer of a language model), its settings may change; later the changeable.
+    All settings may change until it has begun (by a charge or an answer of a language model), then the changeable ones.
     """
 
     folder: OutputFolder
@@ -100,18 +100,17 @@ class Session:
 
     @property
     def scratch(self) -> Path:
-        """Private files that live no longer than the release's making."""
+        """Return the folder of private files that are deleted once the Release is made."""
         return self.folder.private / _SCRATCH
 
     def scratch_of(self, rows: str, scratch: Path | None = None) -> Path:
-        """The part of it, or of the folder named ``scratch``, that is this run's on these rows: what lies beside it is
-        another's.
-        """
+        """Return the part of the scratch folder, or of the folder named ``scratch``, for this run and these rows. Other
+        runs use other parts."""
         run = private_folder(self._of_this_run(private_folder(scratch or self.scratch)))
         return private_folder(run / hashlib.sha256(rows.encode()).hexdigest()[:32])
 
     def clear_scratch(self, named: Path | None = None) -> None:
-        """Remove them, those of a run that was killed among them; and what is this run's in the folder ``named``."""
+        """Remove the scratch files, including those of a killed run, and this run's part of the folder ``named``."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         if self.scratch.is_file():
             self.scratch.unlink()
@@ -122,8 +121,8 @@ class Session:
         return scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
 
     def as_begun(self, plan: Plan) -> Plan:
-        """The plan with the charges that the folder's run began with, which are those that the ledger booked: another
-        version or processor may compute the last digits of their noise otherwise."""
+        """Return the plan with the charges that the folder's run began with, which the ledger booked: another version
+        or processor may compute different last digits of their noise."""
         known = plan.queries
         began = [
             replace(each, query=known if isinstance(each.mechanism, SubsampledSums) else known.get(each.name))
@@ -131,26 +130,26 @@ class Session:
         ]
         if [each.name for each in began] != [each.name for each in plan.charges]:
             sampled = any(isinstance(each.mechanism, SubsampledSums) for each in (*began, *plan.charges))
-            return replace(plan, charges=tuple(began)) if began and sampled else plan  # by another declared number
+            return replace(plan, charges=tuple(began)) if began and sampled else plan  # with another declared number
         pairs = tuple(zip(plan.charges, began, strict=True))
         if any(_shape(own) != _shape(other) for own, other in pairs if not isinstance(other.mechanism, Declared)):
             raise ResumeError(
-                "The run here began with another version of understudy, which measures something else.",
+                "The run here began with another version of understudy, which measures other values.",
                 "Finish it with that version, or start over with --fresh, which charges again.",
             )
-        # what a third party samples by itself has no other form
+        # a third party's own sampling has no other form
         charges = tuple(own if isinstance(other.mechanism, Declared) else other for own, other in pairs)
         return replace(plan, charges=charges)
 
     def as_booked(self, plan: Plan) -> Plan:
-        """As :meth:`as_begun` where labels are not known yet, on which the names of charges may rest."""
+        """As :meth:`as_begun`, for labels that are still unknown and on which the names of charges may depend."""
         began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
         named = [each.name for each in began] == [each.name for each in plan.charges]
         return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))
 
     def begin(self, plan: Plan | None = None) -> str:
-        """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:
-        nothing that can fail for public reasons comes later. Returns which changeable ones are others, in words.
+        """Store the settings, or check that the folder's run has the same. Return the changed settings in words. A
+        fresh run does not touch the old one before this call, after which nothing can fail for public reasons.
         """
         lasting = self.lasting
         changed = self.store.begin(
@@ -164,7 +163,7 @@ class Session:
 
 
 def in_texts(count: int) -> str:
-    """``1 text``, ``12 texts``."""
+    """Return ``1 text``, ``12 texts``."""
     return "1 text" if count == 1 else f"{count} texts"
 
 
@@ -177,16 +176,16 @@ def open_session(
     free: bool = False,
     witness: Witness | None = None,
 ) -> Iterator[Session]:
-    """The run's folder, locked; a run that began there with other settings is an error.
+    """Open and lock the run's folder; raise an error if a run began there with other settings.
 
-    A command that is refused before it begins leaves no folder behind that was not there before.
+    A command that is refused before it begins leaves no new folder behind.
 
     Args:
-        noise: of all that is kept in the folder.
-        free: nothing will be charged, so that no run that was charged can be resumed.
-        witness: of an audit.
+        noise: the source of noise for everything that is kept in the folder.
+        free: nothing will be charged, so that a charged run cannot be resumed.
+        witness: the observer of an audit.
 
-    Raises PrivacyError if a run with a promise would have a witness.
+    Raises PrivacyError if a run with a promise has a witness.
     """
     if witness is not None and noise.origin == SYSTEM:
         raise bug("A run with a promise has a witness.", "only an audit's own run, which is NOT PRIVATE, has one")
@@ -205,7 +204,7 @@ def open_session(
         visible = None if place.output is None else folder
         session = Session(folder, store, lasting, visible, noise, witness or Witness())
         if free and store.charged:
-            raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
+            raise ResumeError("The output folder contains a charged run.", "Name another folder with --output.")
         if session.begun:
             session.begin()
         elif not place.fresh:
@@ -226,16 +225,16 @@ def _shape(charge: Charge) -> Any:
 
 
 def remove_leftovers(private: Path) -> None:
-    """Remove what killed commands left in ``private``: a copy of standard input, and halves of private files.
+    """Remove the leftovers of killed commands in ``private``: a copy of standard input, and partial private files.
 
-    For whoever has the folder to itself. What a corpus of this process reads stays.
+    Only a process that has locked the folder may call this. Files that a corpus of this process reads stay.
     """
     for path in {private.resolve() / SPOOL, *private.glob(".*.????????.tmp")} - SPOOLS_IN_USE:
         path.unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Up to the first that is in use or holds something."""
+    """Remove empty folders, up to the first that is in use or contains something."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()

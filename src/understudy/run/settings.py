@@ -1,7 +1,7 @@
-"""One configuration behind YAML, flags and Python: flat names, strict, with a JSON Schema.
+"""The configuration behind YAML, flags and Python: flat names, strict, with a JSON Schema.
 
 The groups below are the sections of ``--help``. A run's configuration is one flat mapping: the fields of the groups
-and those of the method's own parameters.
+and of the method's parameters.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from understudy.text.vocabulary.terms import LANGUAGES
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
-"""Most records of a synthetic table, which is held in memory while it is made."""
+"""Largest number of records of a synthetic table, which is kept in memory while it is made."""
 
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ Operational = Annotated[T, _OPERATIONAL]
 
 
 def _columns_of_text(value: object) -> object:
-    """One column as its name, several as a tuple."""
+    """Return one column as its name, several as a tuple."""
     if value is not None and not isinstance(value, str | list | tuple):
         raise ValueError("expected a column, or several")
     columns = text_columns(value)
@@ -82,23 +82,23 @@ class TableParameters(Parameters):
     """The columns of the private table, and how its rows are read."""
 
     text: TextColumns = None
-    """Column of the texts; or several, as ``A,B,C``, that are written together and stay columns of their own."""
+    """Column of the texts; or several columns, as ``A,B,C``, that are written together and stay separate."""
     roles: CommaSeparated = ()
-    """Who speaks, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, in CSV as JSON."""
+    """Roles of the speakers if the texts are dialogues: lists of ``{"role": ..., "content": ...}``, in CSV as JSON."""
     acts: CommaSeparated = ()
-    """What turns of a dialogue may do, where they say so with an ``act``."""
+    """Values of ``act`` that turns of a dialogue may have."""
     tools: CommaSeparated = ()
-    """Tools that those who speak may call, where turns have ``tool_calls`` as chat formats do."""
+    """Tools that the speakers may call, if turns have ``tool_calls`` as in chat formats."""
     record_columns: CommaSeparated = ()
-    """Columns that together make a JSON record, which is the text."""
+    """Columns that together form a JSON record, which is the text."""
     label: str | None = None
-    """Column of the labels; or a typed column, or several as ``A*B``, whose combinations are then the labels."""
+    """Column of the labels. A typed column, or several as ``A*B``, makes their combinations the labels."""
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The declared label set: a list, ``A,B,C``, or ``@FILE``."""
     labels_from_data: bool = False
     """Read the label set from the data (it is then not protected)."""
     columns: str | dict[str, Any] | None = None
-    """Typed columns beside the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
+    """Typed columns next to the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
     opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
     formats: Ablation[Operational[str | dict[str, Any] | None]] = None
     """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
@@ -108,16 +108,16 @@ class TableParameters(Parameters):
     max_records_per_owner: int = Field(5, ge=1, le=10_000)
     """Contribution bound: records of one owner that are used."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
-    """File format, where the name does not say."""
+    """File format, if the file's name does not say."""
     delimiter: str | None = None
-    """What separates CSV cells; never guessed."""
+    """Character that separates CSV cells; never guessed."""
     quotes: Literal["multiline", "line", "none"] | None = None
-    """What CSV quotes mean: ``line`` keeps each row on its line. Default: ``multiline``; ``none`` for TSV."""
+    """Meaning of CSV quotes: ``line`` keeps each row on one line. Default: ``multiline``; ``none`` for TSV."""
     encoding: str = "utf-8"
     """Encoding of CSV and JSONL."""
     max_bad_rows: Operational[float] = Field(0.0, ge=0, le=1)
-    """Share of the rows that are skipped where they cannot be used; with more the run is refused before its charge.
-    0: the first such row is an error."""
+    """Largest share of rows to skip because they cannot be used; if there are more, the run is refused before its
+    charge. 0: the first such row is an error."""
 
     @field_validator("max_bad_rows", mode="before")
     @classmethod
@@ -129,11 +129,11 @@ class TableParameters(Parameters):
     @model_validator(mode="before")
     @classmethod
     def _read_columns(cls, values: Any) -> Any:
-        """A file of columns is read once; a label that is made of some has their combinations for a label set."""
+        """Read a file of columns once; make the label set of a label that combines columns."""
         if not isinstance(values, dict) or not values.get("columns"):
             return values
         values = {**values, "columns": read_columns(values["columns"])}
-        if values.get("formats") is not None:  # each column holds its own from here on
+        if values.get("formats") is not None:  # each column has its format from here on
             columns = declared_columns(values["columns"], values["formats"])
             values |= {"columns": {column.name: column.to_json() for column in columns}, "formats": None}
         if values.get("labels") is not None:
@@ -144,34 +144,34 @@ class TableParameters(Parameters):
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
-        """The declared columns."""
+        """Return the declared columns."""
         return () if self.columns is None else declared_columns(self.columns)
 
     @property
     def crossed(self) -> tuple[Column, ...]:
-        """The columns that the label is made of."""
+        """Return the columns that the label is made of."""
         return crossed_columns(self.label, self.all_columns)
 
     @property
     def typed_columns(self) -> tuple[Column, ...]:
-        """The others that are read."""
+        """Return the other columns that are read."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
     def label_set(self) -> LabelSet:
-        """The declared labels; none without labels, or if they are to be read from the data."""
+        """Return the declared labels; none without labels, or if they are read from the data."""
         declared = () if self.labels is None else declared_labels(self.labels)
         return LabelSet(tuple(canonical(label) for label in declared))
 
     @property
     def form(self) -> TextForm:
-        """The parts that a text has."""
+        """Return the parts that a text has."""
         texts = text_columns(self.text)
         return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
 
     @property
     def reading(self) -> dict[str, Any]:
-        """The fields that :func:`understudy.read_corpus` takes."""
+        """Return the fields that :func:`understudy.read_corpus` takes."""
         fields = self.model_dump(include=set(TableParameters.model_fields) - {"max_records_per_owner"})
         return {**fields, "on_bad_row": "skip" if self.skips_bad_rows else "error"}
 
@@ -187,9 +187,9 @@ class DataParameters(TableParameters):
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
     ``abfs://``); ``-`` for standard input."""
     language: str | None = None
-    """The language of the texts, as two letters of ISO 639-1: ``en``, ``de``, ... What is built in reads English.
-    Default: English where the declared labels or values, and the columns' names, are English words; else it is asked
-    for before anything is charged."""
+    """Language of the texts, as two letters of ISO 639-1: ``en``, ``de``, ... The built-in parts read English.
+    Default: English if the declared labels or values, and the columns' names, are English words; otherwise an error
+    asks for it before anything is charged."""
 
     @field_validator("language")
     @classmethod
@@ -201,7 +201,7 @@ class DataParameters(TableParameters):
     @field_validator("data")
     @classmethod
     def _no_credentials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """An address with a credential in it is refused before it is stored or shown anywhere."""
+        """Refuse an address that contains a credential before it is stored or shown anywhere."""
         for each in value:
             parse_address(each)
         return value
@@ -214,7 +214,7 @@ class ProtectionParameters(Parameters):
     """Privacy budget epsilon of this run, 1e-9 to 100000."""
     delta: ExactNumber = None
     """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy. Default: a power of ten, at most
-    a tenth of 1 over ``expected_records`` and 1e-5."""
+    1e-5 and at most a tenth of 1 over ``expected_records``."""
     secret_prior: ExactNumber = None
     """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
@@ -224,52 +224,52 @@ class ProtectionParameters(Parameters):
     max_records_per_owner: int = Field(5, ge=1, le=10_000)
     """Contribution bound: records of one owner that are used."""
     secrets: CommaSeparated = ()
-    """Columns that list a record's secrets, where secrets are protected."""
+    """Columns that list a record's secrets, if secrets are protected."""
     secrets_file: str | None = None
     """A private file with one secret string per line."""
     secret_detectors: CommaSeparated = ()
     """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
     max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
-    """Most records that hold one secret (m): declared, and checked before anything is charged."""
+    """Most records that contain one secret (m): declared, and checked before anything is charged."""
 
     @property
     def budget(self) -> Budget | SecretBudget:
-        """The run's budget."""
+        """Return the run's budget."""
         if self.epsilon is None and self.delta is None and not self._protects_secrets:
             raise ConfigError(
                 "No privacy budget given.",
-                "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
+                "Give --epsilon and --delta; to protect secrets, give --secret-prior and --secret-posterior.",
             )
         if not self._protects_secrets:
             return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
         if self.epsilon is not None or self.delta is not None:
             raise ConfigError(
-                "Two budgets given, one for records or owners and one for secrets.",
+                "Two budgets are given, one for records or owners and one for secrets.",
                 "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
             )
         return SecretBudget(self.secret_prior, self.secret_posterior)
 
     @property
     def unit(self) -> Unit:
-        """The privacy unit."""
+        """Return the privacy unit."""
         if self._protects_secrets:
             if self.owner:
                 raise ConfigError(
                     "A run protects owners or secrets, not both.",
-                    "Leave out --owner, or give --epsilon and --delta in place of the prior and the posterior.",
+                    "Leave out --owner, or give --epsilon and --delta instead of the prior and the posterior.",
                 )
             if self.max_records_per_secret is None:
                 raise ConfigError(
                     "max_records_per_secret is missing.",
-                    "Declare with --max-records-per-secret M the most records that hold one secret; it is checked, and "
-                    "must not be read from the data.",
+                    "Declare with --max-records-per-secret M how many records may contain one secret; it is checked, "
+                    "and must not be read from the data.",
                 )
             told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
             return Unit("secret", self.max_records_per_secret, recognised_by=told)
         if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
             raise ConfigError(
-                "Secrets are described, but no protection of them is chosen.",
-                "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
+                "Secrets are described, but no budget protects them.",
+                "Give --secret-prior P and --secret-posterior R instead of --epsilon and --delta, or leave them out.",
             )
         return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
 
@@ -286,7 +286,7 @@ class LedgerParameters(Parameters):
     ledger: Operational[str | None] = None
     """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
     ledger_id: Operational[str | None] = None
-    """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
+    """Id that the ledger must have (``understudy ledger show``), so that no other ledger is used by mistake."""
     insecure_no_noise: bool = False
     """Add no noise. NOT PRIVATE."""
     insecure_noise_seed: Ablation[int | None] = Field(None, ge=0)
@@ -294,7 +294,7 @@ class LedgerParameters(Parameters):
 
     @property
     def noise_source(self) -> NoiseSource:
-        """The operating system's entropy, unless the promise is given up."""
+        """Return the operating system's entropy, unless the promise is given up."""
         if self.insecure_no_noise:
             return InsecureNoNoise()
         if self.insecure_noise_seed is not None:
@@ -303,15 +303,15 @@ class LedgerParameters(Parameters):
 
 
 class SizeParameters(Parameters):
-    """How large the corpus is, as far as everybody may know."""
+    """The public size of the corpus."""
 
     expected_records: Operational[int | None] = Field(None, ge=1, le=10**12)
-    """Your estimate of the corpus size (of owners, where owners are protected), a public round number; never read from
-    the data. What is sampled, or shared out, follows from it: of more than 50,000 records a guide embeds a sample."""
+    """Your estimate of the number of records (of owners, if owners are protected): a public round number, never read
+    from the data. It decides sampling and other defaults: with more than 50,000 records a guide embeds a sample."""
 
 
 class PlanParameters(Parameters):
-    """For the forecast."""
+    """Options of the forecast."""
 
     price_input: Operational[float | None] = Field(None, ge=0)
     """Price per million input tokens."""
@@ -325,14 +325,14 @@ class EmbedderParameters(Parameters):
     embedder: str = "builtin"
     """``builtin`` or ``hf:ORG/NAME``."""
     trust_endpoint: bool = False
-    """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
+    """Allow the operator of an embedder's endpoint, which is not local, to read the private texts."""
 
 
 class PrivateModelParameters(Parameters):
     """The model that reads private text; it must be local."""
 
     private_model: str | None = None
-    """Reads private text on this machine, or is the base of what a Release tuned: ``builtin`` (the default),
+    """Model that reads private text on this machine, or is the base of a fine-tuned Release: ``builtin`` (the default),
     ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
 
 
@@ -346,20 +346,20 @@ class ModelParameters(Parameters):
     base_url: Operational[str | None] = None
     """Address of an OpenAI-compatible endpoint. Default: the product's own."""
     api_key_env: Operational[str | None] = None
-    """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
+    """Environment variable with the endpoint's key. Default: the product's own, for the product's own hosts."""
     llm_extra_body: Free[str | dict[str, Any] | None] = None
-    """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
+    """More fields for every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
     llm_batch: Operational[bool] = False
-    """Ask through batches (OpenAI's): half the price, answers within a day."""
+    """Send requests through batches (OpenAI's): half the price, answers within a day."""
     spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
     accept_all: Operational[bool] = False
-    """Keep texts that fail the checks, and a table of which more than a third fails them."""
+    """Keep texts that fail the checks, and a table in which more than a third of the texts fail."""
 
     @field_validator("llm_extra_body")
     @classmethod
     def _one_object(cls, value: str | dict[str, Any] | None) -> dict[str, Any] | None:
-        """Parsed, so that flags, YAML and Python say the same."""
+        """Return the parsed object, so that flags, YAML and Python agree."""
         if value is None:
             return None
         try:
@@ -373,7 +373,7 @@ class ModelParameters(Parameters):
 
     @property
     def extra_body(self) -> dict[str, Any]:
-        """:attr:`llm_extra_body`; empty without."""
+        """Return :attr:`llm_extra_body`; empty without."""
         return self.llm_extra_body if isinstance(self.llm_extra_body, dict) else {}
 
 
@@ -381,12 +381,12 @@ class EngineParameters(Parameters):
     """Where private records are read and embedded."""
 
     engine: Operational[Literal["in-process", "processes", "ray"]] = "in-process"
-    """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
-    cluster (the extra ``ray``): that of UNDERSTUDY_RAY_ADDRESS, else one of this machine."""
+    """Where to process the private table: in this process, in several processes of this machine, or on a Ray cluster
+    (the extra ``ray``): that of UNDERSTUDY_RAY_ADDRESS, else one on this machine."""
     workers: Operational[int | None] = Field(None, ge=1, le=100_000)
-    """How many cores the engine uses. Default: all there are."""
+    """Number of cores that the engine uses. Default: all."""
     scratch: Operational[str | None] = None
-    """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
+    """Private folder for intermediate files, such as vectors; all machines of a cluster must share it. Default: in the
     output's private folder."""
 
 
@@ -394,18 +394,18 @@ class OutputParameters(Parameters):
     """The output."""
 
     output: Operational[str | None] = None
-    """Folder for the results. Default of ``run`` and ``release``: NAME-synthetic, after the table; of
-    ``generate`` DATASET-texts."""
+    """Folder for the results. Default for ``run`` and ``release``: NAME-synthetic, after the table; for
+    ``generate``: DATASET-texts."""
     records_per_label: Free[int | None] = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records per label. Default: 100 shared among the labels, and at least 10 of each."""
+    """Synthetic records per label. Default: 100 in all, shared among the labels, with at least 10 each."""
     records: Free[int | None] = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records in total, in equal shares for all labels; with typed columns as the released distribution has
-    them."""
+    """Synthetic records in total, in equal shares for all labels; with typed columns, in the shares of the released
+    distribution."""
     seed: int = Field(0, ge=0)
-    """Steers public randomness and the language model's sampling; never the noise."""
+    """Seed of public randomness and of the language model's sampling; never of the noise."""
     provenance: Operational[bool] = False
-    """Add what is known of each text (what it was made from, its topic) as columns to the synthetic table; it is in
-    release/provenance.parquet in any case."""
+    """Add the provenance of each text (such as its phrases and topic) as columns to the synthetic table; it is always
+    written to release/provenance.parquet."""
     fresh: Operational[bool] = False
     """Start over in a used output folder; charges the budget a second time."""
 
@@ -414,9 +414,9 @@ class SigningParameters(Parameters):
     """The signature."""
 
     sign: Operational[str | None] = None
-    """Private key that signs the files in ``release/`` (docs/signing.md): a file of ``understudy keys create``."""
+    """Private key that signs the files in ``release/`` (docs/signing.md); ``understudy keys create`` makes one."""
     responsible: Operational[str] = Field("", max_length=1000)
-    """Who answers for the results: a name in the signature."""
+    """Name in the signature of the person who answers for the results."""
 
     @model_validator(mode="after")
     def _signed(self) -> SigningParameters:
@@ -426,7 +426,7 @@ class SigningParameters(Parameters):
 
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
-    """The flags that say this budget."""
+    """Return the settings of this budget."""
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
     return {name: str(value) for name, value in vars(budget).items()}  # delta where there is one
@@ -461,14 +461,14 @@ class RunConfig(
     OutputParameters,
     SigningParameters,
 ):
-    """Every setting of a run, apart from the method's own parameters."""
+    """All settings of a run except the method's parameters."""
 
     method: str = DEFAULT_METHOD
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def label_set(self) -> LabelSet:
-        """The declared labels; in place of topics, which the run finds, as many names that are longer."""
+        """Return the declared labels; for topics, which the run will find, as many made-up, longer names."""
         if not isinstance(self.topics, int):
             return super().label_set
         name = "the three public words by which this run will name a topic that it finds in the private texts"
@@ -476,19 +476,19 @@ class RunConfig(
 
     @property
     def changeable(self) -> frozenset[str]:
-        """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
+        """Return lasting settings that may change after the charge: values depend on them only through candidates."""
         needs, fields = method_class(self.method).needs, type(self).model_fields
         found = {name for name, field in fields.items() if is_free(field)} | ModelParameters.model_fields.keys()
         writing = WritingParameters.model_fields.keys()
         sampling = {"samples", "llm_temperature", "max_tokens"}
         fixed = sampling if needs.holds_texts else set[str]()
-        if needs.private_model or needs.candidates:  # a value rests on what their model reads
+        if needs.private_model or needs.candidates:  # a value depends on what their model reads
             fixed = fixed | (writing - sampling)
         return frozenset((found | writing) - fixed)
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with the first, however they were given."""
+        """Return the settings that a resumed run must share with the first, however they were given."""
         method = make_method(self.method, self.method_parameters)
         unused = {name for name, field in type(self).model_fields.items() if _OPERATIONAL in field.metadata}
         unused.add("method_parameters")
@@ -512,7 +512,7 @@ WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
 
 
 def release_groups(method: type[Any]) -> Groups:
-    """The groups of ``release``: also what the method's release needs of prompts and models; its own come last."""
+    """Return the groups of ``release``, with the prompts and models that the method needs; its parameters come last."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters, SizeParameters),
         EmbedderParameters,
@@ -536,7 +536,7 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     make_method(method, parameters)
     if "method_parameters" in rest:
         raise ConfigError(
-            "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
+            "There is no parameter 'method_parameters'.", "Give the method's parameters together with the others."
         )
     known = {*RunConfig.model_fields, *own} - {"method_parameters"}
     if unknown := sorted(map(str, rest.keys() - known)):
@@ -550,8 +550,8 @@ def run_names(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def configured_method(values: Mapping[str, Any]) -> str:
-    """The name of the method in a configuration. Raises ConfigError if it is not text: YAML may have made it something
-    too long to show."""
+    """Return the name of the method in a configuration. Raises ConfigError if it is not text: YAML may have read it as
+    something too long to show."""
     method = values.get("method", DEFAULT_METHOD)
     if not isinstance(method, str):
         raise ConfigError("The method is not a name.", "Write `method: NAME`; `understudy run --help` lists the names.")
@@ -559,7 +559,7 @@ def configured_method(values: Mapping[str, Any]) -> str:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """A YAML configuration file as a flat mapping."""
+    """Read a YAML configuration file as a flat mapping."""
     from understudy.base.yaml_text import load_yaml
 
     try:
@@ -578,7 +578,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def json_schema(method: str = DEFAULT_METHOD) -> dict[str, Any]:
-    """JSON Schema of a run's YAML configuration with ``method``."""
+    """Return the JSON Schema of a run's YAML configuration with ``method``."""
     bases: Any = (*RUN_GROUPS, method_class(method).parameters)
     field: Any = (str, Field(DEFAULT_METHOD, description="The method."))
     model: Any = create_model("UnderstudyConfiguration", __base__=bases, method=field)

@@ -1,4 +1,4 @@
-"""Signing the results of a run, and verifying a folder or file that a stranger may have handed out."""
+"""Sign the results of a run, and verify a folder or file that may come from a stranger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signing:
-    """How a run's results are signed, loaded before anything is charged; not at all where ``signer`` is None."""
+    """The key and name that sign a run's results, loaded before any charge; no signature if ``signer`` is None."""
 
     signer: Signer | None
     responsible: str
@@ -49,18 +49,18 @@ class Signing:
         return cls(None if wanted.sign is None else Signer.load(wanted.sign), wanted.responsible, job.ledger)
 
     def of_result(self, result: Result, listener: Listener) -> Result:
-        """Sign the result's shareable folder; without a key, say if what was signed there has changed."""
+        """Sign the result's shareable folder; without a key, say if signed files there have changed."""
         if result.folder is None:
             return result
         folder, statement = result.folder.shareable, result.statement
         if self.signer is not None:
             made = manifest_of(statement, self.signer, responsible=self.responsible, ledger=self.ledger)
             if statement.private and made.spent is None:
-                listener.say("The signature does not say what the dataset has spent: its ledger is not here.")
+                listener.say("The signature does not include what the dataset has spent: its ledger is not here.")
             signed = self.signer.sign(folder, made)
             listener.say(f"Signed {len(signed.files)} files with the key {signed.fingerprint}.")
         elif is_signed(folder) and ((earlier := signed_earlier(folder)) is None or changes_since(folder, earlier)):
-            listener.say("The signature here is of other files than these: --sign KEY signs again.")
+            listener.say("The signature here does not match the new files. To sign them, use --sign KEY.")
         return result
 
 
@@ -73,7 +73,7 @@ def signed_earlier(folder: Path) -> Manifest | None:
 
 
 def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledger: str | None) -> Manifest:
-    """Return all that a manifest says besides the files, now."""
+    """Return the current entries of a manifest, other than the files."""
     sealed, account = statement.sealed, booked_account(statement, ledger)
     return Manifest(
         signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -90,14 +90,14 @@ def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledge
 
 
 def booked_account(statement: Statement, ledger: str | None) -> Account | None:
-    """Return the account of the statement's dataset now; None where its ledger is not here or does not know the run."""
+    """Return the account of the statement's dataset now; None if its ledger is not here or does not know the run."""
     from understudy.ledger import Ledger, default_location
     from understudy.ledger.verbs import Account
 
     if statement.sealed is None or not statement.private:
         return None
     try:
-        with Ledger(ledger or default_location()) as book:  # a location that is named is not begun
+        with Ledger(ledger or default_location()) as book:  # no new ledger at a named location
             if book.id != statement.sealed.ledger_id:
                 return None
             runs = {entry.run_id for entry in book.history(statement.dataset)}
@@ -108,7 +108,7 @@ def booked_account(statement: Statement, ledger: str | None) -> Account | None:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked; ``unknown``: what the files alone cannot show."""
+    """The result of one check; ``unknown`` if the files alone cannot show it."""
 
     what: str
     state: Literal["ok", "failed", "unknown"]
@@ -117,12 +117,12 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """What was found out about a folder or file.
+    """The findings about a folder or file.
 
     Args:
         signature: ``valid``: by the given key; ``unknown``: by a key that was not given, which anyone may have made;
             ``none``: nothing is signed; ``invalid``.
-        manifest: what the signer says; None without a signature that matches.
+        manifest: the signer's statement; None without a matching signature.
     """
 
     signature: Literal["valid", "unknown", "none", "invalid"]
@@ -131,12 +131,12 @@ class Verification:
 
     @property
     def failed(self) -> list[str]:
-        """The names of what failed."""
+        """Return the names of the failed checks."""
         return [each.what for each in self.findings if each.state == "failed"]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed. What is unknown is no failure."""
+        """Return whether no check failed. An unknown result is not a failure."""
         return not self.failed
 
     @property
@@ -154,7 +154,7 @@ class Verification:
 
 _UNSIGNED = (
     "not signed: nothing shows who made this, when, what the dataset has spent in all, or that the texts and the "
-    "report are still those that were made"
+    "report are unchanged"
 )
 
 
@@ -165,10 +165,10 @@ def verify(
     ledger: str | None = None,
     max_release_bytes: int | None = None,
 ) -> Verification:
-    """Check all that a run's folder, or one file of it, shows; see :func:`understudy.verify`."""
+    """Check everything that a run's folder, or one file of it, shows; see :func:`understudy.verify`."""
     named = Path(require_path(path))
     if not named.exists():
-        raise ConfigError(f"There is no folder or file {named.name}.", "Check the path.")
+        raise ConfigError(f"The folder or file {named.name} does not exist.", "Check the path.")
     only = None if named.is_dir() else named.name
     folder = named.absolute().parent if only else named / "release" if (named / "release").is_dir() else named
     require_inside(folder, folder)
@@ -187,7 +187,7 @@ def verify(
     if len(findings) == 1 and signature == "none":
         if only is None:
             raise ConfigError(f"{named.name} is not the folder of a run.", "Name its folder, or a file in release/.")
-        findings.append(Finding(only, "unknown", "nothing in this file alone can be checked"))
+        findings.append(Finding(only, "unknown", "this file alone cannot be checked"))
     if statement is not None and booked_account(statement, ledger) is not None:
         findings.append(Finding("ledger", "ok", "the ledger here has charged this run"))
     return Verification(signature, tuple(findings), signed)
@@ -222,7 +222,7 @@ def _spending(signed: Manifest) -> str:
     from understudy.ledger.values import both
 
     if signed.spent is None or signed.cap is None:
-        return "the signer's ledger was not there"
+        return "the signer's ledger was not available"
     try:
         spent, cap = both(read_budget(signed.spent)), both(read_budget(signed.cap), left=True)
     except (ValueError, UnderstudyError):
@@ -232,7 +232,7 @@ def _spending(signed: Manifest) -> str:
 
 
 def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterator[Finding]:
-    """Yield what the two files of the statement show: do they say what the Release says?"""
+    """Yield findings on whether the two files of the statement agree with the Release."""
     path, text = folder / "statement.json", folder / "statement.md"
     if not path.is_file():
         return
@@ -242,23 +242,23 @@ def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterat
         yield Finding(path.name, "failed", error.problem)
         return
     words = "its charges keep what it promises"
-    more = statement.notes[len(made.notes) :] if made is not None else ()  # a condition of the rows
+    more = statement.notes[len(made.notes) :] if made is not None else ()  # a condition on the rows
     expected = made and replace(made, notes=(*made.notes, *more), table=statement.table)
     if expected is not None and expected.to_json() != statement.to_json():
-        yield Finding(path.name, "failed", "says something else than the Release")
+        yield Finding(path.name, "failed", "differs from the Release")
     else:
-        yield Finding(path.name, "ok", words if made is None else f"{words}, as the Release has it")
-    if not signed and text.is_file():  # signed by another version of understudy, it may have other words
+        yield Finding(path.name, "ok", words if made is None else f"{words}, as in the Release")
+    if not signed and text.is_file():  # another version of understudy may have signed other words
         with text.open("rb") as file:
             data = file.read(1 << 24).decode("utf-8", "replace")
         if data in (statement.to_markdown(labelled=True), statement.to_markdown(labelled=False)):
-            yield Finding(text.name, "ok", "says what statement.json says")
+            yield Finding(text.name, "ok", "agrees with statement.json")
         else:
-            yield Finding(text.name, "failed", "does not say what statement.json says, or another version wrote it")
+            yield Finding(text.name, "failed", "differs from statement.json, or another version wrote it")
 
 
 def signed_rows(manifest: Manifest) -> Sequence[tuple[str, str]]:
-    """Return titles and values for a page that will be, or was, signed so."""
+    """Return titles and values for a page that will be, or was, signed this way."""
     rows = [("signed by", manifest.responsible), ("signed at", manifest.signed_at)]
     rows += [("key of the signature", manifest.fingerprint), ("spent when signed", _spending(manifest))]
     return [row for row in rows if row[1]]

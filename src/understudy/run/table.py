@@ -1,5 +1,5 @@
-"""The synthetic table: the private table's columns in their order, and what is known of its rows, which is another
-table."""
+"""The synthetic table: the private table's columns in their order, and a separate table with the provenance of its
+rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from understudy.text.writing import SyntheticRecord
 
 TEXT, LABEL, PROVENANCE, TEXT_SHA256 = "text", "label", "provenance", "text_sha256"
 TRANSCRIPT = "transcript"
-"""What the whole text is called where it has parts, which are columns of the table."""
+"""Name of the whole text if its parts are columns of the table."""
 Like = str | Mapping[str, Any] | None
 Cells = dict[str, list[object]]
 
@@ -37,9 +37,9 @@ class SyntheticTable:
     """The synthetic table.
 
     Args:
-        columns: by name, as the private table has them.
-        own: what understudy adds, row by row: the label where it is no column, what is computed from a dialogue, the
-            whole of a text that has parts, and the provenance; and the text's hash.
+        columns: by name, as in the private table.
+        own: additional values for each row: the label if it is not a column, values computed from a dialogue, the whole
+            of a text that has parts, the provenance, and the text's hash.
     """
 
     schema: PublicSchema
@@ -48,8 +48,8 @@ class SyntheticTable:
 
     @classmethod
     def of(cls, records: Sequence[SyntheticRecord], schema: PublicSchema) -> SyntheticTable:
-        """Labels are null where the label set was read from data that had none, and strings where a column cannot hold
-        them as they are: of several types, or larger than 64 bits."""
+        """Return the table of these records. Labels are null if the label set was read from data without any, and
+        strings if they have several types or more than 64 bits, which a column cannot contain."""
         names: Sequence[object] = schema.labels
         if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
             names = [canonical(name) for name in schema.labels]
@@ -96,7 +96,7 @@ class SyntheticTable:
         own[PROVENANCE] = list(origins)
         names = schema.layout.in_order(columns)
         if schema.record_columns:
-            names.sort(key=TEXT.__ne__)  # the private table has its parts
+            names.sort(key=TEXT.__ne__)  # the private table has the text's parts
         return cls(schema, {name: columns[name] for name in names}, own)
 
     def with_own(self) -> SyntheticTable:
@@ -131,11 +131,11 @@ class SyntheticTable:
         """Write it to a file that ends in ``.parquet``, ``.csv``, ``.tsv`` or ``.jsonl``.
 
         Args:
-            like: how text files are written: ``source``, as the private table is; ``plain``, in UTF-8 with commas, ISO
-                dates and decimal points; or the options that read such a file. None: like the private table where that
+            like: how text files are written: ``source``, like the private table; ``plain``, in UTF-8 with commas, ISO
+                dates and decimal points; or the options that read such a file. None: like the private table if that
                 is a file of the same kind, else plain.
-            provenance: add what is known of each row as further columns.
-            stamped: that the texts are NOT PRIVATE: the file says so in its name or, by their provenance, in each row.
+            provenance: add the provenance of each row as further columns.
+            stamped: whether the texts are NOT PRIVATE: the file says so in its name or, by the provenance, in each row.
         """
         if provenance or (stamped and "not-private" not in Path(path).name.lower()):
             self.with_own().write(path, keep_formulas=keep_formulas, like=like)
@@ -151,14 +151,14 @@ class SyntheticTable:
 
     @property
     def shown(self) -> list[list[str]]:
-        """The names of the columns, and the rows as the private table would write them."""
+        """Return the names of the columns, and the rows as the private table would write them."""
         like = "source" if self.schema.layout.format in TEXT_FORMATS else "plain"
         columns = _in_words(self.columns, self._notation(self.schema.layout.format, like)[1])
         cells = [["" if value is None else words(value) for value in values] for values in columns.values()]
         return [list(columns), *map(list, zip(*cells, strict=True))]
 
     def _notation(self, kind: str, like: Like) -> tuple[Layout, dict[str, Column]]:
-        """Return how a text file of this kind is written, and the columns with how their values are."""
+        """Return how a text file of this kind is written, and the columns with the format of their values."""
         source, columns = self.schema.layout, self.schema.columns
         if like is None:
             csv = ("csv", "tsv")
@@ -174,37 +174,37 @@ class SyntheticTable:
             formats = formats_of(options.pop("formats", None))
             columns = tuple(Column.from_json(each.to_json() | formats.get(each.kind, {})) for each in columns)
         options = {name: value for name, value in options.items() if name != "format" and value is not None}
-        Reading(**options)  # a ConfigError for what nobody could read
+        Reading(**options)  # a ConfigError if nobody could read it
         try:
             return replace(plain_layout(kind), **options), {column.name: column for column in columns}
         except ValueError:
-            raise ConfigError("No table is written like this.", LIKE) from None
+            raise ConfigError("A table cannot be written like this.", LIKE) from None
 
 
 def words(value: object) -> str:
-    """Return a cell as CSV has it."""
+    """Return a cell as it is written in CSV."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)
     return canonical(value) if isinstance(value, (str, int, float)) else str(value)
 
 
 def text_sha256(*parts: Any) -> str:
-    """Return the start of the hash of a text, or of the columns that make it: its provenance is known by it."""
+    """Return the start of the hash of a text, or of the columns that make it, which its provenance refers to."""
     return hashlib.sha256("\0".join(writable(str(part or "")) for part in parts).encode()).hexdigest()[:16]
 
 
 def text_name(schema: PublicSchema) -> str:
-    """Return the name of the text column; ``text`` where the texts are made of several."""
+    """Return the name of the text column; ``text`` if the texts are made of several columns."""
     return TEXT if schema.record_columns else schema.text
 
 
 def label_name(schema: PublicSchema) -> str:
-    """Return what the label is called: as in the private table, or ``label``."""
+    """Return the name of the label column: that of the private table, or ``label``."""
     return LABEL if schema.label is None or schema.crossed else schema.label
 
 
 def types_of(schema: PublicSchema) -> dict[str, Any]:
-    """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
+    """Return Arrow's types of the typed columns, and of the columns that a text with parts is made of."""
     return {
         **dict.fromkeys(schema.form.fields, pa.string()),
         **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),
@@ -221,8 +221,8 @@ def _in_words(columns: Mapping[str, list[object]], domains: Mapping[str, Column]
 
 
 def _owners(owner: Column, count: int, most: int, generator: np.random.Generator) -> list[object]:
-    """Return an invented owner for each row. How many records one has is uniform from 1 to the contribution bound, a
-    public distribution: the private one is not read."""
+    """Return an invented owner for each row. The number of records per owner is uniform from 1 to the contribution
+    bound, a public distribution; the private one is not read."""
     sizes: list[int] = []
     while sum(sizes) < count:
         sizes.append(int(generator.integers(1, most + 1)))
@@ -232,10 +232,10 @@ def _owners(owner: Column, count: int, most: int, generator: np.random.Generator
 
 
 def _as_type(cells: Any, kind: Any, values: Sequence[object]) -> Any:
-    """Return a column in the private table's type; as it is where there is none, or it cannot hold the values.
+    """Return a column in the private table's type; unchanged if there is none, or it cannot represent the values.
 
     Args:
-        values: of a category, which are all in its dictionary.
+        values: of a category; all are in its dictionary.
     """
     if kind is None or cells.type == kind:
         return cells
@@ -254,8 +254,8 @@ def _as_type(cells: Any, kind: Any, values: Sequence[object]) -> Any:
 
 
 def _for_pandas(table: Any, layout: Layout) -> dict[str, Any]:
-    """Return what pandas is told of a table: the dtypes of the private one; where integers or booleans may not be
-    missing in these, the dtypes in which they may."""
+    """Return the metadata of a table for pandas: the dtypes of the private one; for integers or booleans that cannot be
+    missing in these, the dtypes in which they can."""
     columns = []
     for field, cells in zip(table.schema, table.columns, strict=True):
         dtype = layout.dtypes.get(field.name, "")

@@ -1,4 +1,4 @@
-"""The verb ``topics``: what a private table is about. A Release of the method, and what can be asked of it."""
+"""The verb ``topics``: find what a private table is about. A Release of the method, and the uses of it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class FoundTopics:
 
     Args:
         release: the Release, with its privacy statement.
-        embedder: that texts are assigned with, as ``--embedder`` has it.
-        folder: where it is, or None without an output folder.
-        titles: of the topics, by their numbers, where a language model wrote some.
-        trust_endpoint: whether an embedder may send the texts that are assigned away from this machine.
+        embedder: for assigning texts, as in ``--embedder``.
+        folder: the output folder; None without one.
+        titles: of the topics, by their numbers, if a language model wrote some.
+        trust_endpoint: whether an embedder may send the assigned texts away from this machine.
 
-    Raises ReleaseError if the Release is of another method, or has a parameter that is gone.
+    Raises ReleaseError if the Release is of another method, or has a parameter that no longer exists.
     """
 
     release: Release
@@ -57,7 +57,7 @@ class FoundTopics:
     def __post_init__(self) -> None:
         if not isinstance(self.release, Release):
             raise ConfigError(
-                "These are no topics: no Release is given.", 'Load it: us.load_release("FOLDER or FILE").'
+                "A Release of topics is expected, not its path.", 'Load it: us.load_release("FOLDER or FILE").'
             )
         method_of(self.release)
         found.held_of(self.release)
@@ -67,27 +67,27 @@ class FoundTopics:
 
     @cached_property
     def topics(self) -> tuple[Topic, ...]:
-        """The topics, the largest first: their names, terms, and noisy sizes with intervals."""
+        """Return the topics, the largest first: their names, terms, and noisy sizes with intervals."""
         found = topics_of(self.release)
         titles = self.titles or [""] * len(found)
         return tuple(replace(each, title=title) for each, title in zip(found, titles, strict=True))
 
     def assign(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """``Int64[n]``: the number of the topic that each text is nearest to; -1 for one without a vector.
+        """Return the number of the topic that each text is nearest to, ``Int64[n]``; -1 for a text without a vector.
 
-        Free: a function of the text and of released centres. The numbers of private texts are as private as these.
+        Free: a function of the text and of released centres. The numbers of private texts are as private as the texts.
 
-        Raises ReleaseError if the embedder is another than the topics were found with, ModelError if it is not on this
-        machine, or sends texts away from it and is not trusted.
+        Raises ReleaseError if the topics were found with a different embedder, ModelError if the embedder is not on
+        this machine, or sends texts away from it and is not trusted.
         """
         if isinstance(texts, str):
-            raise ConfigError("One text given where several are expected.", "Give a list of texts.")
+            raise ConfigError("A single text was given, but a list is expected.", "Give a list of texts.")
         if any(not isinstance(text, str) for text in texts):
-            raise ConfigError("Something that is no string is given as a text.", "Give a list of strings.")
+            raise ConfigError("One of the texts is not a string.", "Give a list of strings.")
         return found.assign(self.release, self._loaded, list(texts), trust_endpoint=self.trust_endpoint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """``Float32[n, d]``: vectors of public texts, of length 1, by the embedder that the topics were found with."""
+        """Return ``Float32[n, d]``: vectors of public texts, of length 1, by the embedder that found the topics."""
         return np.asarray(self._loaded.embed(list(texts)), dtype=np.float32)
 
     @cached_property
@@ -100,7 +100,7 @@ class FoundTopics:
         return str(self.release.statement.budget) if self.release.statement.private else NOT_PRIVATE
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One entry per topic, the largest first."""
+        """Return one entry per topic, the largest first."""
         return [
             {
                 "topic": each.number,
@@ -116,18 +116,18 @@ class FoundTopics:
         ]
 
     def to_pandas(self) -> Any:
-        """The topics as a ``pandas.DataFrame``, a row each: ``topic``, ``name``, ``terms`` (a list), ``size``, ``low``,
-        ``high``, ``clear``."""
+        """Return the topics as a ``pandas.DataFrame``, one per row: ``topic``, ``name``, ``terms`` (a list), ``size``,
+        ``low``, ``high``, ``clear``."""
         return library("pandas").DataFrame(self.to_json())
 
 
 def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> FoundTopics:
     """Release the topics of a private table. The same configuration and output folder resume."""
     if config.method != NAME:
-        raise ConfigError(f"The method {config.method} finds no topics.", "Leave the method out: topics is one.")
+        raise ConfigError(f"The method {config.method} does not find topics.", "Leave the method out.")
     if config.label is not None or config.labels is not None or config.labels_from_data:
         raise ConfigError(
-            "Topics are found where there are no labels.", "Leave out --label, --labels and --labels-from-data."
+            "Topics are found only in tables without labels.", "Leave out --label, --labels and --labels-from-data."
         )
     asked = config.llm if "llm" in config.model_fields_set and config.llm != "none" else None
     chat = asked and load_chat(config.part(Chat, asks=True, trained=False, in_a_row=1), listener)
@@ -135,18 +135,18 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
     found = FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)
     if not chat:
         return found
-    listener.say(f"Titles: asked of {asked}, which sees the topics' released terms alone.")
+    listener.say(f"Titles are written by {asked}, which sees only the topics' released terms.")
     return replace(found, titles=titles_of(found.topics, chat, found.embed))
 
 
 def titles_of(
     topics: Sequence[Topic], chat: ChatModel, embed: Callable[[Sequence[str]], NDArray[np.float32]]
 ) -> tuple[str, ...]:
-    """What the model calls each topic that is clear of the noise, by its terms alone; "" where it gives no title, or
-    one that is not of the topic.
+    """Return the model's title, from the terms alone, for each topic that is clear of the noise; "" if it gives no
+    title, or one that does not fit the topic.
 
-    A title is of its topic if it has one of its terms or is near one (cosine above _LIKE), and is nearer to its terms,
-    on average, than to those of any other clear topic.
+    A title fits its topic if it contains one of the topic's terms or is near one (cosine above _LIKE), and is nearer to
+    its terms, on average, than to those of any other clear topic.
     """
     shown = [each for each in topics if each.clear]
     titles = dict(zip((each.number for each in shown), _asked_of(chat, shown), strict=True))
@@ -171,7 +171,7 @@ def _asked_of(chat: ChatModel, topics: Sequence[Topic]) -> list[str]:
 
 
 def _title(answer: Completion) -> str:
-    """Without quotes and lead-in; "" where it was cut or is no title."""
+    """Return the title without quotes and lead-in; "" if it was cut or is not a title."""
     lines = tidy(answer).splitlines()
     text = _LEAD.sub("", " ".join(lines[:1]).strip(_AROUND)).strip(_AROUND)
     cut = answer.finish_reason == "length" and len(answer.text.strip().splitlines()) == 1
@@ -186,4 +186,4 @@ _LEAD = re.compile(r"(the )?(subject|topic|title|answer)( is\b|\W*:)", re.IGNORE
 _AROUND = " \t\"'\u201c\u201d\u2018\u2019`.*#:"
 _LONGEST, _MOST, _WORDS, _LONGEST_TERM = 24, 60, range(2, 6), 80  # tokens, characters, words, characters
 _LIKE = 0.5
-"""Cosine of a title and a term that it paraphrases, by the built-in embedder."""
+"""Smallest cosine of a title and a term that it paraphrases, by the built-in embedder."""

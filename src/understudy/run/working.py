@@ -1,4 +1,4 @@
-"""Where a run's private records are worked on: its engine, and that all workers may be trusted with exactness."""
+"""The engine that processes a run's private records, and checks that all of its workers compute the same."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _CHUNKS_PER_WORKER, _MOST_TEXTS = 4, 4096  # of texts that are only embedded
 
 @contextmanager
 def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | None]:
-    """The engine that is named; None for this process.
+    """Return the named engine; None for this process.
 
     Args:
-        scratch: private: of the run, where none is named.
+        scratch: private: the run's folder, used if none is named.
     """
     if config.engine == "in-process":
         if config.workers or config.scratch:
             raise ConfigError(
-                "There are workers for an engine, and no engine.", "Give --engine processes or --engine ray."
+                "A number of workers is given, but no engine.", "Give --engine processes or --engine ray."
             )
         yield None
         return
@@ -54,36 +54,36 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
 
 def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
-    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones.
+    """Check on every kind of worker that texts do not change each other's vectors, and that all give the same vectors.
 
-    Raises ModelError if they do on some worker, EngineError if the workers' vectors differ: a record's would depend on
-    who embedded it.
+    Raises ModelError if they do on some worker, EngineError if the workers' vectors differ: a record's vector would
+    depend on the worker.
     """
     engine.ask(partial(require_text_invariance, embedder))
     require_alike(engine, embedder)
 
 
 def require_alike(engine: Engine, embedder: Embedder) -> None:
-    """See that every worker, also one that joins later, gives some public texts the same vectors; else an EngineError.
+    """Raise EngineError unless every worker, even one that joins later, gives some public texts the same vectors.
 
-    Enough where no bound on one record's influence rests on the vectors.
+    This is enough if no bound on one record's influence depends on the vectors.
     """
     engine.ask(partial(kind_of_worker, embedder), always=True)
 
 
 def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedder:
-    """The embedder with which workers embed: without stored vectors where they may not see the output's folder."""
+    """Return the embedder for workers: without stored vectors if they may not see the output's folder."""
     return uncached(embedder) if config.engine == "ray" and config.scratch is not None else embedder
 
 
 def embedding_on(engine: Engine | None, embedder: Embedder | None) -> Embedder | None:
-    """An embedder with which the engine's workers embed; the same one where there is no engine."""
+    """Return an embedder that embeds on the engine's workers; without an engine, the same embedder."""
     return embedder if engine is None or embedder is None else _EngineEmbedder(embedder, engine)
 
 
 @dataclass(frozen=True)
 class _EngineEmbedder(WrappedEmbedder):
-    """An embedder whose texts are embedded by an engine's workers, in chunks, and whose vectors come back in order."""
+    """An embedder that embeds chunks of texts on an engine's workers and returns the vectors in order."""
 
     engine: Engine
 
@@ -94,18 +94,18 @@ class _EngineEmbedder(WrappedEmbedder):
 
 
 def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
-    """What decides what a worker computes: versions, and for vectors all that their bits hang on."""
+    """Return everything that can change a worker's results: versions, and for vectors all that changes their bits."""
     vectors = None if embedder is None else conditions(uncached(embedder))
     return platform.python_version(), *map(_version, _PACKAGES), vectors
 
 
 def statement_of(config: EngineParameters) -> tuple[str, ...]:
-    """What the statement says about whom the user trusts with private texts: one sentence for a cluster, or none."""
+    """Return the statement's sentence about the trusted operators of a cluster; none without a cluster."""
     if config.engine != "ray":
         return ()
     return (
-        "The machines of a Ray cluster read the private texts (--engine ray): nothing is promised against whoever runs "
-        "them, or can read their memory, disks or network.",
+        "The machines of a Ray cluster read the private texts (--engine ray): nothing is promised against anyone who "
+        "runs them, or can read their memory, disks or network.",
     )
 
 
@@ -117,15 +117,15 @@ def _version(package: str) -> str:
 
 
 def _require_shared(engine: Engine, scratch: Path) -> None:
-    """See that every worker reads in ``scratch`` what is written here."""
+    """Check that every worker reads in ``scratch`` what this process writes there."""
     path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write(token)
     try:
         if engine.ask(partial(_read, path)) != token:
             raise EngineError(
-                "The machines of the cluster do not see the run's private folder.",
-                "Name one on a drive that all of them share: --scratch FOLDER.",
+                "The machines of the cluster cannot read the run's private folder.",
+                "Name a folder on a drive that all of them share: --scratch FOLDER.",
             )
     finally:
         path.unlink(missing_ok=True)

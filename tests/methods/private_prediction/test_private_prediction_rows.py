@@ -93,10 +93,10 @@ def test_a_release_that_is_continued_keeps_its_rows_and_gets_others(tmp_path: Pa
 @pytest.mark.usefixtures("scripted")
 def test_a_condition_cannot_be_met_later(tmp_path: Path) -> None:
     values = settings(tmp_path)
-    with pytest.raises(ConfigError, match="each behind its own row"):
+    with pytest.raises(ConfigError, match="already contains the texts and their rows"):
         run({**values, "where": "ward=A"})
     made = running.release(run_config(values)).release
-    with pytest.raises(ConfigError, match="each behind its own row"):
+    with pytest.raises(ConfigError, match="already contains the texts and their rows"):
         us.generate(made, where="ward=A")
 
 

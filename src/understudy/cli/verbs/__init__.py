@@ -1,1 +1,1 @@
-"""The verbs, one file each; a file is imported when its verb is called."""
+"""The verbs, one file each, imported when the verb is called."""

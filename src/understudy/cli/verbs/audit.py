@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 @click.group("audit")
 def audit() -> None:
-    """Try to break the promise: audits of mechanisms and of whole runs."""
+    """Test the stated guarantee by attacking mechanisms and whole runs."""
 
 
 @audit.command()
 @click.argument("name", required=False)
 @click.option("--list", "lists", is_flag=True, help="List the mechanisms that can be audited.")
-@click.option("--runs", type=int, default=5000, show_default=True, help="Runs with the unit, and as many without.")
-@click.option("--epsilon", default="4", show_default=True, help="What the mechanism is to promise.")
-@click.option("--delta", default="1e-6", show_default=True, help="... at this delta; pure mechanisms promise it at 0.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="That no bound is too high.")
+@click.option("--runs", type=int, default=5000, show_default=True, help="Runs with the unit, and runs without it.")
+@click.option("--epsilon", default="4", show_default=True, help="Epsilon that the mechanism promises.")
+@click.option("--delta", default="1e-6", show_default=True, help="Delta that it promises; 0 for pure mechanisms.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Chance that no bound is too high.")
 @json_option
 def mechanism(
     name: str | None, *, lists: bool, runs: int, epsilon: str, delta: str, confidence: float, as_json: bool
 ) -> None:
-    """Run the mechanism NAME (or `all`) on worst-case neighbours, and bound what it loses from below.
+    """Run the mechanism NAME (or `all`) on worst-case neighbours, and print a lower bound on its privacy loss.
 
-    The noise is the system's, as in a release: it has no seed, and no two audits are alike.
+    The noise comes from the operating system, as in a release. It has no seed, so every audit differs.
     """
     from understudy.audit.mechanisms.audit import ALL, MECHANISMS, NO_PROOF, audit_mechanism, chosen
     from understudy.privacy.guarantee import Budget
@@ -65,7 +65,7 @@ def mechanism(
     done = []
     auditables = chosen(name)
     if name == ALL and (missing := [each.name for each in MECHANISMS.values() if each not in auditables]):
-        say(f"Left out, for want of the extra `local`: {', '.join(missing)}.")
+        say(f"Skipped, because the extra `local` is not installed: {', '.join(missing)}.")
     for auditable in auditables:
         say(f"{auditable.name}: {auditable.neighbours}")
         done.append(audit_mechanism(auditable, budget, runs=runs, confidence=confidence))
@@ -76,8 +76,8 @@ def mechanism(
         click.echo(NO_PROOF)
     if broken := [each.name for each in done if each.violated]:
         raise PrivacyError(
-            f"A lower bound lies above the promise: {', '.join(broken)}.",
-            "Audit it again with more runs, and if it stays so, release nothing with it and report it.",
+            f"A lower bound is above the promise: {', '.join(broken)}.",
+            "Audit it again with more runs. If the bound stays above, release nothing with it and report it.",
         )
 
 
@@ -108,7 +108,7 @@ def _audit_groups(_args: Sequence[str]) -> Groups:
     main=("canaries", "prefix_words", "suffix_terms", "attacks", "confidence"),
 )
 @click.argument("config")
-@click.option("--output", metavar="FOLDER", help="Folder for the results, which stay in its private part.")
+@click.option("--output", metavar="FOLDER", help="Folder for the results, which go to its private/ folder.")
 @click.option(
     "--insecure-no-noise",
     is_flag=True,
@@ -121,7 +121,7 @@ def _audit_groups(_args: Sequence[str]) -> Groups:
     is_flag=True,
     default=None,
     cls=TypedOption,
-    help="Start over in a used folder, with other canaries and coins.",
+    help="Start over in a used folder, with new canaries and coin flips.",
 )
 @json_option
 def audit_run(
@@ -148,10 +148,10 @@ def audit_run(
         click.echo(Path(settings.output or "") / "private" / AUDIT)
     if done.verdict == "VIOLATION":
         raise PrivacyError(
-            f"The run leaks epsilon {done.largest_found:.2f} at least, and promises {done.epsilon:g}.",
+            f"The run leaks an epsilon of at least {done.largest_found:.2f}, but promises {done.epsilon:g}.",
             "Release nothing with it, and report it."
             if done.private
-            else "Noise was off or seeded, and no promise holds: leave that out of the configuration.",
+            else "The noise was off or seeded, so no promise holds: leave that option out of the configuration.",
         )
 
 
@@ -162,14 +162,14 @@ def _run_groups(args: Sequence[str]) -> Groups:
 
 
 @audit.command("replay", cls=ParametersCommand, groups=_run_groups, main=("data", *TABLE, "epsilon", "delta", *WRITING))
-@click.option("--method", default=None, envvar=METHOD, metavar="NAME", help="As for a run.")
-@click.option("--neighbours", type=click.IntRange(1), default=None, help="Neighbours to try at most.  [default: all]")
+@click.option("--method", default=None, envvar=METHOD, metavar="NAME", help="YAML configuration, as for a run.")
+@click.option("--neighbours", type=click.IntRange(1), default=None, help="Most neighbours to try.  [default: all]")
 @config_option
 @json_option
 def audit_replay(config: str | None, *, neighbours: int | None, as_json: bool, **values: Any) -> None:
-    """Replay a run on neighbours of its table: with the released values given, nothing else may differ.
+    """Replay a run on neighbours of its table: given the same released values, nothing may differ.
 
-    Takes the options of `run`. Nothing is charged, and nothing that the runs make is kept.
+    Takes the options of `run`. Nothing is charged, and no result of the runs is kept.
     """
     from understudy.audit.replay import audit_replay as replay
     from understudy.run.settings import run_config
@@ -187,16 +187,16 @@ def audit_replay(config: str | None, *, neighbours: int | None, as_json: bool, *
                 click.echo(f"  {finding.kind}: {finding.detail}")
         if done.unchecked:
             click.echo(f"Sensitivities not compared, as their mechanisms are not known: {', '.join(done.unchecked)}.")
-        click.echo(f"Verdict: {done.verdict}. It is about these neighbours and this configuration.")
+        click.echo(f"Verdict: {done.verdict}. It applies to these neighbours and this configuration only.")
     if done.unsteady:
         raise PrivacyError(
-            "Two runs on the same table differ, so that this audit can tell nothing: "
+            "Two runs on the same table differ, so this audit cannot decide anything: "
             + "; ".join(f"{each.kind}, {each.detail:.200}" for each in done.unsteady),
             "Make the method and its models repeatable for a given seed.",
         )
     if done.verdict == "VIOLATION":
         raise PrivacyError(
-            "The run depends on the table by other ways than its released values, or a sum moves too far.",
+            "The run depends on the table in other ways than through its released values, or a sum changes too much.",
             "Release nothing with it until that is fixed.",
         )
 
@@ -216,7 +216,7 @@ def _show_audit(done: RunAudit) -> None:
     ]
     show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), rows)
     if done.groups:
-        click.echo(f"\nOf groups alone, at {done.confidence:.6g} confidence over all of them:")
+        click.echo(f"\nBy group, at {done.confidence:.6g} confidence over all groups:")
         shown = sorted(done.groups, key=lambda each: -each.epsilon)[:_MOST_GROUPS]
         groups = [
             (each.name, str(each.canaries), each.attack, f"{each.auc:.3f}", f"{each.epsilon:.2f}") for each in shown

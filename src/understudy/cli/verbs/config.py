@@ -23,7 +23,7 @@ _location_option = click.option(
 
 @click.group("config")
 def config() -> None:
-    """The YAML configuration: its JSON Schema."""
+    """Show the JSON Schema of the YAML configuration."""
 
 
 @config.command()

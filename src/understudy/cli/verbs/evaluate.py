@@ -54,9 +54,9 @@ def evaluate(
 ) -> None:
     """Measure the table or output folder SYNTHETIC against the real table REAL: fidelity, utility, leakage.
 
-    With --config a run's own file says both: its data and its output.
+    With --config the run's configuration names both: its data and its output.
 
-    The metrics are private, for the data's holder: they go to private/evaluation.json of the output folder.
+    The metrics are private, for the data's owner only: they go to private/evaluation.json of the output folder.
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
     from understudy.evaluate.evaluate import evaluate as measure
@@ -73,7 +73,7 @@ def evaluate(
     with listener() as told:
         made = measure(real, synthetic, listener=told, **settings)
         if not show:
-            told.say("--show prints them, and `understudy report` makes pages of them.")
+            told.say("--show prints them, and `understudy report` shows them as a page.")
     if as_json:
         folder = None if output is None else OutputFolder(Path(output))
         charged = None if folder is None or "charge_metrics" not in settings else str(folder.metrics_file)
@@ -88,13 +88,13 @@ def evaluate(
 
 
 def _tables(real: str | None, synthetic: str | None, file: Mapping[str, Any]) -> tuple[Any, str]:
-    """The real table and the synthetic one: as given, one alone being the synthetic one, else as a run's file says."""
+    """Return the real and the synthetic table: as given (one alone is the synthetic one), else from the run's file."""
     if synthetic is None:
         real, synthetic = None, real or file.get("output")
     real = real or file.get("data")
     if not real or not synthetic:
         raise ConfigError(
-            "Not both tables given.",
+            "The real or the synthetic table is not given.",
             "Write `understudy evaluate REAL SYNTHETIC`, or --config with the file of the run.",
         )
     return real, str(synthetic)

@@ -42,7 +42,7 @@ from understudy.run.settings import (
 
 
 def _method_of_release(args: Sequence[str]) -> type[Any]:
-    """The method of the first word that is a Release; words that are no flag's value come first."""
+    """Return the method of the first word that is a Release; words that are not a flag's value are tried first."""
     words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
     words.sort(key=lambda pair: pair[0].startswith("-") and "=" not in pair[0])
     file = next((word for _, word in words if is_zipfile(word)), None)
@@ -52,7 +52,7 @@ def _method_of_release(args: Sequence[str]) -> type[Any]:
         if file
         else configured_method(read_file(config if config and _is_file(config) else None))
     )
-    return method_class(name if name in method_names() else DEFAULT_METHOD)  # loading it says that there is none
+    return method_class(name if name in method_names() else DEFAULT_METHOD)  # loading it raises the error
 
 
 def _generate_groups(args: Sequence[str]) -> Groups:
@@ -65,7 +65,7 @@ def _generate_groups(args: Sequence[str]) -> Groups:
 
 
 def _is_file(word: str) -> bool:
-    """Whether a word names a regular file: a pipe would be waited for, and a device has no end."""
+    """Return whether a word names a regular file: reading a pipe would block, and a device has no end."""
     try:
         return Path(word).is_file()
     except (OSError, ValueError):
@@ -80,15 +80,15 @@ def _is_file(word: str) -> bool:
 def generate(
     release: str | None, config: str | None, as_json: bool, max_release_bytes: int | None, **values: Any
 ) -> None:
-    """Turn the Release file RELEASE (or the output folder that holds it) into synthetic texts.
+    """Turn the Release file RELEASE (or the output folder that contains it) into synthetic texts.
 
-    Free, any number of times, anywhere. With --config a run's own file says where its Release is.
+    Free, any number of times, anywhere. With --config the run's configuration names the folder of its Release.
     """
     file = read_file(config)
     if not (release := release or file.get("output")):
         raise ConfigError("No Release given.", "Name its file or folder, or --config with the file of the run.")
     made = load_release(release, max_bytes=max_release_bytes)
-    taken = None if "data" in file else known_names(file)  # in a file of its own what the Release fixed is an error
+    taken = None if "data" in file else known_names(file)  # else what the Release fixed is an error
     settings = given(values, config, taken=taken, of_run=("output", "fresh", "seed"))
     if not settings.get("output"):
         name = made.statement.dataset

@@ -20,20 +20,20 @@ from understudy.schema.transcript import text_columns
 
 @click.command()
 @click.argument("table")
-@click.option("--format", "kind", default=None, help="csv, tsv, jsonl or parquet, where the name does not say.")
-@click.option("--delimiter", default=None, help="What separates CSV cells.")
+@click.option("--format", "kind", default=None, help="csv, tsv, jsonl or parquet, if the file's name does not say.")
+@click.option("--delimiter", default=None, help="Character that separates CSV cells.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Encoding of CSV and JSONL.")
 @click.option("--output", default=None, metavar="FILE", help="The YAML file to write. Default: standard output.")
 @click.option(
     "--names-are-public",
     is_flag=True,
     cls=TypedOption,
-    help="Take names of columns that look like values: in a table without a header they are the first record.",
+    help="Accept column names that look like values; in a table without a header they are the first record.",
 )
 def init(
     table: str, kind: str | None, delimiter: str | None, encoding: str, output: str | None, names_are_public: bool
 ) -> None:
-    """Write a configuration for TABLE to be filled in, from the names of its columns alone: no value is read."""
+    """Write a configuration for TABLE, for you to fill in, from the names of its columns: no value is read."""
     columns = read_header(table, format=kind, delimiter=delimiter, encoding=encoding)
     if not names_are_public:
         require_names([name for name, _ in columns])
@@ -44,7 +44,7 @@ def init(
         return
     path = Path(output)
     if path.exists():
-        raise ConfigError(f"There is a file {path.name!r} already.", "Name another with --output.")
+        raise ConfigError(f"The file {path.name!r} exists already.", "Name another with --output.")
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write(text.encode())
     click.echo(path)
@@ -72,7 +72,7 @@ _PEOPLE = """
     bewohner bürger schüler gast autor verfasser absender einsender cliente usuario paciente utilisateur adherent
     adhérent utente paziente employee staff worker mitarbeiter beschäftigte empleado salarie salarié dipendente"""
 _BY_NUMBER = "pat cust usr emp subject contact account acct personal vers kd"
-"""Words that mean people only before a number of theirs."""
+"""Words that mean people only before a word for a number, as in ``pat_id``."""
 _KEYS = "id ids uuid guid key nr no num number nummer code kennung hash ref"
 _ROWS = f"{_KEYS} row zeile index unnamed"
 _PERSON = re.compile(
@@ -90,13 +90,13 @@ _NAMED: dict[Kind, str] = {
         discount tax score weight height duration betrag preis summe kosten gebühr gehalt lohn umsatz saldo gewicht
         dauer montant prix importe precio prezzo importo eur euro usd gbp chf""",
 }
-"""Words of names that tell kinds where the file does not."""
+"""Words in column names that suggest a kind if the file does not state one."""
 _ENDS = "datum anzahl menge betrag preis summe kosten gebühr gehalt lohn umsatz gewicht dauer"
-"""Those that end longer words: ``Rechnungsbetrag``."""
+"""Words of kinds that may end a longer word: ``Rechnungsbetrag``."""
 
 
 def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[str, str]) -> str:
-    """YAML to be filled in: every column is there, and every domain is to be declared."""
+    """Return YAML to fill in: it lists every column, and leaves every domain to be declared."""
     from jinja2 import Environment, StrictUndefined
 
     names = [name for name, _ in columns]
@@ -127,7 +127,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         texts=texts,
         dialogues=dialogues,
         label=label,
-        owner=(owner, f"its name has {people[owner][1]!r} in it" if owner else ""),
+        owner=(owner, f"its name contains {people[owner][1]!r}" if owner else ""),
         numbers=numbers,
         people=[name for name in rest if name in people],
         columns=[(name, _FORMS.get(kind, "[A, B, C]")) for name, kind in others],
@@ -137,19 +137,19 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
 
 
 def _likely(names: Sequence[str], words: Sequence[str]) -> tuple[str | None, str]:
-    """The first name with one of the words in it, and the reason; None where there is none."""
-    found = ((name, f"its name has {word!r} in it") for word in words for name in names if word in name.casefold())
+    """Return the first name that contains one of the words, and the reason; None if there is no such name."""
+    found = ((name, f"its name contains {word!r}") for word in words for name in names if word in name.casefold())
     return next(found, (None, ""))
 
 
 def _words(name: str) -> list[str]:
-    """The words of a column's name: ``Pat_ID``, ``patientNo`` and ``user-id`` have two."""
+    """Return the words of a column's name: ``Pat_ID``, ``patientNo`` and ``user-id`` have two."""
     return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).casefold())
 
 
 def _person(name: str) -> tuple[tuple[bool, int], str] | None:
-    """How likely a column's name says that it tells people apart (the least is the likeliest), and the word that does;
-    None where none does: ``customer_id``, ``KundenNr``, ``user``, but not ``customer_type``."""
+    """Return how likely a column identifies people, by its name (lower is likelier), and the word that suggests it;
+    None if no word does. Such names are ``customer_id``, ``KundenNr``, ``user``, but not ``customer_type``."""
     words = _words(name)
     for first in range(len(words)):
         if found := _PERSON.fullmatch("".join(words[first:])):
@@ -159,7 +159,7 @@ def _person(name: str) -> tuple[tuple[bool, int], str] | None:
 
 
 def _numbers_rows(name: str) -> bool:
-    """Whether a column's name says that it tells rows apart, and so has no values to declare: ``ticket_id``."""
+    """Return whether a column identifies rows, by its name, and so has no values to declare: ``ticket_id``."""
     words = _words(name)
     return not words or words[-1] in _ROWS.split()
 
@@ -172,7 +172,7 @@ def _named_kind(name: str) -> Kind | None:
 
 
 def _quoted(name: str) -> str:
-    """The name as YAML reads it back: unquoted if it is a plain word."""
+    """Return the name in YAML: unquoted if it is a plain word."""
     plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum() and name[0].isalpha()
     return name if plain and name.casefold() not in _WORDS else json.dumps(name, ensure_ascii=False)
 

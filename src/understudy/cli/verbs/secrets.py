@@ -30,12 +30,12 @@ _location_option = click.option(
 COUNTS_FILE = "secret_counts.json"
 _MOST_COMMON = 20
 _INCIDENCE_NOTE = """\
-This file says which record holds which secret, and how many records there are. Whoever runs `--incidence public` with
-it declares all of that to be public: check that you may. The secrets themselves are not in it and stay private."""
+This file says which record contains which secret, and how many records there are. By running `--incidence public` with
+it, you declare all of that public: check that you may. The secrets themselves are not in it and stay private."""
 _COUNT_NOTE = """\
 These counts are private: they are not protected by any noise, and the file quotes secrets. A cap on records per secret
-(--max-records-per-secret) becomes public: choose it from what is known beyond this table (how often a customer can
-write, say), not as the number found here."""
+(--max-records-per-secret) becomes public: choose it from facts known outside this table (such as how often a customer
+can write), not from the numbers found here."""
 
 
 def _secrets_groups(_args: Sequence[str]) -> Groups:
@@ -61,7 +61,7 @@ _SECRETS: dict[str, Any] = {
 
 @click.group("secrets")
 def secrets() -> None:
-    """Secrets of a private table: the incidence file, and counts for its owner."""
+    """Count the secrets of a private table, or write the incidence file."""
 
 
 @secrets.command("incidence", **_SECRETS)
@@ -69,7 +69,7 @@ def secrets() -> None:
 @config_option
 @json_option
 def incidence_command(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
-    """Write which record holds which secret, by numbers alone: a file that you declare public."""
+    """Write which record contains which secret, as numbers only: a file that you declare public."""
     from understudy.corpus.secrets import incidence
 
     target = _target(output, "FILE")
@@ -81,11 +81,11 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
 
 
 @secrets.command("count", **_SECRETS)
-@click.option("--output", default=None, metavar="FOLDER", help="The folder in whose private part the counts are kept.")
+@click.option("--output", default=None, metavar="FOLDER", help="Folder for the counts (in its private/ folder).")
 @config_option
 @json_option
 def count(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
-    """Count the records of each secret, into a private file: to see which strings are no secrets."""
+    """Count the records of each secret, into a private file, to see which strings are not secrets."""
     from understudy.base.files import PRIVATE_MODE, atomic_file
     from understudy.corpus.secrets import records_per_secret
     from understudy.ledger.locking import is_in_use

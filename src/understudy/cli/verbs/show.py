@@ -40,6 +40,6 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
         show_json({name: part.to_json() for name, part in parts.items()} | {"parameters": dict(made.parameters)})
         return
     click.echo(printable(made.statement.to_markdown(labelled=made.schema.label is not None)))
-    click.echo("## What came of it\n")
+    click.echo("## Result\n")
     for line in made.noise_lines:
         click.echo(f"- {printable(line)}")

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--runs", default="out", show_default=True, metavar="FOLDER", help="Where runs put their outputs.")
+@click.option("--runs", default="out", show_default=True, metavar="FOLDER", help="Folder of the runs' output folders.")
 @click.option(
-    "--ledger", metavar="LOCATION", help="As elsewhere.  [default: UNDERSTUDY_LEDGER, else a file in your state folder]"
+    "--ledger", metavar="LOCATION", help="File or URL.  [default: UNDERSTUDY_LEDGER, else a file in your state folder]"
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Port on this machine's loopback.  [default: any that is free]",
+    help="Port on this machine's loopback.  [default: any free one]",
 )
-@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
 def studio(*, runs: str, ledger: str | None, port: int, no_browser: bool) -> None:
-    """Show plans, the ledger and runs in a browser on this machine, and start what is free. It charges nothing.
+    """Show plans, the ledger and runs in a browser on this machine, and start free jobs. It charges nothing.
 
-    Whoever has the address that is printed, with its token, sees what the internal report shows.
+    Anyone who has the printed address, with its token, sees everything that the internal report shows.
     """
     from understudy.studio.server import serve
 

@@ -19,12 +19,12 @@ from understudy.run.settings import Groups, ModelParameters, release_groups, run
 
 def _topics_groups(_args: Sequence[str]) -> Groups:
     *shared, own = release_groups(method_class(TOPICS))
-    groups = (each for each in shared if each is not LabellingParameters)  # its own are no labels
+    groups = (each for each in shared if each is not LabellingParameters)  # its topics are not labels
     return (*groups, _TitleParameters, own)
 
 
 class _TitleParameters(ModelParameters):
-    """The language model that gives topics titles; it sees their released terms only."""
+    """The language model that gives topics titles; it sees only their released terms."""
 
     llm: Free[str] = "none"
     """``none`` (the names alone), ``builtin``, ``hf:ORG/NAME``, or an endpoint's model (docs/endpoints.md)."""
@@ -52,7 +52,7 @@ class _TitleParameters(ModelParameters):
 def topics(config: str | None, as_json: bool, **values: Any) -> None:
     """Find what a private table is about: topics with names and noisy sizes, and no text of any record.
 
-    Writes the page release/topics.html in the output folder, which may be handed out, and prints where it is. The same
+    Writes the page release/topics.html in the output folder and prints its path. You may hand this page out. The same
     command resumes.
     """
     from understudy.report.topics import PAGE, write_topics

@@ -11,15 +11,15 @@ from understudy.cli.output import show_json, show_table
 
 @click.command()
 @click.argument("path")
-@click.option("--key", metavar="PUBLIC", help="The public key of whoever should have signed, from themselves.")
-@click.option("--ledger", metavar="LOCATION", help="Where the run may be booked.  [default: as elsewhere]")
+@click.option("--key", metavar="PUBLIC", help="Public key of the expected signer, received from the signer.")
+@click.option("--ledger", metavar="LOCATION", help="Ledger where the run may be booked.  [default: as for a run]")
 @json_option
 @release_size_option
 def verify(path: str, *, key: str | None, ledger: str | None, as_json: bool, max_release_bytes: int | None) -> None:
-    """Check all that the output folder PATH, or a file of its release/, shows about itself, and who signed it.
+    """Check everything that the output folder PATH, or a file in its release/, shows about itself, and who signed it.
 
-    Without --key it checks hashes, charges, parameters, and whether files changed since somebody signed them. Only the
-    signer's public key shows who that was.
+    Without --key it checks hashes, charges, parameters, and whether files changed since they were signed. Only the
+    signer's public key shows who signed them.
     """
     from understudy import api
 
