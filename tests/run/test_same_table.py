@@ -19,11 +19,14 @@ from run_fixtures import Said, files_holding
 
 import understudy as us
 from understudy.evaluate.synthetic import first_rows, read_synthetic
+from understudy.release import PublicSchema
 from understudy.report.page import write_reports
 from understudy.run.outputs import OutputFolder
+from understudy.run.table import SyntheticTable
 from understudy.schema.columns import declared_columns
 from understudy.schema.formats import LOCALES, as_written, written
 from understudy.schema.layout import Layout
+from understudy.text.writing import SyntheticRecord
 
 pd = pytest.importorskip("pandas")
 pytestmark = [pytest.mark.usefixtures("quick_fit"), pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")]
@@ -182,7 +185,7 @@ def test_a_data_frame_keeps_its_dtypes_and_so_does_its_parquet_file(tmp_path: Pa
     days = {**DOMAINS, "Tage": {"kind": "integer", "range": [0, 100]}}
     made = us.run(frame(), BUDGET, **values(tmp_path, columns=days))
     as_texts = pd.Series(["P-1"]).dtype  # what pandas makes of strings: that objects are any depends on the values
-    expected = frame().astype({"Pat_ID": as_texts})
+    expected = frame().astype({"Pat_ID": as_texts, "Datum": "datetime64[us]"})  # as does the unit of times
     assert same(made.to_pandas(), expected)
     frame().to_parquet(tmp_path / "t.parquet")
     us.run(tmp_path / "t.parquet", BUDGET, **values(tmp_path, columns=days, output=str(tmp_path / "again")))
@@ -199,6 +202,64 @@ def test_a_layout_tells_nothing_that_only_values_tell(tmp_path: Path) -> None:
     assert us.read_corpus(many, text="Befund").layout == made[0], "nor how many categories there are"
     lists = us.read_corpus({"Befund": ["Husten"], "Tage": [1]}, text="Befund").layout
     assert lists == Layout(("Befund", "Tage")), "a list declares no type"
+
+
+SAME: dict[str, tuple[list[Any], list[Any], str | None]] = {
+    "a larger number": ([1, 2, 3], [1, 2, 2**63], None),
+    "no number": ([1, 2, 3], [1, 2, "3"], None),
+    "one text": ([None] * 3, [None, None, "a"], None),
+    "one finer time": (["2024-01-01"] * 3, ["2024-01-01"] * 2 + ["2024-01-01T01:02:03.123456789"], "datetime"),
+    "one that is no date": (["2024-01-01"] * 3, ["2024-01-01", "2024-01-01", "n/k"], "csv"),
+    "a category that is missing": ([1, 2, 3], [1, 2, None], "category"),
+    "one category at all": ([None] * 3, [None, None, "a"], "category"),
+}
+
+
+@pytest.mark.parametrize("change", SAME)
+@pytest.mark.parametrize("as_file", [False, True])
+def test_no_value_of_one_row_of_a_data_frame_shows_in_the_layout(tmp_path: Path, change: str, as_file: bool) -> None:
+    *columns, kind = SAME[change]
+    layouts = []
+    for values in columns:
+        found = pd.DataFrame({"note": ["a", "b", "c"], "x": values})
+        if kind == "csv":
+            found.to_csv(tmp_path / "t.csv", index=False)
+            found = pd.read_csv(tmp_path / "t.csv", parse_dates=["x"])
+        elif kind == "datetime":
+            found["x"] = [pd.Timestamp(each) for each in values]
+        elif kind is not None:
+            found["x"] = found["x"].astype(kind)
+        if as_file and change != "no number":
+            found.to_parquet(tmp_path / "t.parquet")
+        source: Any = tmp_path / "t.parquet" if as_file and change != "no number" else found
+        declared = (
+            {"x": {"kind": "date", "range": ["2024-01-01", "2024-12-31"]}} if kind in ("csv", "datetime") else None
+        )
+        layouts.append(us.read_corpus(source, text="note", columns=declared).layout)
+    assert layouts[0] == layouts[1]
+    assert layouts[0].columns == ("note", "x")
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_no_row_that_was_taken_out_shows_in_the_layout(tmp_path: Path, as_file: bool) -> None:
+    layouts = []
+    for gone in ("b", "e"):
+        found = pd.DataFrame({"note": list("abcde"), "sex": ["f", "m"] * 2 + ["f"]}).query(f"note != '{gone}'")
+        found.to_parquet(tmp_path / "t.parquet")
+        layouts.append(us.read_corpus(tmp_path / "t.parquet" if as_file else found, text="note").layout)
+    assert layouts[0] == layouts[1]
+
+
+def test_categories_keep_their_order_and_their_values() -> None:
+    kinds = [pd.CategoricalDtype(["low", "high"], ordered=True), pd.CategoricalDtype([1, 2])]
+    found = pd.DataFrame({"note": ["a", "b"], "x": ["low", "high"], "n": [1, 2]}).astype({"x": kinds[0], "n": kinds[1]})
+    declared = {"x": {"kind": "category", "values": ["low", "high"]}, "n": {"kind": "integer", "range": [1, 2]}}
+    layout = us.read_corpus(found, text="note", columns=declared).layout
+    schema = PublicSchema("note", None, columns=tuple(declared_columns(declared)), layout=layout)
+    made = SyntheticTable.of(
+        [SyntheticRecord("a", 0, {}, ("high", 2)), SyntheticRecord("b", 0, {}, ("low", 1))], schema
+    )
+    assert made.to_arrow().to_pandas().dtypes[["x", "n"]].tolist() == kinds
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
@@ -266,27 +267,50 @@ def is_frame(source: object) -> TypeGuard[Frame]:
     return _is_dataset(source) or (isinstance(source, ArrowStream) and not isinstance(source, type))
 
 
-def frame_layout(source: Frame, table: pa.Table) -> Layout:
-    """Return how a frame is laid out, by its declared types: those that only its values tell are left out."""
-    names, known = list(table.schema.names), table.schema
+def frame_layout(source: Frame, table: pa.Table, dates: Collection[str] = ()) -> Layout:
+    """Return how a frame is laid out, by its declared types: those that only its values tell are left out.
+
+    Args:
+        dates: the columns that are declared as dates or times.
+    """
+    names, known = column_names(table.schema), table.schema
     dtypes: dict[str, str] = {}
     if _INFERRED in (getattr(getattr(source, "schema", None), "metadata", None) or {}):
         known = pa.schema([])
     if hasattr(source, "dtypes") and hasattr(source, "iloc"):  # of pandas
-        dtypes, known = stated({str(name): str(kind) for name, kind in source.dtypes.items()}, known)
+        frame: Any = source
+        names = [str(name) for name in (*frame.columns, *frame.index.names) if name is not None]  # mixed ones too
+        dtypes, known = stated({str(name): str(kind) for name, kind in frame.dtypes.items()}, known, dates)
     elif _is_dataset(source):
         known = pa.schema([each for each in known if class_names(source, each.name) is None])
-    return replace(typed_layout(known, dtypes, format=""), columns=tuple(names))
+    return replace(typed_layout(known, dtypes, format=""), columns=tuple(dict.fromkeys(names)))
 
 
-_BY_VALUES = {"int64", "float64", "bool", "object"}
-"""Dtypes that pandas chooses by the values: one missing value makes floats of integers, and objects of booleans."""
+def column_names(types: pa.Schema) -> list[str]:
+    """Return the names of columns, without those of an index of pandas that has none: it is there only if rows were
+    taken out."""
+    return [name for name in types.names if not re.fullmatch("__index_level_[0-9]+__", name)]
 
 
-def stated(dtypes: Mapping[str, str], types: pa.Schema) -> tuple[dict[str, str], pa.Schema]:
-    """Return the dtypes and types that do not depend on the values of a frame of pandas."""
-    kept = {name: kind for name, kind in dtypes.items() if kind not in _BY_VALUES}
-    return kept, pa.schema([each for each in types if dtypes.get(each.name) not in _BY_VALUES])
+_BY_VALUES = re.compile(r"u?int64|float64|bool|object|str|datetime64\[.*")
+"""Dtypes that pandas chooses by the values: one missing value makes floats of integers and objects of booleans, one
+that is no date makes strings of dates, and one that is larger or finer than the others another width or unit."""
+
+
+def stated(dtypes: Mapping[str, str], types: pa.Schema, dates: Collection[str]) -> tuple[dict[str, str], pa.Schema]:
+    """Return the dtypes and types that do not depend on the values of a frame of pandas: of categories not what they
+    are, and of ``dates`` one type for all."""
+    chosen = {name for name, kind in dtypes.items() if _BY_VALUES.fullmatch(kind)}
+    kept = {name: kind for name, kind in dtypes.items() if name not in chosen}
+    known = {each.name: each.type for each in types if each.name in column_names(types)}
+    for name in known.keys() & dtypes.keys():
+        if dtypes[name] == "category":
+            known[name] = pa.dictionary(pa.int32(), pa.null(), ordered=getattr(known[name], "ordered", False))
+        elif name in chosen and name in dates:
+            known[name] = pa.timestamp("us")
+        elif name in chosen:
+            del known[name]
+    return kept, pa.schema(list(known.items()))
 
 
 def pandas_dtypes(types: pa.Schema) -> dict[str, str]:

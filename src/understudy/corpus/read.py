@@ -128,7 +128,9 @@ def _open_frame(source: Frame, schema: Schema) -> OpenTable:
             "", readers.without_exceptions(arrow.whole(arrow.table_cells(table, schema.columns)), "The table")
         )
 
-    return OpenTable(schema, rows, "arrow", sources=[table], layout=lambda: arrow.frame_layout(source, table))
+    return OpenTable(
+        schema, rows, "arrow", sources=[table], layout=lambda: arrow.frame_layout(source, table, _dates(schema))
+    )
 
 
 def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
@@ -169,13 +171,17 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
     return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding, layout)
 
 
+def _dates(schema: Schema) -> set[str]:
+    return {column.name for column in schema.declared if column.kind in ("date", "datetime")}
+
+
 def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
     """Return how a file is laid out. JSON lines have no header, and the order of a line's keys is private."""
     folders = tuple(name for name, _ in file.partitions)
     if file.format == "parquet":
         types = arrow.parquet_schema(file)
-        dtypes, known = arrow.stated(arrow.pandas_dtypes(types), types)
-        names = [name for name in types.names if name not in folders]
+        dtypes, known = arrow.stated(arrow.pandas_dtypes(types), types, _dates(schema))
+        names = [name for name in arrow.column_names(types) if name not in folders]
         return replace(typed_layout(known, dtypes, format="parquet"), columns=(*names, *folders))
     quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
     names = []

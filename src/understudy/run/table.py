@@ -241,10 +241,9 @@ def _as_type(cells: Any, kind: Any, values: Sequence[object]) -> Any:
         return cells
     try:
         if pa.types.is_dictionary(kind):
-            index = pa.array(
-                values or sorted({each for each in cells.to_pylist() if each is not None}), kind.value_type
-            )
-            places = pa.compute.index_in(cells.cast(kind.value_type), index).combine_chunks()
+            of = cells.type if pa.types.is_null(kind.value_type) else kind.value_type
+            index = pa.array(values or sorted({each for each in cells.to_pylist() if each is not None}), of)
+            places = pa.compute.index_in(cells.cast(of), index).combine_chunks()
             return pa.DictionaryArray.from_arrays(places.cast(kind.index_type), index, ordered=kind.ordered)
         if pa.types.is_decimal(kind) and pa.types.is_floating(cells.type):
             cells = pa.compute.round(cells, kind.scale).cast(pa.string())

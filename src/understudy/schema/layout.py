@@ -103,7 +103,10 @@ def typed_layout(schema: Any, dtypes: Mapping[str, str], *, format: FileFormat) 
 
 
 def read_type(name: str) -> Any:
-    """Return the type of Arrow that prints as ``name``; None for one that no column of a synthetic table has."""
+    """Return the type of Arrow that prints as ``name``; None for one that no column of a synthetic table has.
+
+    A dictionary of nulls is one of whatever the column's values are.
+    """
     if _PLAIN.fullmatch(name):
         return pa.type_for_alias(name)
     if found := _DECIMAL.fullmatch(name):
@@ -111,7 +114,7 @@ def read_type(name: str) -> Any:
         return pa.decimal128(precision, scale) if width == 128 and scale <= precision in range(1, 39) else None
     if found := _TIMESTAMP.fullmatch(name):
         return pa.timestamp(*found.groups())
-    if (found := _CATEGORIES.fullmatch(name)) and _PLAIN.fullmatch(found[1]):
+    if (found := _CATEGORIES.fullmatch(name)) and (found[1] == "null" or _PLAIN.fullmatch(found[1])):
         return pa.dictionary(pa.type_for_alias(found[2]), pa.type_for_alias(found[1]), ordered=found[3] == "1")
     return None
 
