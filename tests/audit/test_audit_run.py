@@ -116,7 +116,7 @@ def test_nobody_s_ledger_is_charged_and_nothing_that_looks_releasable_is_left(
 def test_at_epsilon_6_a_run_without_noise_is_found_out_and_one_with_noise_is_not(
     tmp_path: Path, noise: bool, verdict: str
 ) -> None:
-    """With noise the best attack shows about 2.2 (docs/audit-run.md), so that even at 95 % none passes 6."""
+    """With noise the best attack shows about 2.2 (docs/audit.md#a-whole-run), so that even at 95 % none passes 6."""
     settings = values(tmp_path, epsilon=6, delta="1e-6", top_terms=4000, insecure_no_noise=not noise)
     words = ["".join(("zq", *letters)) for letters in product("abcdefghijklmnopq", repeat=3)]
     (tmp_path / "terms.txt").write_text("\n".join(["chest pain", "heart", "rash", "itch", *words]), "utf-8")
