@@ -94,7 +94,7 @@ def test_a_parameter_that_is_true_or_false_takes_yes_and_no(said: str, meant: bo
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "b:\n  a: [1]\n  a: [2]", "[{a: 1, 'a': 2}]"])
 def test_a_name_that_stands_twice_is_refused(text: str) -> None:
-    with pytest.raises(UnreadableText, match="stands twice, again at line"):
+    with pytest.raises(UnreadableText, match="occurs again at line"):
         load_yaml(text)
 
 

@@ -115,9 +115,9 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
     [
         ("top_trems: 3", "There is no parameter 'top_trems'"),
         ("- epsilon", "is not a mapping"),
-        ("epsilon: [", "Cannot read the configuration run.yaml (it is no YAML at line 1, column 11)"),
-        ("epsilon: 1\nepsilon: 2", "(a name stands twice, again at line 2, column 1)"),
-        ("epsilon: 1\n private: text", "(it is no YAML at line 2, column 9)"),
+        ("epsilon: [", "Cannot read the configuration run.yaml (it is not YAML at line 1, column 11)"),
+        ("epsilon: 1\nepsilon: 2", "(a name occurs again at line 2, column 1)"),
+        ("epsilon: 1\n private: text", "(it is not YAML at line 2, column 9)"),
         ("method: alchemy", "There is no method 'alchemy'"),
         ("method: [dp-kps]", "The method is not a name"),
         ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),

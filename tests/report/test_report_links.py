@@ -88,7 +88,7 @@ def test_a_folder_whose_links_cannot_be_seen_is_refused(run: Path) -> None:
     (run / "release").chmod(0o300)
     if os.access(run / "release", os.R_OK):
         pytest.skip("root lists every folder")
-    with pytest.raises(ConfigError, match="entered and not listed"):
+    with pytest.raises(ConfigError, match="entered but not listed"):
         OutputFolder(run)
 
 

@@ -341,7 +341,7 @@ BAD_USES = [
     ({"tools": ()}, "tools"),
     ({"tools": "book"}, "calls a tool that is not declared"),
     ({"roles": "user,assistant,tool"}, "Leave tool out"),
-    ({"roles": (), "text": "product"}, "no roles"),
+    ({"roles": (), "text": "product"}, "without roles"),
     ({"acts": ["ask", 1]}, "string"),
     ({"columns": "ends=ask|offer"}, "not the acts"),
     ({"columns": "turns.offer"}, "not declared as a whole number"),

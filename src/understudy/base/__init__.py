@@ -1,1 +1,1 @@
-"""What knows nothing of privacy, models or methods: errors, files, and what a table's cells mean."""
+"""Provide the parts that do not depend on privacy, models or methods: errors, files, and the reading of cells."""

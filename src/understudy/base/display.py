@@ -10,11 +10,11 @@ _STEERING = re.compile(
 )
 
 DIRECTIONS = {c: ascii(chr(c))[1:-1] for c in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Characters that turn the direction of words, each with its escape: unseen, they show a text as it does not read."""
+"""Characters that change the direction of words, each with its escape: invisible, they make a text misleading."""
 
 
 def printable(text: str) -> str:
-    r"""``text`` with control characters, which could steer a terminal, as escapes; tabs and line ends stay.
+    r"""Return ``text`` with control characters, which could control a terminal, as escapes; tabs and line ends stay.
 
     >>> print(printable("\x1b[2J safe"))
     \x1b[2J safe
@@ -23,7 +23,7 @@ def printable(text: str) -> str:
 
 
 def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in plain letters.
+    """Return a table in plain letters.
 
     >>> print(aligned(("", "of"), [("accuracy", "real")]))
               of

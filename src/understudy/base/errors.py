@@ -1,10 +1,10 @@
-"""Every error that understudy raises on purpose.
+"""Define every error that understudy raises on purpose.
 
 An error says in one sentence what is wrong and in one what to do about it. No message ever quotes a private text, a row
 number, or a count of private rows: those go to ``private/`` (see :mod:`understudy.corpus`).
 
 The command line ends with the ``exit_code`` of the error's class (documented in ``docs/errors.md``). This module
-imports nothing of ours, so that every floor of the house, :mod:`understudy.privacy` included, may import it.
+imports no other module of understudy, so that every layer, :mod:`understudy.privacy` included, may import it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _FLAG = re.compile(
 )
 _KEYWORDS = {"continue": "resume"}
 _BARE = re.compile(r"[0-9.]+(e-?[0-9]+)?|[A-Z]|EPSILON")
-"""What is written without quotes: a number, or what stands for one."""
+"""A value that is written without quotes: a number, or a placeholder for one."""
 
 _CALLS = re.compile("baseline|check|compare|evaluate|export|generate|plan|release|report|run|topics|verify")
 _LEDGER_CALLS = re.compile("create|history|open|show")
 
 
 def in_keywords(words: str) -> str:
-    """Rewrite a message for callers from Python: flags become keywords, and commands calls where Python has the verb.
+    """Rewrite a message for callers from Python: flags become keywords, and commands calls if Python has the verb.
 
     >>> in_keywords("Give --records N, or leave --no-guide out: `understudy plan --guide`.")
     'Give records=N, or leave guide=False out: `us.plan(guide=True)`.'
@@ -42,10 +42,10 @@ def in_keywords(words: str) -> str:
 
 
 def _call(command: str) -> str:
-    """The call that does what a command does; the command itself where Python has none."""
+    """Return the call that does the same as a command; the command itself if Python has none."""
     try:
         program, *words = shlex.split(command.strip("`"))
-    except ValueError:  # no command, but something with an apostrophe
+    except ValueError:  # not a command, but text with an apostrophe
         return command
     if program != "understudy" or not words or "--config" in words:
         return command
@@ -81,7 +81,7 @@ def _keyword(flag: re.Match[str]) -> str:
 
 
 def nearest(asked: str, names: Iterable[str], *, between: str = " and ") -> str:
-    """The names that may have been meant, quoted; empty if none is much like the one that was asked for."""
+    """Return the names that may have been meant, quoted; empty if no name is similar to the given one."""
     folded = {name.strip().casefold(): name for name in reversed(list(names))}
     key = asked.strip().casefold()
     near = difflib.get_close_matches(key, folded, n=3, cutoff=0.7) or [each for each in folded if each and each in key]
@@ -89,17 +89,17 @@ def nearest(asked: str, names: Iterable[str], *, between: str = " and ") -> str:
 
 
 def did_you_mean(asked: str, names: Iterable[str], cure: str) -> str:
-    """``cure``, behind the names that are near to the one that was asked for."""
+    """Return ``cure``, preceded by the names that are similar to the given one."""
     like = nearest(asked, names, between=" or ")
     return f"Did you mean {like}? {cure}".strip() if like else cure
 
 
 class UnderstudyError(Exception):
-    """Base of all errors raised on purpose. As a string it speaks of keywords; the command shows what is of flags.
+    """Base of all errors raised on purpose. As a string it names keywords; the command line shows flags instead.
 
     Args:
-        problem: one sentence on what is wrong.
-        cure: one sentence on what to do about it.
+        problem: one sentence that says what is wrong.
+        cure: one sentence that says what to do about it.
     """
 
     exit_code: ClassVar[int] = 1
@@ -114,7 +114,7 @@ class UnderstudyError(Exception):
 
 
 class UnderstudyWarning(UserWarning):
-    """What its user should know of and may go on with: what was noticed, and what to do about it."""
+    """A problem that does not stop the run: what was noticed, and what to do about it."""
 
     def __str__(self) -> str:
         return in_keywords(super().__str__())
@@ -145,7 +145,7 @@ class LedgerError(UnderstudyError):
 
 
 class ModelError(UnderstudyError):
-    """A model is unknown, not there, unreachable, or answers nonsense."""
+    """A model is unknown, missing, unreachable, or gives invalid answers."""
 
     exit_code = 6
 
@@ -157,29 +157,29 @@ class ReleaseError(UnderstudyError):
 
 
 class ResumeError(UnderstudyError):
-    """An output folder holds a run that this command does not continue."""
+    """An output folder contains a run that this command does not continue."""
 
     exit_code = 8
 
 
 class StorageError(UnderstudyError):
-    """A disk is full, a file is locked or cannot be written. What is stored stays; the same command goes on from it."""
+    """A disk is full, a file is locked or cannot be written. Stored data stay; the same command resumes from them."""
 
     exit_code = 10
 
 
 class EngineError(UnderstudyError):
-    """Where the work was to be done (processes, a Ray cluster) it cannot be. What is stored stays."""
+    """The engine (processes, a Ray cluster) cannot do the work. Stored data stay."""
 
     exit_code = 11
 
 
 class PrivacyError(UnderstudyError):
-    """A privacy rule would be broken: a mechanism without its charge, say."""
+    """A privacy rule would be broken, for example by a mechanism without its charge."""
 
     exit_code = 9
 
 
 def bug(problem: str, rule: str = "", kind: type[UnderstudyError] = PrivacyError) -> UnderstudyError:
-    """The error for what only a mistake in a method's code can cause; ``rule`` is what the code should keep to."""
+    """Return the error for a mistake in a method's code; ``rule`` says what the code should do."""
     return kind(problem, f"This is a bug in the method{': ' * bool(rule)}{rule}.")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, lists with a line per entry, and who may read and write, by any umask."""
+"""Write files atomically, read lists with a line per entry, and set who may read and write, under any umask."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from understudy.base.errors import ConfigError, StorageError
 
 PRIVATE_MODE = 0o600
 SHARED_MODE = 0o644
-"""The mode of what may be handed out: readable by all where the umask lets it be, writable by its owner alone."""
+"""The mode of files that may be shared: readable by all if the umask allows it, writable only by the owner."""
 
 _PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file is where the folder should be
+_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file has the folder's path
 
 AGAIN = "repeat the same command: it resumes, and nothing is charged twice."
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
 
 
 def require_local(path: str | os.PathLike[str]) -> None:
-    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
+    """Check that a path is on this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
 
-    An address that may hold credentials is not quoted.
+    An address that may contain credentials is not quoted.
     """
     shown = require_path(path)
     if _ADDRESS.match(shown):
         named = "What was given" if re.search(r"[@?\s]", shown) else repr(shown)
         raise ConfigError(
-            f"{named} is an address, and no path on this machine.",
+            f"{named} is an address, not a path on this machine.",
             "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
-            "Path; results are copied there afterwards.",
+            "Path; copy results there afterwards.",
         )
 
 
 def require_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as it was typed. Raises ConfigError, without quoting it, for what can only be a text."""
+    """Return a path as it was typed. Raises ConfigError, without quoting it, for a value that can only be a text."""
     shown = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
     parts = Path(shown).parts or ("",)
     wordy = len(parts[-1].split()) > _MOST_WORDS and not os.path.lexists(shown)
     if not shown or wordy or re.search(r"[\0\r\n]", shown) or max(len(os.fsencode(each)) for each in parts) > 255:
         raise ConfigError(
             "Something else was given where the path of a file or folder is expected.",
-            "Give a path. Private texts are given to read_corpus, check and run, as a list of strings.",
+            "Give a path. Pass private texts to read_corpus, check and run, as a list of strings.",
         )
     return shown
 
 
 _MOST_WORDS = 8
-"""Of a file's name."""
+"""Characters of a file's name."""
 
 
 def require_inside(root: Path, part: Path) -> None:
-    """Check that a file or folder in ``root``, and all in it, does not lie elsewhere: a stranger's link would have
-    another file read, and published, as one of the folder's. ``root`` itself may be a link.
+    """Check that no link leads out of ``root`` from a file or folder in it: a file from elsewhere would be read, and
+    published, as one of the folder's. ``root`` itself may be a link.
     """
     home, found = Path(os.path.realpath(root), part.relative_to(root)), [part]
     if os.access(part, os.X_OK) and not os.access(part, os.R_OK):
-        raise ConfigError(f"{part.name} can be entered and not listed.", "Take the right to enter it, too.")
-    for here, folders, files in os.walk(part):  # where a junction of Windows is a folder, and no link
+        raise ConfigError(f"{part.name} can be entered but not listed.", "Remove the permission to enter it, too.")
+    for here, folders, files in os.walk(part):  # for which a junction of Windows is a folder, not a link
         links = (name for name in files if os.path.islink(os.path.join(here, name)))  # noqa: PTH114, PTH118 - no error
         found += [Path(here, name) for name in (*folders, *links)]
     for each in found:
@@ -76,9 +76,9 @@ def require_inside(root: Path, part: Path) -> None:
 
 @contextmanager
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
-    """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
+    """Open a new file that replaces ``path``, synced to disk, once the block ends without an exception.
 
-    ``mode`` are its permissions before the umask. ConfigError where ``path`` is an address.
+    ``mode`` is its permissions before the umask. ConfigError if ``path`` is an address.
     """
     require_local(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -96,11 +96,11 @@ def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
 
 
 class UnreadableText(Exception):
-    """A text file that cannot be read. The message says why, in words that quote nothing of it."""
+    """A text file that cannot be read. The message says why, without quoting the file."""
 
 
 def cannot_read(file: str, error: Exception, cure: str) -> ConfigError:
-    """The error for a public file that cannot be read, as an :class:`UnreadableText` or a parser's exception says."""
+    """Return the error for an unreadable public file, with the reason of an :class:`UnreadableText` or a parser."""
     why = error if isinstance(error, UnreadableText) else type(error).__name__
     return ConfigError(f"{file} cannot be read ({why}).", cure)
 
@@ -112,19 +112,19 @@ MOST_SETTINGS_BYTES = 1 << 24
 
 
 def is_pipe_or_device(path: Path) -> bool:
-    """Whether a path that somebody named is neither a file nor a folder: it would be waited for, or have no end."""
+    """Return whether a path is neither a file nor a folder: reading it could wait or never end."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def read_whole(
     path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
 ) -> bytes:
-    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``; UnreadableText if it cannot
-    be read, is a pipe or device, or holds more than ``most`` bytes.
+    """Return the bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``; UnreadableText if it
+    cannot be read, is a pipe or device, or has more than ``most`` bytes.
     """
     try:
         if is_pipe_or_device(path):
-            raise UnreadableText("it is a pipe or device, and no ordinary file")
+            raise UnreadableText("it is a pipe or device, not an ordinary file")
         with opener(path, "rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
@@ -139,12 +139,12 @@ def read_whole(
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file; raises as :func:`read_whole` and :func:`lines_of` do."""
+    """Return the lines of a UTF-8 file; raises as :func:`read_whole` and :func:`lines_of` do."""
     return lines_of(read_whole(path.expanduser()))
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a UTF-8 text without their ends, which are LF or CRLF: no other character ends a line.
+    """Return the lines of a UTF-8 text without their ends, which are LF or CRLF: no other character ends a line.
 
     Raises UnreadableText also for any other carriage return, which may have been meant as a line end.
     """
@@ -153,13 +153,13 @@ def lines_of(data: bytes) -> list[str]:
     except UnicodeDecodeError:
         raise UnreadableText("it is not UTF-8") from None
     if "\r" in text:
-        raise UnreadableText("a carriage return stands alone; lines end at LF or CRLF")
+        raise UnreadableText("a carriage return has no line feed after it; lines end at LF or CRLF")
     return text.removesuffix("\n").split("\n")
 
 
 def private_folder(path: Path, *, tighten: bool = False) -> Path:
-    """Make ``path`` with mode 0700, unless it is there already (``tighten`` gives it that mode then, if it is this
-    user's); ConfigError where it is an address."""
+    """Make ``path`` with mode 0700, unless it exists (``tighten`` then gives it that mode, if it is this
+    user's); ConfigError if it is an address."""
     require_local(path)
     shared_folder(path.parent)
     path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -169,7 +169,7 @@ def private_folder(path: Path, *, tighten: bool = False) -> Path:
 
 
 def shared_folder(path: Path) -> Path:
-    """Make ``path``, and the folders above it, so that only their owner may write there, unless they are there."""
+    """Make ``path``, and the folders above it, writable only by their owner, unless they exist."""
     for each in reversed([path, *path.parents]):
         if each == path or not each.exists():
             each.mkdir(mode=_SHARED_FOLDER, exist_ok=True)
@@ -177,7 +177,7 @@ def shared_folder(path: Path) -> Path:
 
 
 def only_owner_writes(folder: Path) -> None:
-    """Take from all but its owner the right to write into ``folder``, if it is this user's."""
+    """Remove the permission to write into ``folder`` from all but its owner, if it is this user's."""
     if os.name != "posix":
         return
     found = folder.stat()
@@ -187,8 +187,8 @@ def only_owner_writes(folder: Path) -> None:
 
 @contextmanager
 def disk_faults(place: Path) -> Iterator[None]:
-    """Say in words (a StorageError) that a disk is full, read-only or failing, whoever met it while working on
-    ``place``.
+    """Turn the errors of a full, read-only or failing disk into a StorageError about ``place``, whatever code raised
+    them.
     """
     try:
         yield
@@ -199,7 +199,7 @@ def disk_faults(place: Path) -> Iterator[None]:
 
 
 def storage_error(place: Path, error: OSError) -> StorageError:
-    """The error for something in ``place`` that cannot be written; nothing is lost."""
+    """Return the error for something in ``place`` that cannot be written; nothing is lost."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(f"The disk is full: {place} cannot be written.", f"Free some space, then {AGAIN}")
     if error.errno in _NO_FOLDER:
@@ -210,7 +210,7 @@ def storage_error(place: Path, error: OSError) -> StorageError:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable; nothing to do where a folder cannot be opened (Windows)."""
+    """Make the names in ``folder`` durable; does nothing if a folder cannot be opened (Windows)."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -221,12 +221,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_sha256(folder: Path, files: Iterable[Path]) -> str:
-    """SHA-256 over several files: over the sorted lines ``<sha256>  <path within folder>``."""
+    """Return the SHA-256 over several files: over the sorted lines ``<sha256>  <path within folder>``."""
     lines = sorted(f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Libraries that take long to load, or belong to an extra: each is loaded when something of it is first used, so that
-``--help`` and ``import understudy`` wait for none of them. And their silence while private data pass through them:
-whether they warn is a bit that no epsilon covers."""
+"""Load libraries that are slow, or belong to an extra, on first use, so that ``--help`` and ``import understudy``
+do not wait for them. And silence them while they process private data: whether they warn is a bit about the data that
+no epsilon covers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["arrow_types", "common", "fs", "library", "pa", "pc", "pld", "pmf", "
 
 
 class _Library:
-    """Stands for a module. ImportError where it is used and not installed."""
+    """A placeholder for a module. ImportError if it is used and not installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -37,8 +37,8 @@ _LOADING = Lock()
 
 
 class _Part(_Library):
-    """Stands for a module of ``dp_accounting`` without the rest: that package loads scipy's statistics and optimisers
-    for accountants that nothing here asks, most of a second of every plan."""
+    """A placeholder for one module of ``dp_accounting``: the whole package loads scipy's statistics and optimisers for
+    accountants that understudy does not use, which takes most of a second of every plan."""
 
     def __getattr__(self, name: str) -> Any:
         with _LOADING:
@@ -48,7 +48,7 @@ class _Part(_Library):
 
 
 def _load_alone(name: str) -> None:
-    """Load a module beneath an empty package, and what it names of scipy only when it is used."""
+    """Load a module below an empty package, and its parts of scipy only when they are used."""
     package = name.partition(".")[0]
     if package in sys.modules or (spec := find_spec(package)) is None:
         return
@@ -68,7 +68,7 @@ def _load_alone(name: str) -> None:
 
 
 def library(name: str) -> Any:
-    """A library that is no dependency of ours; ConfigError where it is not installed."""
+    """Return a library that is not a dependency of understudy; ConfigError if it is not installed."""
     try:
         return import_module(name)
     except ImportError:
@@ -101,13 +101,13 @@ class _NotOurs(type):
 
 
 class _LibraryWarning(Warning, metaclass=_NotOurs):
-    """Every warning but understudy's own, as the category of a filter."""
+    """Every warning except understudy's, as the category of a filter."""
 
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Show no warnings and log lines but understudy's own, and let no other warning become an error (``python -W
-    error``), which would stop a run after its charge. Output that a library prints itself is not held back."""
+    """Show only understudy's warnings and log lines, and let no other warning become an error (``python -W
+    error``), which would stop a run after its charge. Output that a library prints itself is not suppressed."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, UnderstudyWarning):

@@ -1,4 +1,4 @@
-"""Lists as people type them."""
+"""Read lists as people type them."""
 
 from __future__ import annotations
 

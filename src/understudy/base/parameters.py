@@ -1,4 +1,4 @@
-"""The base of every parameter model: frozen, strict about names, and with our own error."""
+"""Define the base of every parameter model: frozen, strict about names, and with understudy's error."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _one_or_several(value: object) -> object:
 
 
 OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE_OR_SEVERAL]
-"""Strings; a single one may stand alone."""
+"""Strings; a single one need not be in a list."""
 CommaSeparated = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda v: _one_or_several(tuple(comma_separated(v)) if isinstance(v, str) else v)),
     _ONE_OR_SEVERAL,
 ]
-"""Strings; one string holds several, separated by commas."""
+"""Strings; one string may contain several, separated by commas."""
 
 
 _Group = TypeVar("_Group", bound="Parameters")
@@ -52,16 +52,16 @@ _Group = TypeVar("_Group", bound="Parameters")
 _T = TypeVar("_T")
 _NO_FLAG = object()
 Ablation = Annotated[_T, _NO_FLAG]
-"""A setting of YAML and Python that is no flag: who compares variants of a method writes files or code."""
+"""A setting of YAML and Python that is not a flag: variants of a method are compared by files or code."""
 
 _FREE = object()
 Free = Annotated[_T, _FREE]
-"""A setting of what is written alone: no noisy value rests on it, but by way of texts that a Release holds or votes are
-about, so that a resumed run may change it, and is charged nothing for it."""
+"""A setting that only affects the written texts. Noisy values depend on it only through texts that are in a Release or
+are voted on, so a resumed run may change it without a charge."""
 
 
 def kinds_of(field: FieldInfo) -> list[Any]:
-    """The types that its value may be of, besides None."""
+    """Return the allowed types of its value, other than None."""
     union = get_origin(field.annotation) in (Union, UnionType)
     return [kind for kind in (get_args(field.annotation) if union else (field.annotation,)) if kind is not NoneType]
 
@@ -73,16 +73,16 @@ def is_free(field: FieldInfo) -> bool:
 LISTED = "docs/configuration.md and the method's own page list the parameters, and so does `--help`."
 
 LARGEST = 2**53
-"""Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
+"""Up to here whole numbers are also exact as floats, and fit into the integers of arrays."""
 
 
 def public_file(default: Any) -> Any:
-    """A field that names a public file: a resumed run sees by its content whether it changed."""
+    """Make a field that names a public file: a resumed run detects changes by its content."""
     return Field(default, json_schema_extra={"format": "path"})
 
 
 def private_file() -> Any:
-    """A field that names a private file, or None: no Release tells its name."""
+    """Make a field that names a private file, or None: its name is not in any Release."""
     return Field(None, json_schema_extra={"format": "private-path"})
 
 
@@ -104,7 +104,7 @@ class Parameters(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """``true`` is not 1, and no count is so large that arithmetic with it would fail."""
+        """Check that a number is not a boolean, and not so large that arithmetic with it would fail."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         kinds = {annotation, *get_args(annotation)}
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
@@ -115,22 +115,22 @@ class Parameters(BaseModel):
 
     @classmethod
     def flags(cls) -> dict[str, FieldInfo]:
-        """The fields that are flags of the command line."""
+        """Return the fields that are flags of the command line."""
         return {name: field for name, field in cls.model_fields.items() if _NO_FLAG not in field.metadata}
 
     def part(self, group: type[_Group], **others: Any) -> _Group:
-        """The fields of one group as that group's model, with others in place of those that differ or are not here."""
+        """Return the fields of one group as that group's model; keyword arguments replace or add values."""
         return group(**{name: getattr(self, name) for name in group.model_fields if name not in others}, **others)
 
     @classmethod
     def files(cls, *, private: bool = False) -> tuple[str, ...]:
-        """The fields that name public files, or private ones."""
+        """Return the fields that name public files, or private ones."""
         extra = {"format": "private-path" if private else "path"}
         return tuple(name for name, field in cls.model_fields.items() if field.json_schema_extra == extra)
 
     @property
     def file_hashes(self) -> dict[str, str]:
-        """SHA-256 of every public file that a field names."""
+        """Return the SHA-256 of every public file that a field names."""
         named = {name: value for name in self.files() if isinstance(value := getattr(self, name), str)}
         files = {name: Path(value) for name, value in named.items() if os.path.isfile(value)}  # noqa: PTH113 - no error
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
@@ -155,12 +155,12 @@ def _problem(error: ValidationError) -> str:
 
 
 def _places(error: ErrorDetails) -> list[int]:
-    """Where in a list the problem is. Behind a field pydantic also names the types of a union."""
+    """Return the index in a list of the problem. After a field, pydantic also names the types of a union."""
     return [part for part in error["loc"] if isinstance(part, int)]
 
 
 def _shown(value: object) -> str:
-    """A single value; of anything else the type, since a table or its rows may be private."""
+    """Return a single value in words; for anything else the type, since a table or its rows may be private."""
     if value is None or isinstance(value, (str, int, float)):
         try:
             return f"{value!r:.80}"

@@ -1,8 +1,8 @@
-"""The page headers of a Parquet file: what a column unpacks to, told before any page is decoded.
+"""Read the page headers of a Parquet file, to find a column's unpacked size before any page is decoded.
 
-A page of a few bytes may declare two thousand million equal values, and the footer need not say so. Of
-a stranger's file (:func:`count_values`) only what understudy's own writer makes is read: plain and dictionary
-encodings, uncompressed or Snappy (which shrinks 20 to 1 at most).
+A page of a few bytes may declare two thousand million equal values, and the footer need not say so. In
+an untrusted file (:func:`count_values`) only the features of understudy's writer are accepted: plain and dictionary
+encodings, uncompressed or Snappy (which compresses at most 20 to 1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEEPEST = 8
 
 
 def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
-    """Values in all columns together of the whole file ``data`` with its ``pyarrow.parquet.FileMetaData``.
+    """Return the number of values in all columns of the whole file ``data`` with its ``pyarrow.parquet.FileMetaData``.
 
     Raises ValueError for more than ``most`` values or bytes of unpacked pages, and for pages that understudy does not
     write or that contradict the footer.
@@ -31,19 +31,19 @@ def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
             if rows == chunk.num_values == 0:
-                continue  # has no page, and none is read
+                continue  # it has no pages to read
             if chunk.compression not in _CODECS:
-                raise ValueError("a column is compressed in a way that is not read")
+                raise ValueError("a column has an unsupported compression")
             here, size = _count_chunk(data, chunk)
             values, unpacked = values + here, unpacked + size
             if here != chunk.num_values or not 0 <= rows <= here or max(values, unpacked) > most:
-                raise ValueError("the table declares more values than it may hold")
+                raise ValueError("the table declares more values than are allowed")
     return values
 
 
 def dictionary_bytes(start: bytes) -> int | None:
-    """Bytes that a column's dictionary unpacks to, by the first hundred bytes of the column; None where it does not
-    begin with a dictionary page.
+    """Return the unpacked size in bytes of a column's dictionary, from the first hundred bytes of the column; None if
+    it does not begin with a dictionary page.
     """
     try:
         header, _ = _read_struct(start, 0, _DEEPEST)
@@ -63,7 +63,7 @@ def _count_chunk(data: bytearray | mmap, chunk: Any) -> tuple[int, int]:
         header, at = _read_struct(data, at, _DEEPEST)
         kind, page = header[1], header[5 if header[1] == _DATA else 7]
         if kind not in (_DATA, _DICTIONARY) or page[2] not in _ENCODINGS or min(page[1], header[2], header[3]) < 0:
-            raise ValueError("a page is not such as understudy writes")
+            raise ValueError("a page is not in the form that understudy writes")
         values += page[1] if kind == _DATA else 0
         unpacked += header[2]
         at += header[3]
@@ -73,7 +73,7 @@ def _count_chunk(data: bytearray | mmap, chunk: Any) -> tuple[int, int]:
 
 
 def _read_struct(data: bytes | bytearray | mmap, at: int, deepest: int) -> tuple[dict[int, Any], int]:
-    """A struct in Thrift's compact protocol, by field number, and where it ends. Lists and maps are not read."""
+    """Return a struct in Thrift's compact protocol, by field number, and where it ends. Lists and maps are refused."""
     if deepest == 0:
         raise ValueError("a page header is nested too deep")
     fields: dict[int, Any] = {}
@@ -99,7 +99,7 @@ def _read_struct(data: bytes | bytearray | mmap, at: int, deepest: int) -> tuple
         elif kind == 12:
             fields[number], at = _read_struct(data, at, deepest - 1)
         else:
-            raise ValueError("a page header holds what none holds")
+            raise ValueError("a page header has an unexpected field")
     return fields, at + 1
 
 

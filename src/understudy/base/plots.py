@@ -1,4 +1,4 @@
-"""Charts for notebooks, with matplotlib, which is loaded when a chart is asked for."""
+"""Draw charts for notebooks with matplotlib, which is loaded when a chart is drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], *,
 
     Args:
         series: the values by the name of the series, one per group; None leaves a gap.
-        axes: a ``matplotlib.axes.Axes`` to draw on. None: those of a new figure.
+        axes: a ``matplotlib.axes.Axes`` to draw on. Default: those of a new figure.
 
     Returns:
         The axes.

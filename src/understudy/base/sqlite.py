@@ -1,4 +1,4 @@
-"""Opens the SQLite files of the ledger, of the run store and of kept vectors."""
+"""Open the SQLite files of the ledger, of the run store and of cached vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 def connect(path: Path, *settings: str, wait: float) -> sqlite3.Connection:
     """Open a file that exists, for one thread at a time, and execute some statements.
 
-    The driver begins no transaction by itself. ``wait`` is how many seconds a lock of another program is waited for.
+    The driver does not begin a transaction by itself. ``wait`` is the seconds to wait for another program's lock.
     """
     connection = sqlite3.connect(
         f"file:{quote(os.fsencode(path), safe='')}?mode=rw",  # never makes a file
@@ -34,10 +34,10 @@ def connect(path: Path, *settings: str, wait: float) -> sqlite3.Connection:
 
 
 def error_code(error: BaseException | None) -> int:
-    """Return SQLite's primary result code; 0 where the driver itself failed."""
+    """Return SQLite's primary result code; 0 if the driver itself failed."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether an error says that the file is no database, or not the one that was written."""
+    """Return whether an error says that the file is not a database, or not the one that was written."""
     return error_code(error) in _DAMAGED or isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error)

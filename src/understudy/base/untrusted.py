@@ -1,4 +1,4 @@
-"""JSON that a stranger may have made: read within bounds, into values that everything else can hold and write again."""
+"""Read untrusted JSON within bounds, into values that all other code can store and write again."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 T = TypeVar("T")
 
 MOST_BYTES = 16 * 1024**2
-"""Largest JSON file that is read: what a Release says of itself, a statement, charged metrics, an audit."""
+"""Largest JSON file that is read: a Release's description, a statement, charged metrics, an audit."""
 MOST_VALUES = 200_000
-"""In such a file, about: a few kilobytes can unpack to millions, each of which takes time."""
+"""Approximate limit for such a file: a few kilobytes can unpack to millions of values, each of which takes time."""
 _MOST_NESTED = 64
-_DIGITS = 300  # a float holds a number of so many
+_DIGITS = 300  # a float can represent numbers of this length
 
 
 class Form(BaseModel):
-    """What a part of such a file holds: every field of exactly its type. Unknown fields are ignored."""
+    """The contents of a part of such a file: every field of exactly its type. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -33,17 +33,17 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read_form(kind: type[T], fields: Mapping[str, Any], *, strict: bool = True) -> T:
-    """The dataclass that the fields of a JSON object are, each of exactly its type; ValueError if one is not."""
+    """Return the dataclass with the fields of a JSON object, each of exactly its type; ValueError if one is not."""
     of: Any = kind
     found: T = _adapter(of).validate_json(json.dumps(fields), strict=strict)
     return found
 
 
 def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_VALUES) -> dict[str, Any]:
-    """The fields of a JSON file of at most ``most`` bytes and about ``values`` values (None where it holds texts, whose
-    commas count as well). Raises OSError, or ValueError as :func:`parse_json` does.
+    """Return the fields of a JSON file of at most ``most`` bytes and about ``values`` values (None if it has texts,
+    whose commas would count as well). Raises OSError, or ValueError as :func:`parse_json` does.
     """
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would wait
         raise ValueError("no file")
     with path.open("rb") as file:
         data = file.read(most + 1)
@@ -53,9 +53,9 @@ def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_V
 
 
 def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> dict[str, Any]:
-    """The fields of a JSON object; ValueError where it is none, nests too deep, or holds what nothing else can."""
+    """Return the fields of a JSON object; ValueError if it is invalid, too deep, or has values that others reject."""
     if values is not None and sum(data.count(mark) for mark in (b",", b"[", b"{")) > values:
-        raise ValueError("it holds too many values")
+        raise ValueError("it contains too many values")
     try:
         fields = json.loads(data.decode("utf-8"), parse_constant=no_number, parse_float=_finite, parse_int=_whole)
     except RecursionError:
@@ -69,7 +69,7 @@ def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> 
 
 
 def depth_within(value: Any, most: int) -> bool:
-    """Whether a JSON value nests no deeper. Level by level, so that no depth is too much for Python."""
+    """Return whether a JSON value nests no deeper. Works level by level, so Python's stack does not overflow."""
     level = [value]
     for _ in range(most + 1):
         level = [each for item in level if isinstance(item, dict | list) for each in members(item)]
@@ -79,12 +79,12 @@ def depth_within(value: Any, most: int) -> bool:
 
 
 def members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    """What an object or a list of JSON holds."""
+    """Return the values in an object or a list of JSON."""
     return item.values() if isinstance(item, dict) else item
 
 
 def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
-    """Every string and number of a JSON value, as text; with ``everything`` also keys, true, false and null."""
+    """Yield every string and number of a JSON value, as text; with ``everything`` also keys, true, false and null."""
     if isinstance(value, dict | list):
         if everything and isinstance(value, dict):
             yield from value
@@ -97,9 +97,9 @@ def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
 
 
 def said(text: str, *, everything: bool = False) -> list[str]:
-    """What a text says: of JSON (an object or a list) its strings and numbers, and those of JSON within its strings,
-    all without JSON's escapes, which would be parts of words; of another text the text itself. An escape may be
-    half a character, which no embedder and no encoding takes: U+FFFD replaces it.
+    """Return the content of a text. For JSON (an object or a list) these are its strings and numbers, and those of JSON
+    within its strings, without JSON's escapes, which would become parts of words; any other text stays as it is. An
+    escape may be half a character, which embedders and encodings reject: U+FFFD replaces it.
 
     ``everything`` adds keys, true, false and null, and all values of a repeated key.
     """
@@ -119,12 +119,12 @@ def said(text: str, *, everything: bool = False) -> list[str]:
 
 
 def writable(text: str) -> str:
-    """The text with U+FFFD in the place of halves of surrogate pairs."""
+    """Return the text with U+FFFD in place of halves of surrogate pairs."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def no_number(name: str) -> NoReturn:
-    """For ``parse_constant``: NaN and the infinities are no JSON."""
+    """Refuse NaN and the infinities, which are not valid JSON (for ``parse_constant``)."""
     raise ValueError(name)
 
 

@@ -1,4 +1,4 @@
-"""YAML as people mean it: ``yes`` and ``no`` are words, and no name occurs twice."""
+"""Read YAML as people mean it: ``yes`` and ``no`` are words, and no name occurs twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _RepeatedName(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    # PyYAML keeps to YAML 1.1, in which yes, no, on and off are booleans. In 1.2 only true and false are.
+    # PyYAML follows YAML 1.1, in which yes, no, on and off are booleans. In 1.2 only true and false are.
     yaml_implicit_resolvers = {  # noqa: RUF012 - the name is PyYAML's
         first: [(tag, form) for tag, form in known if tag != _BOOLEAN or first in "tTfF"]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -35,22 +35,22 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """What a YAML document says.
+    """Return the content of a YAML document.
 
-    ``yes``, ``no``, ``on`` and ``off`` are strings, as in YAML 1.2: a label may be called so. Boolean parameters accept
-    them all the same. Raises UnreadableText, which gives the place and quotes nothing: the file may be a private
-    table, named by mistake.
+    ``yes``, ``no``, ``on`` and ``off`` are strings, as in YAML 1.2, since they may be labels. Boolean parameters accept
+    them as well. Raises UnreadableText, which gives the place and does not quote the file: it may be a private table,
+    named by mistake.
     """
     loader = None
     try:
         loader = _Loader(text)
         return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
-        why = "a name stands twice, again" if isinstance(error, _RepeatedName) else "it is no YAML"
+        why = "a name occurs again" if isinstance(error, _RepeatedName) else "it is not YAML"
         mark = error.problem_mark
         where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         raise UnreadableText(f"{why}{where}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a value may be no date, or too long a number
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date, or a number too long
         raise UnreadableText(type(error).__name__) from None
     finally:
         if loader is not None:

@@ -1,1 +1,1 @@
-"""What a table is: typed columns, labels, dialogue forms and formats of values. Nothing of privacy or methods."""
+"""Describe tables: typed columns, labels, dialogue forms and formats of values. Independent of privacy and methods."""

@@ -1,9 +1,9 @@
-"""One typed column: a name, and a declared, finite domain of cells.
+"""Define a typed column: a name, and a declared, finite domain of cells.
 
-The domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the last one,
-unless the column is declared to have none.
-Numbers outside their range count as its nearest end; a date outside its range, a value of another kind, or a category
-that is not declared makes a bad row.
+The domain is public: the values of a category, or a range in bins. Missing values have a separate cell, the last one,
+unless the column is declared to be required.
+Numbers outside their range count as its nearest end; a date outside its range, a value of a different kind, or a
+category that is not declared makes a bad row.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _BINS = 16
 _SHOWN = 12
 _MOST_DECIMALS = 12
 _LARGEST_PLACE = 2**52
-"""Of a number in units of its last decimal: up to here each such number is a decimal number of its own."""
+"""Largest number in units of its last decimal: up to here different numbers have different decimal texts."""
 _MISSING = "missing"
 _WRITTEN = ("boolean", "integer", "number", "date", "datetime")
 _OF_WRITING = ("format", "missing")
 _TIMES = ("date", "datetime")
 _UNWRITTEN = object()
-"""A value of no column."""
+"""The marker of an invalid value."""
 _FORMS = {
-    "boolean": "it holds true or false, yes or no, 1 or 0",
-    "integer": "it holds whole numbers such as 1200, without separators or units",
-    "number": "it holds numbers such as 1200.50: a point before the decimals, no other separators, no units",
-    "date": "it holds dates such as 2024-12-31",
-    "datetime": "it holds times such as 2024-12-31T23:59",
+    "boolean": "it contains true or false, yes or no, 1 or 0",
+    "integer": "it contains whole numbers such as 1200, without separators or units",
+    "number": "it contains numbers such as 1200.50: a point before the decimals, no other separators, no units",
+    "date": "it contains dates such as 2024-12-31",
+    "datetime": "it contains times such as 2024-12-31T23:59",
     "identifier": "it is not read",
 }
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
@@ -73,16 +73,16 @@ _ENDS = (
 )
 
 Span = tuple[int, int]
-"""A part of a range, both ends included: whole numbers, numbers in units of their last decimal, days or seconds."""
+"""A part of a range with both ends: whole numbers, numbers in units of their last decimal, days or seconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What a condition asks of a column.
+    """A condition on a column.
 
     Args:
         weights: ``Float64[size]``: the share of each cell's values that meet it.
-        spans: the values within bins that do; all where empty.
+        spans: the values within bins that meet it; all if empty.
     """
 
     weights: NDArray[np.float64]
@@ -96,11 +96,11 @@ class Column:
     Args:
         values: of a category, in their own type.
         least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
-        bins: of equal width over the range, no more than it has values; each is a cell.
-        decimals: digits behind the point of a number; None: two, or as many as the ends have.
-        required: no value is missing: there is no cell for it, and a row without one is a bad row.
-        format: how a text file writes its values (:mod:`understudy.schema.formats`); empty: as :data:`_FORMS` has it.
-        marks: cells of such a file that hold nothing. How a column is written is no part of what it is.
+        bins: of equal width over the range, at most as many as it has values; each is a cell.
+        decimals: digits after the point of a number; None: two, or as many as the ends have.
+        required: no value may be missing: there is no cell for missing values, and a row without one is a bad row.
+        format: how a text file writes its values (:mod:`understudy.schema.formats`); empty: as in :data:`_FORMS`.
+        marks: cells of such a file that mean a missing value. Columns that only differ in form or marks are equal.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Column:
             raise no_column(self.name, f"a {self.kind} has no range")
         if self.kind == "boolean":
             if self.values:
-                raise no_column(self.name, "a boolean has no values of its own")
+                raise no_column(self.name, "a boolean does not take values")
             object.__setattr__(self, "values", (False, True))
         if len(self.values) >= MOST_CELLS:
             raise no_column(self.name, f"it has more than {MOST_CELLS} cells", "Declare fewer values.")
@@ -152,14 +152,14 @@ class Column:
         if len({type(value) for value in self.values}) > 1 or any(
             isinstance(value, int) and abs(value) >> 63 for value in self.values
         ):
-            raise no_column(self.name, "its values are not of one type that a column can hold", "Quote them all.")
+            raise no_column(self.name, "its values are not of one supported type", "Quote them all.")
         if len({canonical(value) for value in self.values}) < len(self.values):
             raise no_column(self.name, "a value is declared twice")
         if _MISSING in map(canonical, self.values):
             raise no_column(
                 self.name,
-                f"the value {_MISSING!r} is what a missing value is called",
-                "Call it something else in the table, or make these cells empty and leave the value out.",
+                f"the value {_MISSING!r} is the name of a missing value",
+                "Rename it in the table, or make these cells empty and leave the value out.",
             )
 
     def _check_range(self) -> None:
@@ -174,8 +174,8 @@ class Column:
         object.__setattr__(self, "most", most)
         if self.kind == "integer" and not -(2**63) <= least <= most < 2**63:
             raise no_column(
-                *(self.name, "an end of its range has more than 64 bits, which no table holds"),
-                "Declare a narrower range; numbers that name things are a category or an identifier.",
+                *(self.name, "an end of its range has more than 64 bits, which no table can store"),
+                "Declare a narrower range; declare numbers that are names as a category or an identifier.",
             )
         if (
             self.kind in _TIMES
@@ -183,11 +183,11 @@ class Column:
             and (least.year + 100, *least.timetuple()[1:6]) <= most.timetuple()[:6]
         ):
             raise no_column(
-                *(self.name, "its range has more than a hundred years, so that a year of two digits is not one year"),
+                *(self.name, "its range has more than a hundred years, so a year of two digits is ambiguous"),
                 "Declare a shorter range, or write the years with four digits (%Y).",
             )
         if not isinstance(self.bins, int) or isinstance(self.bins, bool) or self.bins < 0:
-            raise no_column(self.name, "its bins are no number from 1")
+            raise no_column(self.name, "its bins are not a number from 1")
         if self.kind == "number":
             self._check_decimals()
         low, high = self._line
@@ -201,22 +201,22 @@ class Column:
                 decimals -= 1
             object.__setattr__(self, "decimals", decimals)
         if not isinstance(self.decimals, int) or not 0 <= self.decimals <= _MOST_DECIMALS:
-            raise no_column(self.name, f"its decimals are no number from 0 to {_MOST_DECIMALS}")
+            raise no_column(self.name, f"its decimals are not a number from 0 to {_MOST_DECIMALS}")
         if max(map(abs, ends)) * 10**self.decimals > _LARGEST_PLACE:
             raise no_column(
-                *(self.name, "its numbers have more digits than a decimal number holds"),
+                *(self.name, "its numbers have more digits than a decimal number can store"),
                 "Declare fewer decimals, whole numbers (`kind: integer`), or another unit.",
             )
         if self._line[0] > self._line[1]:
             raise no_column(
                 self.name,
-                "no number with so many decimals lies in its range",
+                "no number with this many decimals is in its range",
                 "Declare more decimals or a wider range.",
             )
 
     def _end(self, end: object, *, last: bool = False) -> Any:
-        """An end of the range, as the table writes it or as a number or date is written anywhere, years with four
-        digits. A day or minute that is the last of a range of times (``2024-12-31``) is its last second."""
+        """Return an end of the range, written as in the table or in the standard form, with years of four digits. A day
+        or minute that ends a range of times (``2024-12-31``) means its last second."""
         format_ = self.format.replace("%y", "%Y")
         written = as_written(end, self.kind, format_) if format_ and isinstance(end, str) else None
         found = parse(end if written is None else written, self.kind)
@@ -229,11 +229,11 @@ class Column:
 
     @cached_property
     def _line(self) -> Span:
-        """The places of the first and the last value of the range."""
+        """Return the places of the first and the last value of the range."""
         return self._places(self.least, self.most)
 
     def _places(self, least: Any, most: Any) -> Span:
-        """The places of the first and last value from one to another: for numbers, those with the column's decimals."""
+        """Return the places of the first and last value between two: for numbers, those with the column's decimals."""
         if self.kind != "number":
             return number_of(least), number_of(most)
         low, high = (decimal.Decimal(repr(float(end))).scaleb(self.decimals) for end in (least, most))
@@ -241,32 +241,32 @@ class Column:
 
     @property
     def _width(self) -> int:
-        """How many places the bins divide. Bins of several numbers begin at their edges (0.0..60.0 in 12 bins: 0 to 5,
-        5 to 10, ...), and the last one includes the end of the range."""
+        """Return how many places the bins divide. Bins of several numbers begin at their edges (0.0..60.0 in 12 bins: 0
+        to 5, 5 to 10, ...), and the last one includes the end of the range."""
         low, high = self._line
         return high - low + (self.kind != "number" or self.bins > high - low)
 
     @property
     def made_up(self) -> bool:
-        """Whether it is an identifier: never read, and every row gets a random one."""
+        """Return whether it is an identifier: never read, and every row gets a random one."""
         return self.kind == "identifier"
 
     @property
     def size(self) -> int:
-        """Cells, that of missing values included where it has one."""
+        """Return the number of cells, including that of missing values if there is one."""
         return self.missing + (not self.required)
 
     @property
     def missing(self) -> int:
-        """The number of cells that hold values; and the cell of missing values behind them, where there is one."""
+        """Return the number of cells with values, which is also the index of the cell of missing values."""
         return len(self.values) or self.bins
 
     @property
     def form(self) -> str:
-        """How its values are written, for people."""
+        """Return how its values are written, for people."""
         form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
         if self.format and self.kind == "integer":
-            form += ", and holds whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
+            form += ", and contains whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
         if self.kind in _TIMES:
             form += f", from {self.least} to {self.most}"
         if self.kind in _WRITTEN and not self.format:
@@ -278,11 +278,11 @@ class Column:
 
     @property
     def clamps(self) -> bool:
-        """Whether values beyond the range count as its nearest end, as of amounts; else they make bad rows."""
+        """Return whether values beyond the range count as its nearest end, as for amounts; else they make bad rows."""
         return self.kind in ("integer", "number")
 
     def cell(self, value: object) -> int | None:
-        """The cell of a value as a file has it; None where it is no value of this column, or missing and required."""
+        """Return the cell of a value from a file; None if it is not a value of this column, or missing and required."""
         return self.read(value)[0]
 
     def read(self, value: object) -> tuple[int | None, bool]:
@@ -309,7 +309,7 @@ class Column:
         return self._bin(min(max(parsed, self.least), self.most)), beyond
 
     def _as_written(self, text: str) -> object:
-        """What a cell says by the declared format; None where it is missing, no value where it is written otherwise."""
+        """Read a cell in the declared format; None if it is missing, :data:`_UNWRITTEN` if it has a different form."""
         if text.strip() in self.marks and text.strip() not in self._index:
             return None
         if not self.format:
@@ -320,14 +320,14 @@ class Column:
 
     @cached_property
     def plain(self) -> Column:
-        """The column as a synthetic table, which writes numbers and dates in one way, holds it."""
+        """Return the column of a synthetic table, in which numbers and dates have the standard form."""
         if not (self.format or self.marks):
             return self
         return Column.from_json({name: value for name, value in self.to_json().items() if name not in _OF_WRITING})
 
     def sample(self, cell: int, generator: np.random.Generator, within: Sequence[Span] = ()) -> Value | None:
-        """A value of a cell, at random where it holds several, of those in the spans ``within`` where there are such;
-        None of the missing one."""
+        """Return a value of a cell, at random if it has several, and of those in the spans ``within`` if there are any;
+        None for the missing one."""
         if self.made_up:
             return self.identifiers(1, generator)[0]
         if cell == self.missing:
@@ -340,7 +340,7 @@ class Column:
         return self._value(int(generator.integers(low, high + 1)))
 
     def identifiers(self, count: int, generator: np.random.Generator) -> list[str]:
-        """Return so many made-up ones of an identifier, all different where its pattern has as many."""
+        """Return this many made-up identifiers, all different if the pattern allows it."""
         if not self.format:
             return [f"{int(generator.integers(2**63)):016x}" for _ in range(count)]
         most = min(how_many(self.format), 2**62)
@@ -360,7 +360,7 @@ class Column:
         return place / 10**self.decimals if self.kind == "number" else from_number(self.kind, place)
 
     def title(self, cell: int) -> str:
-        """What a cell holds, for people."""
+        """Return the values of a cell in words."""
         if cell == self.missing:
             return _MISSING
         if self.values:
@@ -375,7 +375,7 @@ class Column:
         return str(first) if first == last else f"{first} to {last}"
 
     def by_title(self, values: Sequence[T]) -> dict[str, T]:
-        """The values of all cells by what the cells hold; those of cells with one title are added up."""
+        """Return the given values by the titles of the cells; values of cells with the same title are added up."""
         found: dict[str, T] = {}
         for cell, value in enumerate(values):
             title = self.title(cell)
@@ -383,7 +383,7 @@ class Column:
         return found
 
     def asked(self, text: str) -> Condition:
-        """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for."""
+        """Return the condition of ``A``, ``A|B``, ``5..9`` or ``missing``."""
         weights = np.zeros(self.size)
         spans: list[Span] = []
         plain = self.plain
@@ -403,7 +403,7 @@ class Column:
         return Condition(weights, tuple(spans))
 
     def _span(self, first: str, last: str, part: str) -> Span:
-        """The ends of a range, cut to the column's own."""
+        """Return the ends of a range, limited to the column's range."""
         ends = [parse(end, self.kind) for end in (first, last)]
         if None in ends:
             raise ConfigError(
@@ -422,18 +422,18 @@ class Column:
         return max(low, least), min(high, most)
 
     def _pieces(self, cell: int, spans: Sequence[Span]) -> list[Span]:
-        """The parts of a bin that lie in the spans."""
+        """Return the parts of a bin that are in the spans."""
         first, end = self._whole_bin(cell)
         inside = [(max(low, first), min(high, end)) for low, high in spans]
         return [(low, high) for low, high in inside if low <= high]
 
     def _overlap(self, cell: int, spans: Sequence[Span]) -> float:
-        """The share of a bin's values that lie in the spans."""
+        """Return the share of a bin's values that are in the spans."""
         first, last = self._whole_bin(cell)
         return sum(high - low + 1 for low, high in self._pieces(cell, spans)) / (last - first + 1)
 
     def arrow_type(self) -> Any:
-        """The Arrow type of the synthetic column."""
+        """Return the Arrow type of the synthetic column."""
         if self.values:
             kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
             return kinds.get(type(self.values[0]), pa.string())
@@ -441,9 +441,9 @@ class Column:
         return types.get(self.kind, pa.string())
 
     def to_json(self) -> dict[str, Any]:
-        """The declaration as in a YAML file, with the name."""
+        """Return the declaration as in a YAML file, with the name."""
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        if self.required:  # where it is not, nothing says so, as in Releases that know no such field
+        if self.required:  # if it is not, the field is left out, as in Releases without this field
             fields["required"] = True
         if self.format:
             fields["format"] = self.format
@@ -459,7 +459,7 @@ class Column:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Column:
-        """What :meth:`to_json` made, or a file declares."""
+        """Read what :meth:`to_json` made, or a file declares."""
         rest = dict(fields)
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
         known = {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
@@ -469,10 +469,10 @@ class Column:
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise no_column(name, "its range does not have two ends", _ENDS)
         if type(rest.get("bins")) is int and rest["bins"] == 0:
-            raise no_column(name, "its bins are no number from 1", "Leave them out for 16.")
+            raise no_column(name, "its bins are not a number from 1", "Leave them out for 16.")
         values = rest.pop("values", ())
         if not isinstance(values, list | tuple):
-            raise no_column(name, "its values are no list")
+            raise no_column(name, "its values are not a list")
         kind, marks = rest.pop("kind", None), rest.pop("missing", ())
         return cls(name, kind, values=tuple(values), least=ends[0], most=ends[1], marks=marks, **rest)
 
@@ -487,13 +487,13 @@ class Column:
         return _BOOLEANS.get(label.strip().casefold()) if isinstance(label, str) else None
 
     def _bin(self, value: Any) -> int:
-        """The bin of a value in the range; a number is rounded to the column's decimals."""
+        """Return the bin of a value in the range; a number is rounded to the column's decimals."""
         low, high = self._line
         place = round(value * 10**self.decimals) if self.kind == "number" else number_of(value)
         return min((min(max(place, low), high) - low) * self.bins // self._width, self.bins - 1)
 
     def _whole_bin(self, cell: int) -> Span:
-        """The places of the first and the last value of a bin."""
+        """Return the places of the first and the last value of a bin."""
         (low, high), width = self._line, self._width
         last = high if cell + 1 == self.bins else low - (-(cell + 1) * width // self.bins) - 1
         return low - (-cell * width // self.bins), last
@@ -520,7 +520,7 @@ _ZONE = r"[Zz]|[-+](?:0[0-9]|1[0-3])(?::?[0-5][0-9])?|[-+]14(?::?00)?"
 _TIME = re.compile(
     rf"(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|[0-9]{{8}})(?:(?:[Tt]| +)(?P<time>(?:{_CLOCK})(?:{_ZONE})?))?"
 )
-"""ISO 8601, less than Python reads: a time is behind T or blanks, and a zone behind a time, at most 14 hours off."""
+"""ISO 8601, stricter than Python: a time follows T or blanks, and a zone follows a time and is at most 14 hours off."""
 
 
 def parse(value: object, kind: Kind) -> Any:
@@ -538,12 +538,12 @@ def parse(value: object, kind: Kind) -> Any:
 
 
 def _decimals_of(number: float | str) -> int:
-    """How many decimals a number is written with: 2 for ``0.50`` and 3 for ``1e-3``."""
+    """Return how many decimals a number is written with: 2 for ``0.50`` and 3 for ``1e-3``."""
     return max(0, -cast(int, decimal.Decimal(str(number)).as_tuple().exponent))
 
 
 def _end_of_day(time: datetime.date) -> datetime.datetime:
-    """The last time of a day; a time as it is."""
+    """Return the last time of a day; a time stays as it is."""
     return time if isinstance(time, datetime.datetime) else datetime.datetime.combine(time, datetime.time.max)
 
 
@@ -571,7 +571,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def number_of(value: Any) -> int:
-    """A value on the line that its range is on: whole numbers, days or seconds."""
+    """Return a value as a number on the line of its range: whole numbers, days or seconds."""
     if isinstance(value, datetime.datetime):
         return int((value - _EPOCH).total_seconds())
     return value.toordinal() if isinstance(value, datetime.date) else int(value)
@@ -584,11 +584,11 @@ def from_number(kind: Kind, number: int) -> Value:
 
 
 def declared_columns(declared: object, formats: str | Mapping[str, Any] | None = None) -> tuple[Column, ...]:
-    """Typed columns as the user declares them, in their order.
+    """Return typed columns from the user's declaration, in its order.
 
     Args:
-        formats: of those that state none, as :func:`understudy.schema.formats.formats_of` takes them.
-        declared: a mapping from names to declarations, ``@FILE`` that holds one as YAML, or the short form
+        formats: of columns that state none, as :func:`understudy.schema.formats.formats_of` takes them.
+        declared: a mapping from names to declarations, ``@FILE`` with one as YAML, or the short form
             ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
     """
     declared = read_columns(declared)
@@ -599,7 +599,7 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
     elif isinstance(declared, Mapping):
         columns = _of_mapping(declared, formats_of(formats))
     else:
-        raise ConfigError("The columns are declared neither by a mapping nor by a string.", FORM)
+        raise ConfigError("The columns are not declared by a mapping or a string.", FORM)
     if not columns:
         raise ConfigError("No column is declared.", FORM)
     for place, column in enumerate(columns):
@@ -611,7 +611,7 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
 
 
 def read_columns(declared: object) -> object:
-    """What ``@FILE`` holds; anything else as it is."""
+    """Return the content of ``@FILE``; anything else as it is."""
     if isinstance(declared, str) and declared.startswith("@"):
         return {str(name): domain for name, domain in _read(Path(declared[1:])).items()}
     return declared
@@ -627,7 +627,7 @@ def _of_mapping(declared: Mapping[Any, Any], formats: Mapping[str, Mapping[str, 
         elif isinstance(domain, Mapping):
             columns.append(Column.from_json({**formats.get(str(domain.get("kind")), {}), **domain, "name": str(name)}))
         else:
-            raise no_column(name, "it says neither values nor a range")
+            raise no_column(name, "it has neither values nor a range")
     return columns
 
 
@@ -647,16 +647,16 @@ def _of_short(text: str) -> Column:
     ends, slash, bins = domain.partition("/")
     first, _, last = (end.strip() for end in ends.partition(".."))
     if slash and not bins.strip().isdecimal() and ".." in bins:
-        raise no_column(name, "its range has slashes", "Dates are written 2024-12-31; bins stand behind one slash.")
+        raise no_column(name, "its range has slashes", "Dates are written 2024-12-31; bins follow one slash.")
     if slash and (not bins.strip().isdecimal() or not int(bins)):
-        raise no_column(name, "its bins are no number from 1")
+        raise no_column(name, "its bins are not a number from 1")
     found: dict[str, Any] = {"bins": int(bins) if slash else 0, "least": first, "most": last}
     for kind, parses in _KINDS_OF_ENDS:
         if parses(first) and parses(last):
             if kind == "number":
                 found["decimals"] = max(map(_decimals_of, (first, last)))
             return Column(name, kind, **found)
-    raise no_column(name, "the ends of its range are neither numbers nor dates of one form", _ENDS)
+    raise no_column(name, "the ends of its range are not both numbers or both dates", _ENDS)
 
 
 _KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (
@@ -683,7 +683,7 @@ def _read(path: Path) -> Mapping[Any, Any]:
 
 
 def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The typed columns that make up a label such as ``product`` or ``product*priority``; none for a label column."""
+    """Return the typed columns of a label such as ``product`` or ``product*priority``; empty for a label column."""
     names = [] if label is None else [part.strip() for part in label.split("*")]
     found = [column for name in names for column in columns if column.name == name and not column.made_up]
     if len(found) < len(names):
@@ -699,30 +699,30 @@ def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Colum
 
 
 def cross_labels(crossed: Sequence[Column]) -> tuple[str, ...]:
-    """The label set of crossed columns, the last one moving fastest; missing values have no label."""
+    """Return the label set of crossed columns, the last one varying fastest; missing values have no label."""
     titles = ([column.title(cell) for cell in range(column.missing)] for column in crossed)
     found = tuple(" / ".join(combination) for combination in product(*titles))
     if len(set(found)) < len(found):
         raise ConfigError(
-            "Two combinations of the label's columns are written alike.", "Rename the values that hold a slash."
+            "Two combinations of the label's columns have the same name.", "Rename the values that contain a slash."
         )
     return found
 
 
 def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
-    """A row's cells, those of missing values left out: ``priority: high; paid: 0 to 5``."""
+    """Return a row's cells in words, without missing values: ``priority: high; paid: 0 to 5``."""
     named = zip(columns, cells, strict=True)
     return "; ".join(f"{column.name}: {column.title(cell)}" for column, cell in named if cell != column.missing)
 
 
 def row_characters(columns: Sequence[Column]) -> float:
-    """How long a row is :func:`in_words` where nothing is missing, the mean over each column's cells."""
+    """Return the length of a row :func:`in_words` without missing values: the mean over each column's cells."""
     lengths = ([len(in_words([each], [cell])) + 2 for cell in range(each.missing)] for each in columns)
     return sum(sum(each) / len(each) for each in lengths)
 
 
 def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
-    """See that no typed column is one of the ``others``; else ConfigError."""
+    """Check that no typed column is one of the ``others``; else ConfigError."""
     taken = set(others)
     if twice := [column.name for column in columns if column.name in taken]:
         raise ConfigError(

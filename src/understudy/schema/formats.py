@@ -1,5 +1,5 @@
-"""How a table writes its dates, numbers, truth and missing values, where that is declared: it is never guessed. The
-synthetic table is written in the same way."""
+"""Read and write dates, numbers, booleans and missing values in a table's declared format, which is never guessed.
+The synthetic table is written in the same format."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LOCALES: dict[str, dict[str, str]] = {
         "boolean": "yes,y,true,1|no,n,false,0",
     },
 }
-"""What spreadsheets set to a language write. Both English ones read ``TRUE`` and ``yes``. Parentheses: the separator of
-thousands may be there, and is not written."""
+"""The formats of spreadsheets in a language. Both English ones read ``TRUE`` and ``yes``. Parentheses: a separator of
+thousands is read, but not written."""
 HINT = "`formats: de` in YAML or Python declares 31.12.2024, 1.234,56 and ja/nein, and others likewise (docs/tables.md)"
 _KINDS = {"date": "date", "datetime": "date", "number": "number", "integer": "number", "boolean": "boolean"}
 _NUMBER = re.compile(r"(?P<before>\D*?)\s*1(?P<thousands>\([^\d()]\)|\D?)234(?:(?P<point>\D)56)?\s*(?P<after>\D*)")
@@ -52,7 +52,7 @@ Ends = tuple[datetime.datetime, datetime.datetime]
 
 
 def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """By kind the fields of columns that say nothing else, for ``de``, or of a mapping with ``locale``, ``date``,
+    """Return by kind the default fields of columns, for ``de``, or for a mapping with ``locale``, ``date``,
     ``number``, ``boolean``, ``missing``. ConfigError if it is neither."""
     if declared is None:
         return {}
@@ -81,28 +81,28 @@ def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, 
 
 
 def marks_of(missing: object) -> tuple[str, ...]:
-    """Cells that hold nothing; ValueError if these are none."""
+    """Return the cells that mean a missing value; ValueError if they are invalid."""
     found = (missing,) if isinstance(missing, str) else missing
     if not isinstance(found, list | tuple) or not all(isinstance(mark, str) and mark.strip() for mark in found):
-        raise ValueError('`missing` is no list of what such cells hold, such as ["k. A.", "-"]')
+        raise ValueError('`missing` is not a list of the texts of such cells, such as ["k. A.", "-"]')
     return tuple(mark.strip() for mark in found)
 
 
 def require_format(kind: str, format_: object) -> None:
-    """See that a column of this kind may be written so; ValueError otherwise."""
+    """Check that a column of this kind may have this format; ValueError otherwise."""
     if kind == "identifier" and isinstance(format_, str) and _PLACES.search(format_):
         return
     if not isinstance(format_, str) or kind not in _KINDS:
-        hint = "; an identifier's is such as P-####, where # is a digit and ? a letter" * (kind == "identifier")
+        hint = "; an identifier's is, for example, P-####, where # is a digit and ? a letter" * (kind == "identifier")
         raise ValueError(f"a {kind} has no such format{hint}")
     {"date": _times, "number": _number, "boolean": _booleans}[_KINDS[kind]](format_)
 
 
 def as_written(text: str, kind: str, format_: str, ends: Ends | None = None) -> object:
-    """Read a cell of this kind: a time, a plain number as text, or a truth; None where it is not written so.
+    """Read a cell of this kind: a time, a plain number as text, or a boolean; None if it is not in this format.
 
     Args:
-        ends: the declared range, which the century of a year of two digits follows from.
+        ends: the declared range, which determines the century of a year of two digits.
     """
     if _KINDS[kind] == "boolean":
         return _booleans(format_).get(text.strip().casefold())
@@ -123,7 +123,7 @@ def as_written(text: str, kind: str, format_: str, ends: Ends | None = None) -> 
 
 
 def written(value: object, kind: str, format_: str, *, decimals: int = 2) -> str:
-    """Write a value of this kind as :func:`as_written` reads it, in the first form that shows all of its kind.
+    """Write a value of this kind as :func:`as_written` reads it, in the first form that shows the whole value.
 
     >>> written(-1234.5, "number", "1.234,56 \u20ac"), written(datetime.date(2024, 1, 31), "date", "%d.%m.%y")
     ('-1.234,50 \u20ac', '31.01.24')
@@ -145,7 +145,7 @@ def written(value: object, kind: str, format_: str, *, decimals: int = 2) -> str
 
 
 def _field(time: datetime.date, name: str) -> str:
-    """A part of a time, months in English whatever the machine's language is."""
+    """Return a part of a time, with months in English whatever the machine's language."""
     if name in "bB":
         return _MONTHS[time.month - 1].capitalize()[: 3 if name == "b" else None]
     if name == "p":
@@ -173,8 +173,8 @@ def how_many(pattern: str) -> int:
 
 
 def digits(value: object) -> object:
-    """Return the digits of a number that a date may be written as: ``20241231`` for 20241231 and 20241231.0 (which it
-    is in a column with nulls). Anything else stays as it is."""
+    """Return the digits of a number that may be a date: ``20241231`` for 20241231 and 20241231.0 (the form in a column
+    with nulls). Anything else stays as it is."""
     if isinstance(value, decimal.Decimal):
         value = str(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -184,7 +184,7 @@ def digits(value: object) -> object:
 
 
 def _time_of(fields: Mapping[str, str], ends: Ends | None) -> datetime.datetime | None:
-    """The time of these fields; None where there is no such time, or none in the range for a year of two digits."""
+    """Return the time of these fields; None if there is no such time, or none in the range for a year of two digits."""
     month = fields.get("b", fields.get("B", "")).lower()
     number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month)) if month else fields["m"]
     hour = int(fields.get("H", fields.get("I", 0)))
@@ -214,7 +214,7 @@ def _times(format_: str) -> tuple[tuple[re.Pattern[str], int], ...]:
 
 
 def _time_form(form: str) -> tuple[re.Pattern[str], int]:
-    """What times match; and, for a form of digits alone, their number: a table of numbers loses zeros in front."""
+    """Return the pattern of times; for a form of only digits also their number, as numbers lose leading zeros."""
     parts = _DIRECTIVE.split(form)
     between, used = parts[::2], parts[1::2]
     names = set(used)
@@ -230,7 +230,7 @@ def _time_form(form: str) -> tuple[re.Pattern[str], int]:
         beside_digits = (place > 0 and not between[place] and numeric[place - 1]) or (
             not literal and not last and numeric[place + 1]
         )
-        if beside_digits:  # else 1022024 could be 10 February or 1 February
+        if beside_digits:  # otherwise 1022024 could be 10 February or 1 February
             field = field.replace("{1,2}", "{2}")
         pattern += f"(?P<{name}>{field}){_literal(literal)}"
     fixed = not any(between) and all(numeric) and used[0] != "Y" and "f" not in names
@@ -239,13 +239,13 @@ def _time_form(form: str) -> tuple[re.Pattern[str], int]:
 
 
 def _literal(text: str) -> str:
-    """A pattern for what stands between fields; any number of blanks, of any kind, for some."""
+    """Return a pattern for the text between fields; blanks match any number of blanks, of any kind."""
     return "(?:\\s|[\u00a0\u202f])+".join(map(re.escape, re.split(r"\s+", text)))
 
 
 @cache
 def _number(format_: str) -> tuple[re.Pattern[str], bool]:
-    """What numbers match, and whether spaces separate their thousands."""
+    """Return the pattern of numbers, and whether spaces separate their thousands."""
     found = _NUMBER.fullmatch(format_.strip())
     thousands, point = (found["thousands"].strip("()"), found["point"] or "") if found else ("", "")
     if found is None or (thousands and thousands == point):
@@ -263,5 +263,5 @@ def _booleans(format_: str) -> Mapping[str, bool]:
     sides = [[word.strip().casefold() for word in side.split(",")] for side in format_.split("|")]
     found = {word: truth for side, truth in zip(sides, (True, False), strict=False) for word in side}
     if len(sides) != 2 or len(found) < sum(map(len, sides)):
-        raise ValueError("a boolean's format is what is true and what is false: such as ja|nein, or x| for a mark")
+        raise ValueError("a boolean's format is the words for true and false: such as ja|nein, or x| for a mark")
     return found

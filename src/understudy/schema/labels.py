@@ -1,7 +1,7 @@
-"""Labels: their canonical strings and types; the set, public and declared; and how records are shared out over it.
+"""Handle labels: their canonical strings and types, the public declared set, and the numbers of texts per label.
 
-Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
-decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals; where all
+Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their type in the output. A whole
+decimal counts as an integer (1.0 as 1), because a single null turns a column of integers into decimals; if all
 labels are numbers, so does the string "1.0".
 """
 
@@ -31,11 +31,11 @@ _NUMBERS = {
     "int": re.compile(r"[-+]?[0-9]+"),
     "float": re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"),
 }
-"""How numbers are written. Python itself would also read ``1_0`` and the digits of other scripts."""
+"""The form of numbers. Python would also read ``1_0`` and the digits of other scripts."""
 
 
 def canonical(label: Label) -> str:
-    """The string by which two labels are compared: ``true``/``false``, ``1`` (also for 1.0), ``0.5``, or itself."""
+    """Return the string by which labels are compared: ``true``/``false``, ``1`` (also for 1.0), ``0.5``, or itself."""
     if isinstance(label, str):
         return label
     if isinstance(label, bool):
@@ -44,7 +44,7 @@ def canonical(label: Label) -> str:
 
 
 def whole(number: float) -> float | int:
-    """A whole decimal as an integer; any other as it is."""
+    """Return a whole decimal as an integer; any other as it is."""
     return int(number) if number.is_integer() else number
 
 
@@ -53,12 +53,12 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 
 
 def without_zeros(text: str) -> str:
-    """``1`` for ``1.0`` or ``1.00``; any other text as it is, such as ``1.10`` or ``01``."""
+    """Return ``1`` for ``1.0`` or ``1.00``; any other text as it is, such as ``1.10`` or ``01``."""
     return found[1] if (found := _WHOLE.fullmatch(text)) else text
 
 
 class Places(dict[str, int]):
-    """From a label's canonical string to its place in the declared labels.
+    """A map from a label's canonical string to its place in the declared labels.
 
     >>> Places(["1.0", "2.5"]).of(1), Places(["1.0", "v2"]).of("1"), Places(["01067"]).of(1067)
     (0, None, None)
@@ -73,22 +73,22 @@ class Places(dict[str, int]):
             self.update(plain)
 
     def of(self, label: Label) -> int | None:
-        """The place of a label as a table has it; None where it is not declared."""
+        """Return the place of a table's label; None if it is not declared."""
         name = canonical(label)
         return self.get(without_zeros(name) if self._numbers else name)
 
 
 def is_missing(value: object) -> bool:
-    """Whether a label or owner cell holds nothing: null, NaN, or white space."""
+    """Return whether a label or owner cell is empty: null, NaN, or white space."""
     if isinstance(value, str):
         return not value or value.isspace()
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def as_type(value: object, label_type: LabelType | None) -> Label | None:
-    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label.
+    """Return ``value`` as a label of ``label_type`` (None: its present type); None if it is not such a label.
 
-    Infinities, and numbers of 300 digits, are no labels.
+    Infinities, and numbers of 300 digits, are not labels.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -120,7 +120,7 @@ UNIFORM, NOISY = "uniform", "noisy"
 
 @dataclass(frozen=True)
 class LabelSet:
-    """The declared labels' canonical strings, in their order; none for a table without labels.
+    """The declared labels' canonical strings, in their order; empty for a table without labels.
 
     >>> LabelSet().size, LabelSet(("cardiology", "other")).size
     (1, 2)
@@ -130,19 +130,19 @@ class LabelSet:
 
     @property
     def size(self) -> int:
-        """Into how many groups records fall: one per label, and one where there are no labels."""
+        """Return the number of groups of records: one per label, or one if there are no labels."""
         return max(1, len(self.names))
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """A name for each of the groups."""
+        """Return a name for each of the groups."""
         return self.names or ("all",)
 
 
 def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, ...] | None:
-    """The proportions that ``A=3,B=1`` declares, in the order of the labels; None for ``uniform`` and ``noisy``.
+    """Return the proportions that ``A=3,B=1`` declares, in the order of the labels; None for ``uniform`` and ``noisy``.
 
-    Raises ConfigError if it does not give every declared label, and no other, a number of 0 or more.
+    Raises ConfigError unless exactly the declared labels have numbers, all 0 or more.
     """
     if text in (UNIFORM, NOISY):
         return None
@@ -161,9 +161,9 @@ def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, 
 
 
 def in_proportion(total: int, weights: Sequence[float]) -> list[int]:
-    """``total`` in proportion to ``weights`` (largest remainder); those below 0, as noisy counts may be, count as 0.
+    """Divide ``total`` in proportion to ``weights`` (largest remainder); negative ones, as of noisy counts, count as 0.
 
-    Where all are 0 the shares are equal.
+    If all are 0 the shares are equal.
 
     >>> in_proportion(10, [5, 3, -1])
     [6, 4, 0]
@@ -179,9 +179,9 @@ def in_proportion(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
-    """``total`` in proportion to two or more noisy ``counts``, each drawn to their mean by as much of how they differ
-    as noise of this standard deviation explains (James and Stein 1961). The shares are equal where noise explains all
-    of it, or the mean itself.
+    """Divide ``total`` in proportion to two or more noisy ``counts``, shrunk towards their mean by the share of their
+    variation that noise of this standard deviation explains (James and Stein 1961). The shares are equal if noise
+    explains all of the variation, or the mean itself.
 
     >>> like_counts(100, [60, 30, 10], 0.0), like_counts(9, [60, 30, 10], 40.0)
     ([60, 30, 10], [3, 3, 3])
@@ -194,11 +194,11 @@ def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
 
 
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
-    """The label set as the user wrote it.
+    """Return the label set that the user declared.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``, of which one with a comma or blanks around it is in double
-            quotes; or ``"@FILE"``, with one label per line or, where the file's name ends in ``.json``, a JSON list.
+        labels: a list of labels; or ``"a,b,c"``, with double quotes for labels with a comma or with blanks around
+            them; or ``"@FILE"``, with one label per line or, if the file's name ends in ``.json``, a JSON list.
     """
     if isinstance(labels, str):
         values: Sequence[object] = [label for label in comma_separated(labels) if label.strip()]
@@ -221,11 +221,11 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
 
 
 def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
-    """The type that labels have in the output; None: each declared label's own.
+    """Return the type of labels in the output; None: the type of each declared label.
 
-    ``label_type`` where the user set one, else ``data_type``, that of the data's column. But declared integers stay so
-    for a column of decimals (which one null makes of a column of integers); and where the data has no type (JSON),
-    strings that all spell whole numbers, as a command line gives them, become integers.
+    ``label_type`` if the user set one, else ``data_type``, that of the data's column. But declared integers stay
+    integers for a column of decimals (one null turns integers into decimals). If the data has no type (JSON),
+    strings that all spell whole numbers, as from a command line, become integers.
     """
     if label_type is not None:
         return label_type
@@ -238,7 +238,7 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
 
 
 def undeclared(label: str, columns: Sequence[str]) -> ConfigError:
-    """The error for a label without a label set, beside typed columns of these names."""
+    """Return the error for a label without a label set, in a table with typed columns of these names."""
     if columns and "*" in label:
         return ConfigError(
             f"The label {label!r:.60} names a column that --columns does not declare.",
@@ -252,14 +252,14 @@ def undeclared(label: str, columns: Sequence[str]) -> ConfigError:
 
 
 def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
-    """Declared labels in the type that the output will have; None: each in its own."""
+    """Return declared labels in the output's type; None: each in its declared type."""
     typed: list[Label] = []
     for label in labels:
         value = as_type(label, label_type)
         if value is None:
             raise ConfigError(
                 f"The declared label {canonical(label)!r} is not of the label column's type ({label_type}).",
-                "Declare labels as the column holds them.",
+                "Declare labels as they are in the column.",
             )
         typed.append(value)
     return _distinct(typed)
@@ -286,7 +286,7 @@ def _labels_of_file(path: Path) -> list[object]:
         else:
             values = [line.strip() for line in read_lines(path) if line.strip()]
     except (OSError, ValueError, RecursionError, UnreadableText):
-        pass  # reported below, without the exception that would quote the file
+        pass  # reported below, without the exception, which would quote the file
     if not isinstance(values, list):
         raise ConfigError(
             f"The label file {str(path)!r} cannot be read.",

@@ -1,4 +1,4 @@
-"""How a table is laid out and written: public facts that its synthetic stand-in shares."""
+"""Describe how a table is laid out and written: public facts that the synthetic table shares."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _DTYPE = re.compile(
     r"category|object|str|string|boolean|bool|[Uu]?[Ii]nt(8|16|32|64)|[Ff]loat(32|64)"
     r"|datetime64\[(s|ms|us|ns)(, [A-Za-z0-9_+:/-]{1,40})?\]"
 )
-LIKE = 'Write `source`, `plain`, or what reads such a file: "delimiter=; encoding=cp1252 formats=de".'
+LIKE = 'Write `source`, `plain`, or the options that read such a file: "delimiter=; encoding=cp1252 formats=de".'
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table is laid out. ValueError for an encoding or a delimiter that no file can have.
+    """The layout of a table. ValueError for an encoding or a delimiter that no file can have.
 
     Args:
         columns: names, in the table's order.
         format: of its files; empty for a table in memory.
         delimiter, encoding, quotes: of CSV; the encoding also of JSON lines.
-        types: Arrow's types by column, where the table declares them and :func:`read_type` knows them.
-        dtypes: those of pandas, where it is a data frame or a Parquet file of one.
+        types: Arrow's types by column, if the table declares them and :func:`read_type` knows them.
+        dtypes: those of pandas, if it is a data frame or a Parquet file of one.
     """
 
     columns: tuple[str, ...] = ()
@@ -60,39 +60,39 @@ class Layout:
         return replace(self, columns=tuple(n for n in self.columns if n in names), types=types, dtypes=dtypes)
 
     def in_order(self, names: Collection[str]) -> list[str]:
-        """Return the names in the table's order, those that it does not have behind them."""
+        """Return the names in the table's order, followed by those that it does not have."""
         return [*(name for name in self.columns if name in names), *(n for n in names if n not in self.columns)]
 
     def arrow_type(self, name: str) -> Any:
-        """Return Arrow's type of a column; None where it has none that is known."""
+        """Return Arrow's type of a column; None if it is not known."""
         return read_type(self.types.get(name, ""))
 
     def is_text(self, name: str) -> bool:
-        """Whether a column of a typed table holds text, in which other values are written out."""
+        """Return whether a column of a typed table contains text, so that other values are written as text."""
         kind = self.arrow_type(name)
         kind = kind.value_type if kind is not None and t.is_dictionary(kind) else kind
         return kind is not None and (t.is_string(kind) or t.is_large_string(kind))
 
     @property
     def reading(self) -> dict[str, Any]:
-        """The options that read a text file of this layout."""
+        """Return the options that read a text file of this layout."""
         return {"delimiter": self.delimiter, "encoding": self.encoding, "quotes": self.quotes}
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are not the default."""
+        """Return the fields that are not the default."""
         plain, fields = vars(Layout()), vars(self)
         found = {name: value for name, value in fields.items() if value != plain[name]}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def plain_layout(ending: str) -> Layout:
-    """Return how a text file is written where nothing else is known, by the end of its name: ``tsv``, ``csv``, ..."""
+    """Return the default layout of a text file, by the end of its name: ``tsv``, ``csv``, ..."""
     return Layout(delimiter="\t", quotes="none") if ending == "tsv" else Layout()
 
 
 def typed_layout(schema: Any, dtypes: Mapping[str, str], *, format: FileFormat) -> Layout:  # noqa: A002
-    """Return the layout that a schema of Arrow declares. How wide the numbers of categories are is not part of it: it
-    tells how many there are."""
+    """Return the layout that a schema of Arrow declares. The width of category indices is not part of it: it would
+    reveal how many categories there are."""
     types = {each.name: re.sub("indices=[a-z0-9]+", "indices=int32", str(each.type)) for each in schema}
     return Layout(
         tuple(schema.names),
@@ -103,9 +103,9 @@ def typed_layout(schema: Any, dtypes: Mapping[str, str], *, format: FileFormat) 
 
 
 def read_type(name: str) -> Any:
-    """Return the type of Arrow that prints as ``name``; None for one that no column of a synthetic table has.
+    """Return the type of Arrow that prints as ``name``; None for a type that synthetic tables do not use.
 
-    A dictionary of nulls is one of whatever the column's values are.
+    A dictionary of nulls is read as a dictionary of the column's values.
     """
     if _PLAIN.fullmatch(name):
         return pa.type_for_alias(name)

@@ -1,6 +1,6 @@
-"""Texts that have parts: several columns of one row, or a dialogue; each as one string that every method sees.
+"""Write texts that have parts (several columns of one row, or a dialogue) as one string for all methods.
 
-A part is a line that begins with its name and a colon. Further lines of its content follow as they are, with a
+A part is a line that begins with its name and a colon. Further lines of its content follow unchanged, with a
 backslash before those that look like the beginning of a part.
 
 >>> form = TextForm(roles=("customer", "agent"), acts=("greet", "ask"), tools=("search",))
@@ -42,12 +42,12 @@ TOOL_CALLS, TOOL_CALL_ID, NAME, ID, TYPE, FUNCTION, ARGUMENTS = (
 )
 """Keys of a turn that calls tools, and of one that answers; and of a call."""
 TURNS, BEGINS, ENDS, CALLS = "turns", "begins", "ends", "calls"
-"""Typed columns that are told from a dialogue; there are ``turns.ACT`` and ``calls.TOOL``, too."""
+"""Typed columns that are computed from a dialogue; ``turns.ACT`` and ``calls.TOOL`` are others."""
 MOST_NAMES = 64
 _LEADING = "#>*_\\"
-"""What no name begins with: models put some of it before names, and a backslash precedes what is no name."""
+"""Characters that no name begins with: models put some of them before names, and a backslash escapes other lines."""
 _MARKS = frozenset(":{}[]")
-"""What no name holds: what ends it, and the marks of prompt templates."""
+"""Characters that no name contains: those that end it, and the marks of prompt templates."""
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEVER = "(?!)"
 _EXACT = 2**53  # whole numbers up to here are the same as integers and as floats
@@ -57,10 +57,10 @@ class Part(NamedTuple):
     """A part of a text.
 
     Attributes:
-        name: whose it is: the field's or the role's name, or :data:`TOOL` where a tool answers.
-        content: what it says; of a call its arguments, a JSON object (see :func:`json_line`).
-        act: what it does, of the declared acts; empty for none.
-        tool: the one that is called, or that answers; empty where something is said.
+        name: the name of the field or role, or :data:`TOOL` if a tool answers.
+        content: the text; for a call its arguments, a JSON object (see :func:`json_line`).
+        act: one of the declared acts; empty for none.
+        tool: the tool that is called, or that answers; empty if the part is speech.
     """
 
     name: str
@@ -70,25 +70,25 @@ class Part(NamedTuple):
 
     @property
     def calls(self) -> bool:
-        """Whether it is a call of a tool."""
+        """Return whether it is a call of a tool."""
         return bool(self.tool) and self.name != TOOL
 
     @property
     def answers(self) -> bool:
-        """Whether a tool answers."""
+        """Return whether it is the answer of a tool."""
         return bool(self.tool) and self.name == TOOL
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """What one record's text is made of. Public: it holds names alone.
+    """The parts of a record's text. Public: it only contains names.
 
     Args:
         fields: columns whose texts are written together, in this order.
-        roles: of those who speak in a dialogue. With neither a text is one string, which is its own transcript.
-        acts: what a turn of a dialogue may do.
-        tools: what those who speak may call. Calls follow what their turn says, and are answered right after
-            it, in their order; only those that a dialogue ends with may have no answers.
+        roles: the speakers of a dialogue. Without fields and roles a text is one string, and that is its transcript.
+        acts: the possible acts of a dialogue's turn.
+        tools: the tools that speakers may call. Calls follow the words of their turn, and are answered right after
+            it, in their order; only calls at the end of a dialogue may be unanswered.
     """
 
     fields: tuple[str, ...] = ()
@@ -99,35 +99,33 @@ class TextForm:
     def __post_init__(self) -> None:
         if self.fields and self.roles:
             raise ConfigError(
-                "Roles are declared for several text columns, and a dialogue is one column.",
-                "Name the column of the dialogue alone with --text, or leave --roles out.",
+                "Roles are declared for several text columns, but a dialogue is one column.",
+                "Name only the column of the dialogue with --text, or leave --roles out.",
             )
         if len(self.fields) == 1:
-            raise ConfigError("One text column has no parts.", "Name it alone, or several.")
+            raise ConfigError("One text column has no parts.", "Give it as plain --text, or name several columns.")
         if (self.acts or self.tools) and not self.roles:
             raise ConfigError(
-                "Acts or tools are declared, and no roles: they belong to the turns of a dialogue.",
-                "Say who speaks with --roles A,B, or leave --acts and --tools out.",
+                "Acts or tools are declared without roles, but they belong to the turns of a dialogue.",
+                "Declare the speakers with --roles A,B, or leave --acts and --tools out.",
             )
         what, where = ("role", "--roles") if self.roles else ("text column", "--text")
         _require_names(self.names, what, where)
         _require_names(self.acts, "act", "--acts", marks=_MARKS.union("()"))
         if unfit := [name for name in self.tools if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name)]:
             raise ConfigError(
-                f"The tool {unfit[0]!r:.60} has a name that no function has.",
+                f"The tool {unfit[0]!r:.60} has a name that is not allowed for functions.",
                 "Use at most 64 letters, digits, _, - and points (--tools).",
             )
         _require_names(self.tools, "tool", "--tools", leading="")
         if self.tools and TOOL in map(str.casefold, self.roles):
-            raise ConfigError(
-                f"The role {TOOL!r} is that of the tools, which are declared.", f"Leave {TOOL} out of --roles."
-            )
+            raise ConfigError(f"The role {TOOL!r} is reserved for the declared tools.", f"Leave {TOOL} out of --roles.")
         said = [Part(name, "", act) for name in self.names for act in ("", *self.acts)]
         used = [Part(name, "", tool=tool) for name in (*self.names, TOOL) for tool in self.tools]
         heads = Counter(_head(part).casefold() for part in (*said, *used))
         if twice := [head for head, times in heads.items() if times > 1]:
             raise ConfigError(
-                f"In a transcript {twice[0]!r:.80} could be two things.", "Rename a role, an act or a tool."
+                f"In a transcript {twice[0]!r:.80} would be ambiguous.", "Rename a role, an act or a tool."
             )
 
     def __bool__(self) -> bool:
@@ -138,12 +136,12 @@ class TextForm:
         return self.fields or self.roles
 
     def render(self, parts: Iterable[Part]) -> str:
-        """The transcript, from which :meth:`parse` reads the very same parts."""
+        """Return the transcript, from which :meth:`parse` reads exactly the same parts."""
         return "\n".join(map(self._written, parts))
 
     def parse(self, text: str) -> tuple[Part, ...] | None:
-        """The parts of a transcript; None where it is none: a field is missing, a line belongs to nobody, or a call is
-        no JSON or not answered."""
+        """Return the parts of a transcript; None if a field is missing, a line has no speaker, or a call is invalid or
+        unanswered."""
         parts: list[tuple[Part, list[str]]] = []
         for line in text.split("\n"):
             if begins := self._begins.match(line):
@@ -156,14 +154,14 @@ class TextForm:
         return self.whole([part._replace(content="\n".join(lines)) for part, lines in parts])
 
     def read(self, answer: str, *, complete: bool = True, cut: bool = False) -> str | None:
-        """The transcript in what a model wrote: names in any case or in bold, contents without white space around them,
-        and nothing of what is said before the first part. None where there is none: a part says nothing, an act or a
-        tool is not declared, a call is no JSON or not answered, or fields are missing, too many, or in another order.
+        """Return the transcript in a model's answer: names may be in any case or bold, white space around contents and
+        text before the first part are dropped. None if there is none: a part is empty, an act or a tool is not
+        declared, a call is not JSON or not answered, or fields are missing, too many, or in a different order.
 
         Args:
-            complete: False for a model that has learnt such texts: fields may say nothing, though not all of them, and
-                the last part may have blank lines. Else it ends before the first one.
-            cut: the answer broke off: the last turn of several is left out.
+            complete: False for a model that was trained on such texts: some fields may be empty, and the last part may
+                have blank lines. Otherwise it ends before the first one.
+            cut: the answer was cut off: the last turn of several is left out.
         """
         parts: list[tuple[Part, list[str]]] = []
         for line in answer.split("\n"):
@@ -177,7 +175,7 @@ class TextForm:
         if cut and self.roles and len(parts) > 1:
             parts.pop()
         said = [part._replace(content="\n".join(lines).strip()) for part, lines in parts]
-        if complete and said:  # behind a blank line models talk about what they wrote
+        if complete and said:  # after a blank line models comment on their text
             said[-1] = said[-1]._replace(content=_BLANK_LINE.split(said[-1].content)[0].rstrip())
         said = [part._replace(content=json_line(part.content) or "") if part.calls else part for part in said]
         found = self.whole(_unbroken(said) if cut else said)
@@ -187,8 +185,8 @@ class TextForm:
         return self.render(found) if says(part.content or part.answers for part in found) else None
 
     def contents(self, text: str, *, everything: bool = False) -> str:
-        """What a transcript says, without the names; of JSON (arguments, answers of tools) the values, with
-        ``everything`` the names, too. Another text as it is.
+        """Return the contents of a transcript, without the names; for JSON (arguments, answers of tools) the values,
+        with ``everything`` also the names. Any other text stays as it is.
         """
         parts = self.parse(text) if self else None
         if parts is None:
@@ -196,14 +194,14 @@ class TextForm:
         return "\n".join(line for part in parts for line in said(part.content, everything=everything))
 
     def each(self, text: str, change: Callable[[str], str]) -> str:
-        """A transcript with every content changed, those of calls left out; another text changed as a whole."""
+        """Return a transcript with all contents changed except those of calls; other texts are changed as a whole."""
         parts = self.parse(text) if self else None
         if parts is None:
             return change(text)
         return self.render(part if part.calls else part._replace(content=change(part.content)) for part in parts)
 
     def cells(self, column: str, text: str) -> dict[str, Any]:
-        """A transcript as the columns that it was read from: strings (None for nothing), or the turns of a dialogue; a
+        """Return a transcript as the columns that it was read from: strings (None if empty), or a dialogue's turns; a
         text without parts as one column, called ``column``.
         """
         if not self:
@@ -214,8 +212,8 @@ class TextForm:
         return {column: self.messages(text)}
 
     def messages(self, text: str) -> list[dict[str, Any]]:
-        """The turns of a dialogue as a table has them, calls with ids of their own; no key is there without a value but
-        the content of a turn that calls a tool and says nothing. None of what is no transcript."""
+        """Return the turns of a dialogue as in a table, with new ids for calls. Keys without a value are left out,
+        except the content of a turn that calls a tool without words. Empty for text that is not a transcript."""
         numbers = count(1)
         waiting: deque[str] = deque()
         turns = []
@@ -237,7 +235,7 @@ class TextForm:
         return turns
 
     def arrow_type(self) -> Any:
-        """The Arrow type of a column of :meth:`messages`."""
+        """Return the Arrow type of a column of :meth:`messages`."""
         keys = {ROLE: pa.string(), CONTENT: pa.string()}
         if self.acts:
             keys[ACT] = pa.string()
@@ -248,17 +246,17 @@ class TextForm:
         return pa.list_(pa.struct(list(keys.items())))
 
     def columns(self, column: str) -> tuple[str, ...]:
-        """The columns that a text is made of; ``column`` is that of plain texts or dialogues."""
+        """Return the columns that a text is made of; ``column`` is that of plain texts or dialogues."""
         return self.fields or (column,)
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Names of the typed columns that are told from a text."""
+        """Return the names of the typed columns that are computed from a text."""
         of_acts = (ENDS, *(f"{TURNS}.{act}" for act in self.acts)) if self.acts else ()
         return (TURNS, BEGINS, *of_acts, *(f"{CALLS}.{tool}" for tool in self.tools)) if self.roles else ()
 
     def tell(self, text: str) -> dict[str, int | str | None]:
-        """The values of these columns: how many turns a transcript has, and who begins; the act of the last turn (None
+        """Return the values of these columns: the number of turns, and who begins; the act of the last turn (None
         for none), how many turns have each act, and how often each tool is called."""
         parts = (self.parse(text) if self.roles else None) or ()
         if not parts:
@@ -274,13 +272,13 @@ class TextForm:
         }
 
     def shortened(self, text: str, turns: int) -> str:
-        """The first ``turns`` turns of a dialogue, at least one; without answers of tools that are not all there."""
+        """Return the first ``turns`` turns of a dialogue, at least one, without incomplete answers of tools."""
         first = turns_of(self.parse(text) or ())[: max(turns, 1)]
         return self.render(_unbroken([part for turn in first for part in turn]))
 
     @property
     def settings(self) -> dict[str, list[str]]:
-        """The settings that declare a dialogue; none of a text that is none."""
+        """Return the settings that declare a dialogue; empty for other texts."""
         named = {"roles": self.roles, "acts": self.acts, "tools": self.tools}
         return {name: list(values) for name, values in named.items() if values}
 
@@ -292,13 +290,13 @@ class TextForm:
         return cls(*(tuple(fields.get(name, ())) for name in ("fields", "roles", "acts", "tools")))
 
     def whole(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
-        """The parts, if a text of this form may consist of them."""
+        """Return the parts, if a text of this form may consist of them."""
         if self.fields:
             return tuple(parts) if [part.name for part in parts] == list(self.fields) else None
         return tuple(parts) if parts and _answered(parts) else None
 
     def _meant(self, name: str | None, act: str | None, called: str | None, answers: str | None) -> Part | None:
-        """The beginning of a part as a model wrote it; None where a name is not declared, or a call has an act."""
+        """Read the beginning of a part from a model's answer; None if a name is not declared, or a call has an act."""
         if act is not None and called is not None:
             return None
         role = TOOL if name is None else _spelled(name, self.names)
@@ -330,9 +328,9 @@ class TextForm:
 
 
 def json_line(text: str) -> str | None:
-    """The JSON object that a text is, on one line and spelled in the one way that all file formats lead to: keys in
-    order, those without a value left out, whole numbers without a point. None where it is none, or one that not
-    everything can hold."""
+    """Return the text's JSON object on one line, in a form that is the same for all file formats: sorted keys, keys
+    without a value left out, whole numbers without a point. None if it is not an object, or not every format can
+    store it."""
     try:
         return json.dumps(_spelled_once(parse_json(text.encode())), ensure_ascii=False, sort_keys=True)
     except ValueError:
@@ -348,7 +346,7 @@ def _spelled_once(value: Any) -> Any:
 
 
 def turns_of(parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts of each turn: what is said, and the calls behind it."""
+    """Return the parts of each turn: the words, and the calls after them."""
     turns: list[list[Part]] = []
     for part in parts:
         if part.calls and turns and turns[-1][0].name == part.name:
@@ -359,8 +357,8 @@ def turns_of(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _answered(parts: Sequence[Part]) -> bool:
-    """Whether every call is a JSON object, and those of a turn are answered right behind it, in their order; those of
-    the last turn perhaps not at all."""
+    """Return whether every call is a JSON object, and the calls of a turn are answered right after it, in their order;
+    those of the last turn may be unanswered."""
     waiting: deque[str] = deque()
     begun = False
     for place, part in enumerate(parts):
@@ -378,7 +376,7 @@ def _answered(parts: Sequence[Part]) -> bool:
 
 
 def _unbroken(parts: list[Part]) -> list[Part]:
-    """Without trailing answers where some are missing."""
+    """Drop the trailing answers if some are missing."""
     while parts and parts[-1].answers and not _answered(parts):
         parts = parts[:-1]
     return parts
@@ -395,7 +393,7 @@ def _any_of(names: Sequence[str]) -> str:
 
 
 def _spelled(found: str, names: Sequence[str]) -> str | None:
-    """The name that is meant, in any case."""
+    """Return the declared name, ignoring case."""
     return next((name for name in names if re.fullmatch(re.escape(name), found, re.IGNORECASE)), None)
 
 
@@ -404,14 +402,14 @@ def _require_names(
 ) -> None:
     for name in names:
         if not isinstance(name, str) or not name.strip() or name != name.strip() or not name.isprintable():
-            raise ConfigError(f"A {what} has no name that can be shown.", f"Name them in {where} as A,B,C.")
+            raise ConfigError(f"A {what} has no printable name.", f"Name them in {where} as A,B,C.")
         if name[0] in leading or marks.intersection(name):
             raise ConfigError(
-                f"The {what} {name!r:.60} cannot stand in a transcript.",
+                f"The {what} {name!r:.60} cannot be used in a transcript.",
                 "Use a name without colons and brackets that begins with a letter.",
             )
     if len({name.casefold() for name in names}) < len(names):
-        raise ConfigError(f"Two {what}s have the same name.", "Names differ by more than case.")
+        raise ConfigError(f"Two {what}s have the same name.", "Give names that differ by more than case.")
     if len(names) > MOST_NAMES:
         raise ConfigError(f"There are more than {MOST_NAMES} {what}s.", "Declare fewer.")
 
@@ -421,7 +419,7 @@ PLAIN = TextForm()
 
 
 def text_columns(text: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The columns that are named: one, several as ``A,B,C`` or a list, or none."""
+    """Return the named columns: one, several as ``A,B,C`` or a list, or none."""
     if text is None:
         return ()
     return tuple(comma_separated(text) if isinstance(text, str) else text)

@@ -141,7 +141,7 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Unders
     if code == sqlite3.SQLITE_FULL:
         return StorageError(f"The disk is full: {path} cannot be written.", f"Free some space, then {AGAIN}")
     if code in _LOCKED:
-        return StorageError(f"Another program has locked {path} locked.", f"Close it there, then {AGAIN}")
+        return StorageError(f"Another program has locked {path}.", f"Close it there, then {AGAIN}")
     return StorageError(f"{path} cannot be read or written ({error}).", f"Fix that, then {AGAIN}")
 
 

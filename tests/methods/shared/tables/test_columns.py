@@ -185,7 +185,7 @@ def test_values_far_outside_a_narrow_range_are_its_end() -> None:
 
 def test_combinations_that_are_written_alike_are_refused() -> None:
     columns = declared_columns({"a": ["x", "x / y"], "b": ["y / z", "z"]})
-    with pytest.raises(ConfigError, match="written alike"):
+    with pytest.raises(ConfigError, match="the same name"):
         cross_labels(columns)
 
 
@@ -475,8 +475,8 @@ def test_whole_numbers_of_any_size_stay_exact(low: int, span: int, bins: int, da
     ("declared", "told"),
     [
         ("0..9223372036854775808", "more than 64 bits"),
-        ("0.00..1e16", "more digits than a decimal number holds"),
-        ({"kind": "number", "range": [0.11, 0.19], "decimals": 1}, "no number with so many decimals"),
+        ("0.00..1e16", "more digits than a decimal number can store"),
+        ({"kind": "number", "range": [0.11, 0.19], "decimals": 1}, "no number with this many decimals"),
     ],
 )
 def test_a_range_that_cannot_be_kept_exactly_is_refused(declared: Any, told: str) -> None:
