@@ -144,7 +144,7 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
     said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999999999")
     assert said.code == 0
     assert "subsets" not in said.out
-    assert "extra `local`: subsets" in said.err
+    assert "extra `local` is not installed: subsets" in said.err
     alone = understudy("audit", "mechanism", "subsets")
     assert alone.code == 6
     assert "understudy[local]" in alone.err

@@ -203,7 +203,7 @@ class Elsewhere(Pickling):
 
 
 def test_a_folder_that_workers_do_not_see_is_told_before_the_charge(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="do not see"):
+    with pytest.raises(EngineError, match="cannot read the run's private folder"):
         run_working._require_shared(Elsewhere(), tmp_path)
     run_working._require_shared(Pickling(), tmp_path)
     assert not list(tmp_path.iterdir())

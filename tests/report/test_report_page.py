@@ -262,7 +262,7 @@ def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
     text = shareable(make_run(tmp_path / "run", statement=made_statement(private=False)))
     assert "NOT PRIVATE" in text
     assert "With or without any one unit" not in text
-    assert "What an attacker can reach" not in text
+    assert "The best that an attacker can do" not in text
     assert ">shareable<" not in text
     assert "Booked" not in text
 
@@ -345,7 +345,7 @@ def test_texts_that_are_their_phrases_are_shown_once(tmp_path: Path) -> None:
 
 
 def test_few_texts_are_said_to_say_little(measured: OutputFolder) -> None:
-    assert "values of 30 texts per table vary much" in internal(measured)
+    assert "based on only 30 texts per table" in internal(measured)
     assert "vary much" not in shareable(measured)
     overview = made_overview()
     many = {of: replace(profile, texts=400) for of, profile in overview.profiles.items()}

@@ -206,7 +206,7 @@ def test_both_reports_say_when_it_was_released_and_the_internal_one_alone_what_t
     paths = write_reports(folder, embedder=None, responsible="Dr <b>Who</b>", ledger=str(place))
     assert paths.internal is not None
     shared, inside = (path.read_text("utf-8") for path in (paths.shareable, paths.internal))
-    assert "<dt>left of it then</dt><dd>4, 9e-06</dd>" in inside
+    assert "<dt>left of the cap then</dt><dd>4, 9e-06</dd>" in inside
     assert "<dt>cap of the dataset then</dt><dd>10, 1e-05</dd>" in inside
     assert "<dt>released on</dt>" in inside
     for page in (shared, inside):

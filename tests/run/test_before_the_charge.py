@@ -72,7 +72,7 @@ def test_a_folder_in_the_place_of_a_result_is_told_before_the_charge(tmp_path: P
     results = ("release/dp-kps.release", "release/statement.md", "release/synthetic.csv", "private/evaluation.json")
     for name in results:
         (tmp_path / "out" / name).mkdir(parents=True)
-        refused(settings(tmp_path), ConfigError, f"holds a folder {Path(name).name}")
+        refused(settings(tmp_path), ConfigError, f"contains a folder {Path(name).name}")
         (tmp_path / "out" / name).rmdir()
 
 
@@ -98,7 +98,7 @@ def test_a_public_file_whose_name_is_no_text_is_told_before_the_charge(tmp_path:
 
 def test_a_label_that_is_half_a_character_is_told_before_the_charge(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(["cardiology", "dermatology", "\ud800"]), "utf-8")
-    refused(settings(tmp_path, labels=f"@{tmp_path / 'labels.json'}"), ConfigError, "'labels' holds characters")
+    refused(settings(tmp_path, labels=f"@{tmp_path / 'labels.json'}"), ConfigError, "'labels' contains characters")
 
 
 @pytest.mark.parametrize(

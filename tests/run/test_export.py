@@ -134,7 +134,7 @@ def test_metrics_stand_in_the_card_if_they_were_charged_and_not_otherwise(tmp_pa
     assert yaml.safe_load(card("noiseless").split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
     assert "**NOT PRIVATE**: computed on the real texts" in card("again")
     us.evaluate(rows(), made, **measured, charge_metrics=2, ledger=ledger, dataset="visits", fresh=True)
-    assert "at a cost of (epsilon=2, delta=0)" in card("charged")
+    assert "with noise, for (epsilon=2, delta=0)" in card("charged")
     assert "| Accuracy" in card("more")
 
 
@@ -214,7 +214,7 @@ def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, 
     exported = pq.read_table(us.export(more, to="parquet", output=tmp_path / "not-private.parquet"))
     assert exported.to_pydict() == more.to_arrow().to_pydict()
     us.report(tmp_path / "more")
-    assert "What the columns hold" in (tmp_path / "more" / "release" / "report.html").read_text("utf-8")
+    assert "Values of the columns" in (tmp_path / "more" / "release" / "report.html").read_text("utf-8")
     write_csv(tmp_path / "real.csv", table, list(table[0]))
     found = us.evaluate(str(tmp_path / "real.csv"), tmp_path / "more", metrics=["fidelity"])
     assert "stars" in {value.settings.get("column") for value in found.values}
@@ -293,7 +293,7 @@ def test_a_chat_has_one_system_message_and_the_role_assistant_is_the_assistant(
         ("out --to csv --output nowhere/t.csv", "'t.csv' cannot be written"),
         ("out --to huggingface --output out", "Name a new folder"),
         ("out --to huggingface --output terms.txt", "Name a new folder"),
-        ("out --to csv --output t.csv --document-type note", "belong to chats"),
+        ("out --to csv --output t.csv --document-type note", "Only chats have"),
         ("nothing --to csv --output t.csv", "is not the folder of a run"),
         ("terms.txt --to csv --output t.csv", "is not the folder of a run"),
         ("out --to excel --output t.csv", "excel"),

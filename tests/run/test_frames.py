@@ -94,7 +94,7 @@ def test_a_result_is_saved_by_the_name_s_ending(tmp_path: Path, result: us.Resul
     [
         ("s3://bucket/a.csv", "'s3://bucket/a.csv' is an address.*Give a local path"),
         ("a.xlsx", "cannot be written as 'a.xlsx'.*End its name in"),
-        ("nowhere/a.csv", "'a.csv' cannot be written.*See that its folder is there"),
+        ("nowhere/a.csv", "'a.csv' cannot be written.*Check that its folder exists"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_with_the_cure(

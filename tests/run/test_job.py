@@ -32,8 +32,8 @@ def config(**changes: Any) -> RunConfig:
     [
         ({"records_per_label": 3}, "must be given by exactly one option"),
         ({"where": "age=3"}, "no typed columns"),
-        ({"guide_candidates": 2}, "about the guide"),
-        ({"column_pairs": "tree"}, "and no columns"),
+        ({"guide_candidates": 2}, "for a Release with a guide"),
+        ({"column_pairs": "tree"}, "but no columns"),
         ({"method": "guided-evolution"}, "needs a language model"),
         ({"llm": "builtin", "llm_batch": True}, "has no batch interface"),
         ({"epsilon": None, "delta": None}, "No privacy budget"),
@@ -70,7 +70,7 @@ def test_what_nobody_says_about_the_texts_is_decided(labels: str, each: int, mon
         found = Job(run_config(unnamed), charges=True, generates=True)
         assert (found.chat.llm, "understudy[local]" in " ".join(found.decided)) == (llm, bool(missing))
         assert Job(config(llm="builtin"), charges=True, generates=True).chat.llm == "builtin"  # as it was said
-    with pytest.raises(ConfigError, match="how many records"):
+    with pytest.raises(ConfigError, match="must be given by exactly one option"):
         Job(config(records_per_label=3), charges=True, generates=True)
 
 

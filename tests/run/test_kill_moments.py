@@ -213,7 +213,7 @@ def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
             return lambda: line in killed.said()
 
         kills = [
-            *map(says, ("The ledger holds", "Reading the private records")),
+            *map(says, ("The ledger charged", "Reading the private records")),
             asked_for(3),
             asked_for(6),
         ]

@@ -297,7 +297,7 @@ def test_an_export_is_written_like_the_private_table_or_as_it_is_asked_for(
         ({"to": "csv", "output": "x.jsonl"}, "A csv file cannot be written as 'x.jsonl'"),
         ({"to": "csv", "output": "x.csv", "like": "separator=;"}, "cannot be written like 'separator'"),
         ({"to": "csv", "output": "x.csv", "like": {"encoding": "utf-16"}}, "In the encoding 'utf-16'"),
-        ({"to": "chat", "output": "not-private.jsonl", "like": "plain"}, "Only CSV and JSON lines"),
+        ({"to": "chat", "output": "not-private.jsonl", "like": "plain"}, "only for CSV and JSON lines"),
     ],
 )
 def test_an_export_that_contradicts_itself_is_refused(

@@ -337,7 +337,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         | {"epsilon": "1", "delta": "1e-6"},
         "promises secret protection, not",
     ),
-    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two budgets given"),
+    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two budgets are given"),
     "no cap": ({"max_records_per_secret": None}, "max_records_per_secret is missing"),
     "no secrets": ({"secret_detectors": None}, "Nothing says how to recognise secrets"),
     "owners too": ({"owner": "clinician"}, "protects owners or secrets"),

@@ -291,11 +291,11 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
     table = pq.read_table(out / "release" / "provenance.parquet").to_pylist()
     assert {json.loads(row["provenance"])["where"] for row in table} == {condition}
     page = write_reports(OutputFolder(out), embedder=None).shareable.read_text()
-    assert f"of rows with {condition} only" in page
+    assert f"only for rows with {condition}" in page
     understudy("generate", file, *flags({**told, "output": str(tmp_path / "all")}))
     page = write_reports(OutputFolder(tmp_path / "all"), embedder=None).shareable.read_text()
     assert "condition" not in (tmp_path / "all" / "release" / "statement.md").read_text()
-    assert "of rows with" not in page
+    assert "for rows with" not in page
 
 
 @pytest.mark.parametrize(

@@ -262,8 +262,8 @@ def _own(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"label": "department", "labels": "cardiology,dermatology"}, "take the place of labels"),
-        ({"label": "department", "labels_from_data": True}, "take the place of labels"),
+        ({"label": "department", "labels": "cardiology,dermatology"}, "found in place of labels"),
+        ({"label": "department", "labels_from_data": True}, "found in place of labels"),
         ({"topics": 1}, "One topic"),
         ({"topics": 0}, "topics"),
         ({"topics": True}, "topics"),

@@ -156,7 +156,7 @@ def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
     listener = running.Listener(told.append)
     running.run(run_config(values), listener=listener)
     places = [
-        next(at for at, line in enumerate(told) if word in line) for word in ("Votes are about", "The ledger holds")
+        next(at for at, line in enumerate(told) if word in line) for word in ("Votes are about", "The ledger charged")
     ]
     assert places == sorted(places)
     told.clear()

@@ -58,7 +58,7 @@ def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"labels": ["a"], "records": 1, "records_per_label": 1}, "how many records"),
+        ({"labels": ["a"], "records": 1, "records_per_label": 1}, "must be given by exactly one option"),
         ({"labels": ["a", "a"], "records": 1}, "a"),
         ({"labels": ["a"], "records": 1, "llm": "none"}, "A baseline is written by a language model"),
         ({"labels": ["a"], "records": 1, "zebra": 2}, "zebra"),

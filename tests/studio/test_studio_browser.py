@@ -213,7 +213,7 @@ def test_without_scripts_everything_is_there(visit: Any) -> None:
 @pytest.mark.slow
 def test_a_report_is_written_by_keyboard_and_without_scripts(visit: Any, root: Path) -> None:
     page = visit(java_script_enabled=False, viewport=PHONE).open("run-6")
-    page.get_by_label("Who answers for the release").focus()
+    page.get_by_label("Person who answers for the release").focus()
     page.keyboard.type("R. Meier")
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs")

@@ -233,7 +233,7 @@ def test_a_run_shows_what_the_internal_report_shows_of_its_metrics_and_no_privat
     address = studio.link("run-6")
     page = studio.read(address)
     assert "Accuracy on real texts" in page
-    assert "They stay inside" in page
+    assert "Do not hand them out" in page
     for place in (page, studio.read(f"{address}/texts"), studio.read("/runs")):
         assert f"{PLANTED} " not in place  # the map's real texts, and the bad rows
 

@@ -249,7 +249,7 @@ def test_the_policy_lets_nothing_in_but_its_own_files() -> None:
 def test_no_address_reaches_a_file_by_its_path(studio: Studio, place: str) -> None:
     answer = studio.client.get(place)
     assert answer.status_code == 404
-    assert "There is no such page" in answer.text
+    assert "This page does not exist" in answer.text
     assert str(studio.root) not in answer.text
 
 

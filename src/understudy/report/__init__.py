@@ -1,4 +1,4 @@
-"""The report: one HTML file that says what was promised, what came of it, and how good it is."""
+"""The report: one HTML file with the guarantee, the results of the run, and their quality."""
 
 from understudy.report.page import ReportPaths, write_reports
 

@@ -15,15 +15,15 @@ from understudy.report.numbers import cut, percent, short, span
 from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
 
 FEW = 500
-"""Texts that are few enough for larger dots on the map."""
+"""Up to this many texts, the map has larger dots."""
 _THICK = 8  # of a bar
 _ROW, _GAP = 22, 34
-_LONGEST_ROW = 20  # letters of a row's title that there is room for
+_LONGEST_ROW = 20  # most letters of a row's title
 _SIDE, _EDGE, _LEAST = 600.0, 12.0, 0.4  # of the map: width, margin, least height as a share of the width
 
 
 def bars(values: Mapping[str, float], most: float) -> Markup:
-    """A column of bars, one a value, in its key's colour; hidden from screen readers, which read the cells."""
+    """Draw a column of bars, one per value, in its key's colour; hidden from screen readers, which read the cells."""
     height = (_THICK + 2) * len(values) - 2
     return tag(
         "svg",
@@ -39,7 +39,7 @@ def bars(values: Mapping[str, float], most: float) -> Markup:
 
 
 def tradeoff_chart(points: Sequence[tuple[float, float]], *, at: tuple[float, float], unit: str) -> Markup:
-    """False positives to the right, true positives upwards; ``at`` is the point that the statement names."""
+    """Draw true positives against false positives; ``at`` is the point that the statement names."""
     frame = Frame(height=350)
     x = Scale((0, 1), frame.x, words=percent)
     y = Scale((0, 1), frame.y, words=percent)
@@ -48,7 +48,7 @@ def tradeoff_chart(points: Sequence[tuple[float, float]], *, at: tuple[float, fl
     left, right, most = x(at[0]), y(at[1]), f"{in_a_hundred(at[1])} %"
     return svg_image(
         "tradeoff",
-        "What an attacker can reach",
+        "The best that an attacker can do",
         f"Largest rate of true positives against the rate of false positives, for any test of whether one {unit} was "
         f"in the data. At {percent(at[0])} false positives at most {most} true positives. Blind guessing is "
         "the diagonal.",
@@ -65,10 +65,10 @@ def tradeoff_chart(points: Sequence[tuple[float, float]], *, at: tuple[float, fl
 
 
 def dots_chart(name: str, grid: Grid) -> Markup:
-    """A block per column of the grid; in it a dot per row, and a line through the ceiling and the floor.
+    """Draw a block per column of the grid, with a dot per row, and lines through the ceiling and the floor.
 
     Args:
-        grid: of one metric, with a number in it at least.
+        grid: of one metric, with at least one number.
     """
     (metric,) = grid.metrics
     ends = [end for row in grid.rows for measured in row.cells for end in _ends(measured)]
@@ -122,7 +122,7 @@ def _said(row: str, column: str, measured: MetricValue | None) -> str:
 
 
 def lengths_chart(profiles: Mapping[str, Profile]) -> Markup:
-    """Shares of each table's texts by their number of words."""
+    """Draw the shares of each table's texts by their number of words."""
     shown = {of: profile for of, profile in profiles.items() if profile.texts}
     shares = {of: [count / profile.texts for count in profile.words.counts] for of, profile in shown.items()}
     frame = Frame(height=270)
@@ -151,7 +151,7 @@ def lengths_chart(profiles: Mapping[str, Profile]) -> Markup:
 
 
 def number_line(name: str, title: str, values: Mapping[str, tuple[float, str]]) -> Markup:
-    """A row per value, from 0 to it.
+    """Draw a row per value, with a line from 0 to it.
 
     Args:
         values: number and colour by name.
@@ -171,16 +171,16 @@ def number_line(name: str, title: str, values: Mapping[str, tuple[float, str]]) 
 
 
 def colours_of(points: Sequence[Point]) -> Mapping[str, str]:
-    """A class of colour for each label; the same for all where there are more labels than colours."""
+    """Return a colour class for each label; the same for all if there are more labels than colours."""
     labels = sorted({point.label for point in points})
     return {label: f"c{place}" if len(labels) <= COLOURS else "c0" for place, label in enumerate(labels)}
 
 
 def map_chart(points: Sequence[Point], description: str) -> Markup:
-    """The dots in the order of ``points``, real ones below synthetic ones; the page's script tells about them.
+    """Draw the dots in the order of ``points``, real ones below synthetic ones; the page's script shows their texts.
 
     Args:
-        points: at least one. x and y have one scale, and the map is as high as they need.
+        points: at least one. x and y have the same scale, which decides the height of the map.
     """
     colours, size = colours_of(points), 5.5 if len(points) <= FEW else 4
     low, high = min(point.y for point in points), max(point.y for point in points)

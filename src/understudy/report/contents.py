@@ -1,4 +1,4 @@
-"""What a page shows, and where it may come from: :func:`shareable` is given the shareable folder and nothing else."""
+"""The contents of a page and their sources: :func:`shareable` gets the shareable folder and nothing else."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.words import split_words
 
 MOST = 2000
-"""Texts that are looked at for topics and the map; embedding more would take minutes."""
+"""Largest number of texts for topics and the map; embedding more would take minutes."""
 RESAMPLES = 100
 
 
 @dataclass(frozen=True)
 class Contents:
-    """All that one page shows.
+    """Everything that one page shows.
 
     Args:
         internal: whether anything in it was computed on private texts without a charge.
-        release: the Release, where it lies beside the statement.
-        overview: what the tables look like; None where there are no texts.
-        no_map: why there is no map; empty where there is one.
+        release: the Release, if it is in the statement's folder.
+        overview: what the tables look like; None without texts.
+        no_map: why there is no map; empty if there is one.
     """
 
     internal: bool
@@ -59,17 +59,17 @@ class Contents:
 
     @property
     def promises(self) -> bool:
-        """Whether everything that was released had its noise."""
+        """Return whether everything that was released had its noise."""
         return self.statement.private and (self.charged is None or self.charged.private)
 
 
 def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Contents:
-    """What may be handed out: the statement, the Release, the synthetic texts, what is computed of them, and what was
-    paid for.
+    """Return what may be handed out: the statement, the Release, the synthetic texts, figures computed from these
+    texts, and what was released with a charge.
 
     Args:
         release: the shareable folder of a run. Nothing else is read.
-        embedder: of topics and the map; None: they go by the words of the texts.
+        embedder: for topics and the map; None: they use the words of the texts.
     """
     statement = read_statement(release)
     path = release / f"{statement.method}.release"
@@ -82,7 +82,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:
-    """The same with all that was measured on private texts; None where nothing was, or it may not be read."""
+    """Add all measurements on private texts to ``shown``; return None if there are none, or they may not be read."""
     evaluated, audited = private / "evaluation.json", private / "audit.json"
     if not os.access(private, os.R_OK | os.X_OK) or not (evaluated.exists() or audited.exists()):
         return None
@@ -99,7 +99,7 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
 
 
 def read_statement(release: Path) -> Statement:
-    """The statement in a shareable folder. Raises ConfigError if there is none that can be read."""
+    """Return the statement in a shareable folder. Raises ConfigError if there is no readable one."""
     path = release / "statement.json"
     if not path.is_file():
         raise ConfigError(
@@ -112,7 +112,7 @@ def read_statement(release: Path) -> Statement:
 def _summary(
     texts: Sequence[SyntheticText], columns: tuple[Column, ...], form: TextForm, embedder: Embedder | None, seed: int
 ) -> dict[str, Any]:
-    """A summary of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map,
+    """Return a summary of the synthetic rows alone, which may be handed out: lengths, labels, columns, topics, a map,
     distinct n-grams. (Self-BLEU takes a minute; an evaluation has it.)
     """
     labels = tuple(text.label for text in texts if text.label is not None)
@@ -126,7 +126,7 @@ def _summary(
     try:
         require_evaluate()
     except ConfigError as missing:
-        why = f"There is no map: {missing.problem[0].lower()}{missing.problem[1:]}"
+        why = f"The map is missing: {missing.problem[0].lower()}{missing.problem[1:]}"
         return {"overview": Overview(profile, (), ()), "no_map": why}
     some = sample.at_most(MOST, seed=seed)
     if embedder is not None:

@@ -1,6 +1,6 @@
-"""A run's synthetic table in the forms that others work with: chats, a Hugging Face dataset folder, CSV, JSON lines.
+"""Export a run's synthetic table to other formats: chats, a Hugging Face dataset folder, CSV, JSON lines.
 
-Nothing is read but the shareable folder of the run, and nothing is charged.
+Only the shareable folder of the run is read, and nothing is charged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Run:
     rows: Sequence[Row]
     folder: Path
     document_type: str
-    """What the run's prompts called a text; empty where there were none."""
+    """The word for a text in the run's prompts; empty if there were none."""
 
     @property
     def table(self) -> SyntheticTable:
@@ -72,22 +72,22 @@ def export_run(
     Args:
         to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder), ``csv``, ``jsonl``
             or ``parquet`` (a file).
-        like: how a ``csv`` or ``jsonl`` file is written, as :meth:`SyntheticTable.write` has it.
-        provenance: add what is known of each row as further columns.
-        document_type: of chats: what their requests call a text; by default what the run's own prompts called it, or
-            ``text`` where there were none.
-        system: of chats: the system message that each begins with, in place of one that a dialogue begins with.
+        like: how a ``csv`` or ``jsonl`` file is written, as in :meth:`SyntheticTable.write`.
+        provenance: add the provenance of each row as further columns.
+        document_type: for chats: the word for a text in their requests; by default that of the run's prompts, or
+            ``text`` if there were none.
+        system: for chats: the system message that each begins with; it replaces one that a dialogue begins with.
     """
     if to not in _FORMATS:
         raise ConfigError(f"Unknown export format {to!r:.40}.", f"Use {', '.join(_FORMATS)}.")
     if to != "chat" and (document_type is not None or system is not None):
-        raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
+        raise ConfigError("Only chats have a document type and a system message.", "Leave them out, or export to chat.")
     if to not in ("csv", "jsonl") and like is not None:
-        raise ConfigError("Only CSV and JSON lines are written like something else.", "Leave --like out.")
+        raise ConfigError("The option --like is only for CSV and JSON lines.", "Leave it out.")
     if to in _ENDS and output.suffix.lower() not in _ENDS[to]:
         raise ConfigError(
             f"A {to} file cannot be written as {output.name!r:.80}.",
-            f"End its name in {' or '.join(_ENDS[to])}, or ask for another form.",
+            f"End its name in {' or '.join(_ENDS[to])}, or export to another format.",
         )
     run = _read(folder)
     try:
@@ -100,7 +100,7 @@ def export_run(
     except OSError as error:
         raise StorageError(
             f"{output.name!r} cannot be written ({error.strerror}).",
-            "See that its folder is there, may be written to, and is not full.",
+            "Check that its folder exists, is writable and is not full.",
         ) from None
 
 
@@ -109,7 +109,7 @@ def _read(folder: OutputFolder) -> _Run:
     table = find_table(folder.shareable)
     if table is None:
         raise ConfigError(
-            f"The folder {folder.root.name} holds no synthetic table.", "Make one with `understudy generate`."
+            f"The folder {folder.root.name} does not contain a synthetic table.", "Make one with `understudy generate`."
         )
     schema = schema_of_table(folder.shareable) or PublicSchema()
     with readable(table, "is too large to export.", "Copy the file itself."):
@@ -124,7 +124,7 @@ def _write_chats(run: _Run, output: Path, document_type: str, system: str | None
         raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
     if not run.statement.private and "not-private" not in output.name.lower():
         raise ConfigError(
-            f"These texts are {NOT_PRIVATE}, and a chat can say so in its file's name alone.",
+            f"These texts are {NOT_PRIVATE}, and a file of chats can say so only in its name.",
             f"Name it not-private-{output.name}.",
         )
     with atomic_file(output) as stream:
@@ -143,8 +143,8 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def _messages(run: _Run, row: Row) -> list[dict[str, Any]]:
-    """A dialogue as a chat; empty for any other text. The role ``assistant``, or else the one declared last,
-    is the assistant, who also makes the tool calls; ``system`` stays as it is, and all others are the user.
+    """Return a dialogue as a chat; empty for any other text. The role ``assistant``, or else the one declared last,
+    is the assistant, who also makes the tool calls; ``system`` stays unchanged, and all others are the user.
     Consecutive turns of one role become one message. Acts are left out."""
     form, found = run.schema.form, list[dict[str, Any]]()
     assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
@@ -186,7 +186,7 @@ def _write_dataset(run: _Run, table: SyntheticTable, output: Path) -> None:
 
 
 def _card(run: _Run, columns: Iterable[str]) -> str:
-    """The dataset's card: what it is, what is promised, and what was measured with a charge."""
+    """Return the dataset's card: its description, its guarantee, and the metrics that were released with a charge."""
     import yaml
 
     labels = Counter(canonical(row.label) for row in run.rows if row.label not in (None, ""))
@@ -205,21 +205,21 @@ def _card(run: _Run, columns: Iterable[str]) -> str:
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
         f"# Synthetic stand-in for {_line(run.statement.dataset)}",
         *([] if promise else [f"> **{NOT_PRIVATE}.** Texts or metrics were made with the noise off or seeded."]),
-        f"Every text here is invented: {len(run.rows):,} synthetic records, made from {stand_in} by "
-        f"understudy with the method {run.statement.method}. No "
+        f"Every text here is invented: understudy made {len(run.rows):,} synthetic records from {stand_in} "
+        f"with the method {run.statement.method}. No "
         "sentence is a fact about anyone.",
         "## Columns",
         "\n".join(_columns(run, columns)),
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
         *_metrics(released),
         "\n".join(f"#{line}" if line.startswith("#") else line for line in stated),
-        "`statement.json` holds the same for programs, and `provenance.parquet` what each text was made from.",
+        "`statement.json` is this statement for programs; `provenance.parquet` says what each text was made from.",
     ]
     return "\n\n".join(lines) + "\n"
 
 
 def _size_category(records: int) -> str:
-    """A dataset's size as Hugging Face names it.
+    """Return a dataset's size as Hugging Face names it.
 
     >>> _size_category(999), _size_category(1000), _size_category(10_000_000)
     ('n<1K', '1K<n<10K', '10M<n<100M')
@@ -231,10 +231,10 @@ def _columns(run: _Run, columns: Iterable[str]) -> list[str]:
     known = {text_name(run.schema): "the synthetic text", label_name(run.schema): "its label"}
     form, owner = run.schema.form, run.schema.owner
     known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
-    known |= {TRANSCRIPT: "all of it as one text"} if form else {}
+    known |= {TRANSCRIPT: "the whole text in one column"} if form else {}
     known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
     known |= {} if owner is None else {owner.name: "an invented owner"}
-    known[PROVENANCE] = "JSON: the Release that the text was made from, and what of it"
+    known[PROVENANCE] = "JSON: the Release that the text was made from, and which parts of it"
     return [f"- `{_line(name)}`: {known.get(name, '')}" for name in columns]
 
 
@@ -244,7 +244,7 @@ def _metrics(released: ReleasedMetrics | None) -> list[str]:
     rows = [
         (each.metric.title, each.of, "-" if each.value is None else f"{each.value:.4g}") for each in released.values
     ]
-    cost = f"Released from the real texts with noise, at a cost of {released.budget} besides the statement's."
+    cost = f"Computed on the real texts and released with noise, for {released.budget} in addition to the above."
     if not released.private:
         cost = f"**{NOT_PRIVATE}**: computed on the real texts with the noise off or seeded."
     return ["## Metrics", cost, _table(("metric", "of", "value"), rows)]
@@ -260,5 +260,5 @@ def _line(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without HTML, and without links or images that a viewer would fetch."""
+    """Return the text without HTML, and without links or images that a viewer would fetch."""
     return printable(text).replace("<", "&lt;").replace("](", "] (").replace("![", "! [")

@@ -1,4 +1,4 @@
-"""Values laid out in rows and columns, and the shares of tables of texts as rows."""
+"""Values in rows and columns, and the shares of tables of texts as rows."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from understudy.release import Release
 
 FLOORS = ("baseline", "untuned", MAJORITY)
 CHARGED = "charged"
-"""Real texts, as values that were released with a charge tell of them."""
+"""Real texts, as described by values that were released with a charge."""
 _SHARES = ("label_share", "length_share")
 _COLUMNS = tuple(metric.name for metric in COLUMN_METRICS)
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", CHARGED: "real, with noise"}
 _TRAINED_ON = {
     SYNTHETIC: "synthetic texts",
-    REAL: "as many real texts",
+    REAL: "equally many real texts",
     REAL_ALL: "all real texts",
     MAJORITY: "most frequent value",
 }
 T = TypeVar("T")
 U = TypeVar("U")
-BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
+BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if like the real texts", "none": ""}
 KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
 MOST_VALUES = 1000
-"""Most values of one run and family that a page shows: several times what an evaluation measures."""
+"""Largest number of values of one run and family on a page: several times what an evaluation measures."""
 MOST_PAIRS = 10
-"""Pairs of columns, those with the largest distance, that a page shows."""
+"""Number of pairs of columns on a page: those with the largest distance."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A title, what is said below, a value per column (None where there is none), and its metric where rows differ."""
+    """A title, a line below it, a value per column (None if missing), and the row's metric if rows differ."""
 
     title: str
     below: str
@@ -61,8 +61,8 @@ class Grid:
 
     Args:
         rows: those of one metric are adjacent.
-        metrics: by the titles of the rows, or the one that all rows are of.
-        remarks: how intervals came about, and the notes of values, each once.
+        metrics: by the titles of the rows, or the one metric of all rows.
+        remarks: how intervals were computed, and the notes of values, each once.
     """
 
     title: str
@@ -96,7 +96,7 @@ def by_table(values: Sequence[MetricValue], title: str) -> Grid:
 
 
 def by_training(values: Sequence[MetricValue]) -> tuple[Grid, ...]:
-    """A grid per metric: a row for each training set, a column for each setting, such as the classifier."""
+    """Return a grid per metric: a row for each training set, a column for each setting, such as the classifier."""
     metrics = {measured.metric.name: measured.metric for measured in values}
     return tuple(_of_metric(metric, [v for v in values if v.metric.name == name]) for name, metric in metrics.items())
 
@@ -113,18 +113,18 @@ def training_row(of: str, cells: Sequence[MetricValue | None]) -> Row:
 
 
 def size_words(cells: Iterable[MetricValue | None]) -> str:
-    """How many texts were trained on; empty where that is not known."""
+    """Return how many texts were trained on; empty if unknown."""
     size = next((cell.sample_size for cell in cells if cell is not None and cell.sample_size is not None), None)
     return "" if size is None else f"{size:,} texts"
 
 
 def first_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...], int]:
-    """The values that a page shows, and how many more there are."""
+    """Return the values that a page shows, and how many more there are."""
     return tuple(values[:MOST_VALUES]), max(0, len(values) - MOST_VALUES)
 
 
 def remarks(values: Sequence[MetricValue]) -> tuple[str, ...]:
-    """How the intervals came about, and each note with the values that it is about."""
+    """Return how the intervals were computed, and each note with its values."""
     intervals = [measured.interval for measured in values if measured.interval]
     ways = _distinct(intervals, lambda interval: f"{interval.method} ({interval.level:.0%})")
     notes: dict[str, dict[str, None]] = {}
@@ -138,17 +138,17 @@ def remarks(values: Sequence[MetricValue]) -> tuple[str, ...]:
 
 
 def table_words(of: str) -> str:
-    """The name of a table of texts for people."""
+    """Return the name of a table of texts for people."""
     return _TABLES.get(of, of.replace("_", " "))
 
 
 def training_words(of: str) -> str:
-    """The name of what was trained on."""
+    """Return the name of a training set."""
     return _TRAINED_ON.get(of, table_words(of))
 
 
 def setting_words(measured: MetricValue) -> str:
-    """What tells a value apart from others of its metric: names alone, numbers with what they count."""
+    """Return the settings that distinguish a value from others of its metric: names alone, numbers with their title."""
     return ", ".join(
         value if isinstance(value, str) else f"{SETTING_TITLES.get(name, name)} = {value:g}"
         for name, value in measured.settings.items()
@@ -165,7 +165,7 @@ def _distinct(values: Iterable[T], key: Callable[[T], U]) -> list[U]:
 
 @dataclass(frozen=True)
 class Shares:
-    """A row: its name, and the share of each table's texts that it represents."""
+    """A row: its name, and its share of each table's texts."""
 
     name: str
     shares: Mapping[str, float]
@@ -176,7 +176,7 @@ class Shares:
 
 
 def label_rows(overview: Overview, charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
-    """Each label's share of every table that has labels, largest first; the charged ones as a table of their own."""
+    """Return each label's share of every table with labels, largest first; charged values are a separate table."""
     shares = {
         of: {label: count / max(1, profile.texts) for label, count in profile.labels.items()}
         for of, profile in overview.profiles.items()
@@ -190,13 +190,13 @@ def label_rows(overview: Overview, charged: Sequence[MetricValue]) -> tuple[Shar
 
 
 def charged_length_rows(charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
-    """The shares of lengths that were paid for."""
+    """Return the shares of lengths that were released with a charge."""
     return tuple(Shares(words, {CHARGED: share}) for words, share in _charged_shares(charged, "length_share").items())
 
 
 def column_rows(overview: Overview | None, release: Release | None) -> dict[str, tuple[Shares, ...]]:
-    """For each typed column the share of every cell, in their order: of every table that has the column, and as the
-    Release holds it, with noise."""
+    """Return for each typed column the share of every cell, in order: in every table with this column, and, with noise,
+    in the Release."""
     shares: dict[str, dict[str, dict[str, float]]] = {}
     for of, profile in (overview.profiles if overview is not None else {}).items():
         for name, counts in profile.columns.items():
@@ -224,13 +224,13 @@ def _charged_shares(values: Sequence[MetricValue], metric: str) -> dict[str, flo
 
 
 def topic_rows(overview: Overview) -> tuple[Shares, ...]:
-    """Each topic by its terms, largest first."""
+    """Return each topic by its terms, largest first."""
     rows = [Shares(", ".join(topic.terms), topic.shares) for topic in overview.topics]
     return tuple(sorted(rows, key=lambda row: -row.largest))
 
 
 def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
-    """Each bin of lengths, where all tables have the same bins; else none."""
+    """Return each bin of lengths if all tables have the same bins; else nothing."""
     edges = {profile.words.edges for profile in profiles.values()}
     if len(edges) != 1:
         return ()
@@ -245,19 +245,19 @@ def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
 
 
 def largest(rows: Sequence[Shares]) -> float:
-    """The largest share of all; never 0."""
+    """Return the largest share of all; never 0."""
     return max((row.largest for row in rows), default=0) or 1.0
 
 
 def without_shares(values: Sequence[MetricValue]) -> tuple[MetricValue, ...]:
-    """All but the shares of labels and lengths and the distances of columns, which have tables of their own."""
+    """Return all values except shares of labels and lengths and distances of columns, which have separate tables."""
     apart = {*_SHARES, *_COLUMNS}
     return tuple(measured for measured in values if measured.metric.name not in apart)
 
 
 def column_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...], int]:
-    """The distances of columns, of pairs those that are largest for the synthetic rows, and how many pairs are left
-    out."""
+    """Return the distances of columns, for pairs those that are largest for the synthetic rows, and how many pairs are
+    left out."""
     own = [measured for measured in values if measured.metric.name in _COLUMNS]
     pairs = [each for each in own if each.metric.name == PAIR_DISTANCE.name]
     distances = {setting_words(each): each.value or 0.0 for each in pairs if each.of == SYNTHETIC}

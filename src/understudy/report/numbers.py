@@ -14,7 +14,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """Three decimals below ten, fewer above, none for whole numbers but one; an en dash for nothing.
+    """Format a number with three decimals below ten, fewer above, none if it is whole; an en dash for None.
 
     >>> short(0.84219), short(12.346), short(1234567.0), short(6.0), short(0.00001234), short(None)
     ('0.842', '12.3', '1,234,567', '6', '1.23e-05', '–')
@@ -38,7 +38,7 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent.
+    """Format a share in percent.
 
     >>> percent(0.2), percent(0.1234), percent(0.0004)
     ('20 %', '12.3 %', '0.04 %')
@@ -49,7 +49,7 @@ def percent(share: float) -> str:
 
 
 def hundredths(share: float) -> str:
-    """A share in percent with one decimal, for columns.
+    """Format a share in percent with one decimal, for columns.
 
     >>> hundredths(0.25), hundredths(1.0)
     ('25.0 %', '100.0 %')
@@ -58,7 +58,7 @@ def hundredths(share: float) -> str:
 
 
 def span(interval: Interval | None) -> str:
-    """The ends of an interval; nothing where there is none.
+    """Format the ends of an interval; empty without one.
 
     >>> span(Interval(0.81, 0.8755, "t over 5 seeds"))
     '0.810 to 0.875'
@@ -67,7 +67,7 @@ def span(interval: Interval | None) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """At most so many characters, the last one an ellipsis where there were more.
+    """Cut a text to at most ``longest`` characters, the last one an ellipsis if there were more.
 
     >>> cut("baseline", 5), cut("base", 5)
     ('base…', 'base')
@@ -76,6 +76,6 @@ def cut(text: str, longest: int) -> str:
 
 
 def paragraphs(text: str) -> Markup:
-    """Paragraphs with ``**bold**`` words, everything else escaped."""
+    """Return paragraphs with ``**bold**`` words, everything else escaped."""
     made = [_BOLD.sub(r"<strong>\1</strong>", str(escape(part.strip()))) for part in text.split("\n\n") if part.strip()]
     return Markup("").join(Markup(f"<p>{part}</p>") for part in made)

@@ -1,4 +1,4 @@
-"""Templates into self-contained files, whose policy forbids them to fetch anything or to run what is not ours."""
+"""Render templates to self-contained files, whose policy forbids fetching anything and running foreign scripts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from understudy.run.signing import manifest_of, signed_earlier, signed_rows
 
 
 def render(template: str, **values: Any) -> str:
-    """The page: every value escaped, style and script inline and named by their hashes in the page's policy.
+    """Render the page: all values escaped, style and script inline and named by their hashes in the page's policy.
 
-    Control characters, which HTML may not hold, are shown by their signs.
+    Control characters, which HTML may not contain, are shown as visible symbols.
     """
     style, script = report_file("style.css"), report_file("page.js")
     page = (
@@ -58,40 +58,40 @@ def render(template: str, **values: Any) -> str:
 
 
 def visible(page: str) -> str:
-    """Control characters, which HTML may not hold, by their signs."""
+    """Replace control characters, which HTML may not contain, by visible symbols."""
     return page.translate(_VISIBLE)
 
 
 @contextmanager
 def page_of(*folders: Path) -> Iterator[None]:
-    """Let whatever goes wrong with a page of these folders, which strangers may have made, end in one error."""
+    """Turn every failure with a page of these folders, which strangers may have made, into one error."""
     try:
         yield
     except UnderstudyError:
         raise
-    except Exception as error:  # what no reader of a file foresaw
+    except Exception as error:  # errors that no file reader expected
         if os.environ.get("UNDERSTUDY_DEBUG"):
             raise
         names = ", ".join(folder.name or str(folder) for folder in folders)
         raise ConfigError(
-            f"No page can be made of what {names} holds ({type(error).__name__}).",
+            f"The contents of {names} cannot be shown as a page ({type(error).__name__}).",
             "Make the damaged files again. If understudy wrote them all, this is a bug: UNDERSTUDY_DEBUG=1 shows it.",
         ) from None
 
 
 def write_page(path: Path, text: str, *, private: bool) -> None:
-    """Write a page, whole or not at all; for its owner's eyes only if ``private``."""
+    """Write a page completely or not at all; if ``private``, only its owner may read it."""
     try:
         with atomic_file(path, mode=PRIVATE_MODE if private else SHARED_MODE) as file:
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(
-            f"{path.name} cannot be written ({error.strerror}).", "See that its folder is there and may be written to."
+            f"{path.name} cannot be written ({error.strerror}).", "Check that its folder exists and is writable."
         ) from None
 
 
 def policy(style: str, script: str) -> str:
-    """A content security policy: nothing from anywhere, and of what is inline only this style and this script."""
+    """Return a content security policy: nothing is fetched, and only this inline style and script are allowed."""
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -99,7 +99,7 @@ def policy(style: str, script: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """A JSON value with the controls of its strings shown: spelt ``\\u0000`` in JSON they would show nothing."""
+    """Return a JSON value with visible symbols for control characters, which JSON's ``\\u0000`` would not show."""
     if isinstance(value, dict):
         return {_visible(key): _visible(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -113,7 +113,7 @@ _VISIBLE: dict[int, str] = {
     0x7F: "\u2421",
     **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), *range(0xFDD0, 0xFDF0), 0xFFFE, 0xFFFF), "\ufffd"),
 }
-"""Escapes of direction marks, pictures of ASCII controls; U+FFFD for other controls, half characters, noncharacters."""
+"""Escapes for direction marks, symbols for ASCII controls; U+FFFD for other controls and invalid characters."""
 
 
 def _hash(text: str) -> str:
@@ -121,13 +121,13 @@ def _hash(text: str) -> str:
 
 
 def report_file(name: str) -> str:
-    """A style sheet or script of the report."""
+    """Return a style sheet or script of the report."""
     return resources.files("understudy.report").joinpath("templates", name).read_text("utf-8")
 
 
 @lru_cache(maxsize=2)
 def environment(*packages: str) -> Environment:
-    """The templates of these packages, in front of the report's own; every value is escaped."""
+    """Return the templates of these packages, which take precedence over the report's; every value is escaped."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "understudy.report")]),
         autoescape=True,
@@ -143,7 +143,7 @@ def environment(*packages: str) -> Environment:
 
 @dataclass(frozen=True)
 class ReportPaths:
-    """Where the reports are; ``internal`` is None where nothing private was measured."""
+    """The paths of the reports; ``internal`` is None if nothing private was measured."""
 
     shareable: Path
     internal: Path | None
@@ -158,14 +158,14 @@ def write_reports(
     ledger: str | None = None,
     signer: Signer | None = None,
 ) -> ReportPaths:
-    """Write ``release/report.html`` and, where something was measured on private texts, ``private/report.html``.
+    """Write ``release/report.html`` and, if anything was measured on private texts, ``private/report.html``.
 
     Args:
-        embedder: of the topics and the map of the shareable report; None: they go by the words of the texts.
+        embedder: for the topics and the map of the shareable report; None: they use the words of the texts.
         seed: of the map and of the samples shown; not of any noise.
-        responsible: whose name both reports bear.
-        ledger: where the run was booked; None: as elsewhere.
-        signer: who signs the shareable files once the report is written.
+        responsible: the name of the responsible person in both reports.
+        ledger: where the run was booked; None: the default one.
+        signer: signs the shareable files once the report is written.
     """
     statement = read_statement(folder.shareable)
     earlier = signed_earlier(folder.shareable)
@@ -179,7 +179,7 @@ def write_reports(
         return render("report.html", **view(contents, seed=seed), filed=filed, responsible=responsible)
 
     with page_of(folder.root):
-        if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
+        if embedder is not None and (folder.private / FOLDER).is_dir():  # never made where only shareable files are
             embedder = remembering(embedder, folder.private)
         public = shareable(folder.shareable, embedder=embedder, seed=seed)
         write_page(folder.report_file, page(public), private=False)
@@ -197,7 +197,7 @@ def write_reports(
 
 
 def _signature_rows(signing: Manifest | None, earlier: Manifest | None) -> list[tuple[str, str]]:
-    """Return titles and values about the signature. A page cannot vouch for itself, and says how to check it."""
+    """Return titles and values about the signature. A page cannot vouch for itself, so it says how to check it."""
     if signing is None and earlier is None:
         return [("signature", "none: nothing shows who made these files, or that they are unchanged")]
     if signing is not None:
@@ -207,7 +207,7 @@ def _signature_rows(signing: Manifest | None, earlier: Manifest | None) -> list[
 
 
 def for_the_file(contents: Contents, responsible: str, location: str | None) -> list[tuple[str, str]]:
-    """Titles and values; on a page that may be handed out only the day and what was spent of what the ledger says."""
+    """Return titles and values; a shareable page has only the day and the spent budget from the ledger."""
     statement = contents.statement
     rows = [
         ("dataset", statement.dataset),
@@ -222,10 +222,10 @@ def for_the_file(contents: Contents, responsible: str, location: str | None) -> 
 
 
 def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]:
-    """What the ledger held right after the run was booked; nothing if that ledger is not here."""
+    """Return the ledger's entries right after the run was booked; nothing if that ledger is not here."""
     assert statement.sealed is not None
     try:
-        with Ledger(location or default_location()) as ledger:  # one that is not there is not begun
+        with Ledger(location or default_location()) as ledger:  # a missing ledger is not created
             dataset = ledger.dataset(statement.dataset)
             if ledger.id != statement.sealed.ledger_id or dataset is None:
                 return []
@@ -239,9 +239,9 @@ def _booked(statement: Statement, location: str | None) -> list[tuple[str, str]]
                 ("released on", f"{each.entry.at:%Y-%m-%d} (UTC)"),
                 ("spent in all, with this run", both(each.spent)),
             ]
-            if each.cap is not None or not raised:  # the first cap of a dataset whose cap was raised is not on record
+            if each.cap is not None or not raised:  # after a raise, the first cap is not on record
                 then = replace(dataset, cap=each.cap or dataset.cap)
                 rows.append(("cap of the dataset then", both(then.cap, left=True)))
-                rows.append(("left of it then", what_remains(then, remaining(then, each.spent))))
+                rows.append(("left of the cap then", what_remains(then, remaining(then, each.spent))))
             return rows
     return []

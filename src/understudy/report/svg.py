@@ -1,4 +1,4 @@
-"""SVG elements as escaped markup; scales, axes and labels of every chart."""
+"""SVG elements as escaped markup; scales, axes and labels of charts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 COLOURS = 8
-"""How many the style sheet has."""
+"""Number of colours in the style sheet."""
 _LEAST = 1e-100
-"""Values that are no further apart are one: between smaller ones there are no round values."""
+"""Values that are closer than this count as equal, because there are no round values between them."""
 _STEEP = 8.0
-"""Where the largest value is so many times the smallest, the scale is logarithmic."""
-_MANY = 2.0  # decades, beyond which only powers of ten are marked
+"""From this ratio of the largest to the smallest value on, the scale is logarithmic."""
+_MANY = 2.0  # with more decades, only powers of ten are marked
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From ``domain`` to ``places``, straight or by the logarithm, with ticks at ``marks`` or at round values."""
+    """A linear or logarithmic scale from ``domain`` to ``places``, with ticks at ``marks`` or at round values."""
 
     domain: tuple[float, float]
     places: tuple[float, float]
@@ -39,7 +39,7 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values in [low, high], about that many: multiples of 1, 2 or 5 times a power of ten.
+    """Return ``about`` as many round values in [low, high]: multiples of 1, 2 or 5 times a power of ten.
 
     >>> ticks(0, 1)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -55,7 +55,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
-    """A little wider on both sides, and never empty."""
+    """Return a slightly wider range, which is never empty."""
     if high - low <= max(_LEAST, 1e-12 * max(abs(low), abs(high))):
         half = max(0.5, abs(low) / 2)
         return low - half, low + half
@@ -63,7 +63,7 @@ def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
 
 
 def from_zero(values: Sequence[float], places: tuple[float, float]) -> Scale:
-    """A scale from zero, or by the logarithm where the values lie far apart."""
+    """Return a scale from zero, or a logarithmic one if the values differ widely."""
     low, high = min(values), max(values)
     if low > 0 and high / low > _STEEP:
         ends = low / 1.2, high * 1.2
@@ -72,12 +72,12 @@ def from_zero(values: Sequence[float], places: tuple[float, float]) -> Scale:
 
 
 def counted(value: float) -> str:
-    """A tick's number, thousands parted."""
+    """Format a tick's number, with separators for thousands."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:g}"
 
 
 def _log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """1, 2 and 5 times powers of ten; only the powers, or some of them, where there are many."""
+    """Return 1, 2 and 5 times powers of ten; only (some of) the powers if there are many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1,) if math.log10(high / low) > _MANY else (1, 2, 5)
     step = max(1, (last - first) // 6)
@@ -86,7 +86,7 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def apart(heights: Sequence[float], gap: float, least: float = -math.inf) -> list[float]:
-    """The same heights, none below ``least``, pushed down where they lie closer than ``gap``."""
+    """Return the heights, none below ``least``, moved apart if they are closer than ``gap``."""
     found, last = list(heights), least - gap
     for place in sorted(range(len(found)), key=found.__getitem__):
         last = found[place] = max(found[place], last + gap)
@@ -94,7 +94,7 @@ def apart(heights: Sequence[float], gap: float, least: float = -math.inf) -> lis
 
 
 def tag(element: str, *children: str, **attributes: str | float) -> Markup:
-    """One element. ``class_`` is written ``class``, ``text_anchor`` ``text-anchor``; numbers to two decimals.
+    """Return one element. ``class_`` becomes ``class``, ``text_anchor`` ``text-anchor``; numbers have two decimals.
 
     >>> print(tag("text", "a < b", x=1.005, text_anchor="end"))
     <text x="1" text-anchor="end">a &lt; b</text>
@@ -109,7 +109,7 @@ def _value(value: str | float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a chart's axes stand, in units of its view box (about a pixel on a phone)."""
+    """The positions of a chart's axes, in view box coordinates (about a pixel on a phone)."""
 
     width: float = 400
     height: float = 240
@@ -128,7 +128,7 @@ class Frame:
 
 
 def svg_image(name: str, title: str, description: str, frame: Frame, *children: str) -> Markup:
-    """The chart: an image to those who cannot see it, with its title and what it shows."""
+    """Return the chart, which screen readers treat as an image with a title and a description."""
     return tag(
         "svg",
         tag("title", title, id=f"{name}-title"),
@@ -142,11 +142,11 @@ def svg_image(name: str, title: str, description: str, frame: Frame, *children: 
 
 
 def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False, inward: bool = False) -> Markup:
-    """Ticks along the bottom, and the title below them.
+    """Draw ticks along the bottom, and the title below them.
 
     Args:
-        lines: faint ones upwards from the ticks.
-        inward: the first and the last tick lie within the axis.
+        lines: whether to draw faint lines upwards from the ticks.
+        inward: whether the labels of the first and last tick stay within the axis.
     """
     bottom, top = frame.y
     anchors = {frame.x[0]: "start", frame.x[1]: "end"} if inward else {}
@@ -163,7 +163,7 @@ def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False, inwar
 
 
 def y_axis(frame: Frame, scale: Scale, title: str) -> Markup:
-    """Ticks on the left with faint lines from them, and the title above."""
+    """Draw ticks on the left with faint lines, and the title above."""
     parts = [tag("text", title, x=0, y=frame.top - 14, class_="axis-title")]
     for value, words in scale.ticks():
         at = scale(value)
@@ -173,6 +173,6 @@ def y_axis(frame: Frame, scale: Scale, title: str) -> Markup:
 
 
 def path(points: list[tuple[float, float]], **attributes: str | float) -> Markup:
-    """A line through the points."""
+    """Draw a line through the points."""
     steps = " ".join(f"{'M' if i == 0 else 'L'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(points))
     return tag("path", d=steps, **attributes)

@@ -1,4 +1,4 @@
-"""The page of topics: what the texts are about, how many are, and what is promised."""
+"""The page of topics: what the texts are about, with sizes and the guarantee."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LETTER, _LINE = 7.5, 14.0  # of a label: width of a letter, height of a line
 
 @dataclass(frozen=True)
 class ShownTopic:
-    """A topic, its share of all that topics count in percent, and a bar of its size."""
+    """A topic, its share of all topics in percent, and a bar of its size."""
 
     topic: Topic
     percent: float
@@ -33,7 +33,7 @@ class ShownTopic:
 
 
 def write_topics(made: FoundTopics, path: Path) -> Path:
-    """Write the page, which may be handed out as the Release may."""
+    """Write the page, which may be handed out like the Release."""
     with page_of(path.parent):
         shown, small = shown_topics(made)
         statement = made.release.statement
@@ -52,7 +52,7 @@ def write_topics(made: FoundTopics, path: Path) -> Path:
 
 
 def shown_topics(made: FoundTopics) -> tuple[list[ShownTopic], list[Topic]]:
-    """The topics whose size is clear of the noise, the largest first, and those that are too small to show."""
+    """Return the topics whose size is clear of the noise, the largest first, and those that are too small to show."""
     clear = sorted((each for each in made.topics if each.clear), key=lambda each: -each.size)
     most = max((each.high for each in clear), default=1.0)
     whole = sum(each.size for each in made.topics) or 1.0
@@ -61,7 +61,7 @@ def shown_topics(made: FoundTopics) -> tuple[list[ShownTopic], list[Topic]]:
 
 
 def map_of(made: FoundTopics) -> Markup | None:
-    """The clear topics' centres along their two main directions, as discs by size; None of fewer than three."""
+    """Draw the clear topics' centres along their two main directions, as circles by size; None if fewer than three."""
     clear = [each for each in made.topics if each.clear]
     if len(clear) < 3:
         return None
@@ -94,7 +94,7 @@ def _radius(topic: Topic, largest: float) -> float:
 def _without_overlaps(
     topics: Sequence[Topic], spots: NDArray[np.float64], *, discs_of: float
 ) -> Iterator[tuple[Topic, float, float]]:
-    """Each topic with the place of its label: in its circle, below or above it; none where every place is taken."""
+    """Yield each topic with the position of its label: in its circle, below or above it; skip it if all are taken."""
     taken: list[tuple[float, float, float]] = []  # left, right, height
     for place in sorted(range(len(topics)), key=lambda place: -topics[place].size):
         topic, (x, y) = topics[place], spots[place].tolist()

@@ -1,4 +1,4 @@
-"""From what a page shows to what its templates ask for, such as where a budget went."""
+"""Turn the contents of a page into the values of its templates, such as the shares of the budget."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ TITLES = {
     "promise": "What is promised",
     "budget": "Where the budget went",
     "corpus": "What the texts look like",
-    "columns": "What the columns hold",
+    "columns": "Values of the columns",
     "map": "A map of the texts",
     "samples": "Some of the texts",
     "utility": "How useful they are",
-    "fidelity": "How near they come to the real texts",
+    "fidelity": "How close they are to the real texts",
     "leakage": "What leaks",
     "audit": "An attack on the run",
     "inside": "What stays inside",
@@ -66,35 +66,35 @@ TITLES = {
     "limits": "What is not covered",
 }
 MAP_TEXT = 400
-"""Most characters of a text that the map tells."""
+"""Largest number of characters of a text on the map."""
 MOST_ROWS = 400
-"""Labels, topics or lengths in one table of the page."""
+"""Largest number of labels, topics or lengths in one table of the page."""
 _EXPONENT = 700.0
 FEW = 100
-"""Below so many texts per table the page says that distances mean little."""
+"""With fewer texts per table, the page says that distances mean little."""
 _FAMILIES = ("utility", "fidelity", "leakage")
-_BESIDE = ("Without held-out texts to compare with (--holdout)", "Beside real texts that were never used")
+_BESIDE = ("Without held-out texts to compare with (--holdout)", "Compared with real texts that were never used")
 _BESIDE_ROWS = (
-    "From one half of the real rows, beside the other half of them",
-    "From the real rows, beside real rows that were never used",
+    "Distance from one half of the real rows, compared with that of the other half",
+    "Distance from the real rows, compared with that of real rows that were never used",
 )
 LABELS_SHOWN = 40
 _WEAK = 10
-"""Epsilon from which on the one sentence says that the limit is weak."""
+"""From this epsilon on, the one sentence says that the limit is weak."""
 MOST_SECONDS = 60.0
-"""Beyond it a page has no curve; what our own runs state takes far less."""
-_GRID = 2e4  # points for each unit of loss, on both sides
-_TAIL = 8.0  # standard deviations of a privacy loss that are kept
+"""If the curve would take longer, the page has none; the charges of our methods take far less."""
+_GRID = 2e4  # points per unit of loss, on both sides
+_TAIL = 8.0  # standard deviations of a privacy loss to keep
 _A_POINT = 2e-6
-_AHEAD = 4  # a release alone is as much work as being composed with so many
-_SPLITS = 20  # groups of secrets that are tried, about
+_AHEAD = 4  # a single release takes as much work as composing this many
+_SPLITS = 20  # approximate number of groups of secrets to try
 _A_SECRET, _A_PAIR, _A_CELL = 4e-5, 1e-10, 1e-3
 RATES = (1e-4, 1e-3, 0.003, *(i / 100 for i in range(1, 20)), *(i / 40 for i in range(8, 40)), 0.99)
-_COARSE = 3  # every third rate is enough where one takes a numerical search
+_COARSE = 3  # every third rate is enough if each takes a numerical search
 
 
 class Samples(NamedTuple):
-    """Some of a label's texts, and how many it has in all."""
+    """Some of a label's texts, and their total number."""
 
     label: str | None
     texts: tuple[SyntheticText, ...]
@@ -102,7 +102,7 @@ class Samples(NamedTuple):
 
 
 def as_record(text: str) -> Mapping[str, str] | None:
-    """The fields of a text that is a JSON object; None for any other."""
+    """Return the fields of a text that is a JSON object; None for any other text."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -116,7 +116,7 @@ def as_record(text: str) -> Mapping[str, str] | None:
 
 
 def samples_of(texts: Sequence[SyntheticText], *, seed: int, each: int = 3) -> tuple[Samples, ...]:
-    """``each`` texts of each label at random, in the table's order; at most ``LABELS_SHOWN`` labels, by name."""
+    """Return ``each`` random texts per label, in the table's order; at most ``LABELS_SHOWN`` labels, by name."""
     by_label: dict[str | None, list[SyntheticText]] = {}
     for text in texts:
         by_label.setdefault(text.label, []).append(text)
@@ -129,7 +129,7 @@ def samples_of(texts: Sequence[SyntheticText], *, seed: int, each: int = 3) -> t
 
 
 def view(contents: Contents, *, seed: int) -> dict[str, Any]:
-    """The values of ``report.html``."""
+    """Return the values of ``report.html``."""
     statement, overview = contents.statement, contents.overview
     charged = contents.charged.values if contents.charged else ()
     families, paid, left_out = {}, {}, {}
@@ -177,7 +177,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "floor": any(each.of in grids.FLOORS for each in families["utility"]),
         "majority": any(each.of == MAJORITY for each in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(grids.by_training(families["utility"]))],
-        "fidelity": _grid(families["fidelity"], "Beside the real texts" if contents.internal else "By themselves"),
+        "fidelity": _grid(families["fidelity"], "Next to the real texts" if contents.internal else "Synthetic texts"),
         "few": _few(contents, families["fidelity"]),
         "leakage": _grid(families["leakage"], _BESIDE[any(each.of == HOLDOUT for each in families["leakage"])]),
         "paid_for": paid,
@@ -194,7 +194,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
 
 
 def one_sentence(statement: Statement) -> str:
-    """The promise for who reads it once; the statement's own words are exact."""
+    """Return the promise in one sentence; the statement has the exact words."""
     unit, budget = statement.unit, statement.budget
     said = "let them conclude about whether any one record was in the data"
     if unit.kind == "owner":
@@ -203,13 +203,13 @@ def one_sentence(statement: Statement) -> str:
         said = "add to their guess at any one secret of the data"
     weak = " At this budget the limit is weak." * (isinstance(budget, Budget) and budget.epsilon >= _WEAK)
     return (
-        f"However much anyone knows and however hard they try, what these texts {said} is limited; the figures below "
+        f"However much anyone knows and however hard they try, what these texts {said} is limited. The figures above "
         f"are the limit.{weak}"
     )
 
 
 def promised(budget: Budget | SecretBudget) -> list[tuple[str, str]]:
-    """The two numbers of a budget, by name, as they are typed."""
+    """Return the two numbers of a budget, by name, as they are typed."""
     names = ("prior", "posterior") if isinstance(budget, SecretBudget) else ("epsilon", "delta")
     return [(name, as_typed(getattr(budget, name))) for name in names]
 
@@ -230,7 +230,7 @@ def _together(contents: Contents) -> dict[str, str] | None:
     if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
         return None
     events = tuple(charge.event for charge in (*statement.charges, *charged.charges))
-    # whatever the metrics say, it is e^epsilon likelier at most
+    # the metrics make any result at most e^epsilon times as likely
     pure = math.exp(min(float(charged.budget.epsilon), _EXPONENT)) * statement.power
     composed = 1.0 if seconds_of_losses(events) > MOST_SECONDS else Composition(events).power(FALSE_ALARMS)
     return {
@@ -242,9 +242,9 @@ def _together(contents: Contents) -> dict[str, str] | None:
 def _elsewhere(statement: Statement) -> dict[str, Any]:
     if statement.posterior_at:
         rows = [(f"{prior:g}", round_up(posterior)) for prior, posterior in statement.posterior_at.items()]
-        return {"at_rows": rows, "at_heads": ("prior", "highest posterior"), "at_caption": "For other guessers"}
+        return {"at_rows": rows, "at_heads": ("prior", "highest posterior"), "at_caption": "For other attackers"}
     rows = [(f"{delta:g}", round_up(epsilon)) for delta, epsilon in statement.epsilon_at.items()]
-    return {"at_rows": rows, "at_heads": ("delta", "epsilon"), "at_caption": "The same noise at other deltas"}
+    return {"at_rows": rows, "at_heads": ("delta", "epsilon"), "at_caption": "Epsilon at other deltas"}
 
 
 def _charts(contents: Contents) -> dict[str, str]:
@@ -257,7 +257,7 @@ def _charts(contents: Contents) -> dict[str, str]:
     if overview is not None and overview.points:
         tables = Counter(point.of for point in overview.points)
         counted = " and ".join(f"{count} {grids.table_words(of)}" for of, count in tables.items())
-        charts["map"] = map_chart(overview.points, f"{counted} texts by what they say. The table below counts them.")
+        charts["map"] = map_chart(overview.points, f"{counted} texts, by what they say. The table below counts them.")
     if audit is not None:
         bounds = {
             "promised": (audit.epsilon, "synthetic"),
@@ -318,7 +318,7 @@ def _grid(values: Sequence[MetricValue], beside: str) -> grids.Grid | None:
 
 
 def _few(contents: Contents, fidelity: Sequence[MetricValue]) -> int | None:
-    """How many texts per table were compared, where they are so few that it must be said."""
+    """Return how many texts per table were compared, if they are so few that the page must say it."""
     if not (contents.internal and fidelity):
         return None
     counts = [measured.sample_size for measured in fidelity if measured.sample_size is not None]
@@ -346,7 +346,7 @@ def _dots(grid: grids.Grid, number: int) -> str | None:
 
 
 def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How it was measured; of files their names, not where they lay."""
+    """Return how it was measured, with the names of files but not their folders."""
     found = []
     for name, value in settings.items():
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -356,7 +356,7 @@ def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def seconds_of_losses(events: Sequence[Event]) -> float:
-    """Time of :meth:`~understudy.privacy.accountant.Composition.power`; 0 where there is a closed form."""
+    """Estimate the time of :meth:`~understudy.privacy.accountant.Composition.power`; 0 if it has a closed form."""
     closed = all(isinstance(event, GaussianEvent) for event in events)
     if closed or any(isinstance(event, ZCDPEvent | MixtureEvent) for event in events):
         return 0.0
@@ -364,13 +364,13 @@ def seconds_of_losses(events: Sequence[Event]) -> float:
 
 
 def seconds_of_secrets(events: Sequence[Event], priors: int) -> float:
-    """Time of :func:`~understudy.privacy.secrets.composition.posterior` at so many priors."""
+    """Estimate the time of :func:`~understudy.privacy.secrets.composition.posterior` at this many priors."""
     cost = 0.0
     for event in {event for event in events if isinstance(event, MixtureEvent)}:
         secrets = set(event.inclusion)
         held = [sum(records for _, records in secret) for secret in secrets]
         cost += sum(_A_SECRET + _A_PAIR * records**2 for records in held)
-        if len(events) > 1:  # composed on a grid, for every number of records that is likely sampled
+        if len(events) > 1:  # composed on a grid, for each likely number of sampled records
             most = max(held, default=0)
             likely = min(float(most), 2 * _TAIL * math.sqrt(most))
             cost += (_SPLITS if len(secrets) > 1 else 1) * _A_CELL * (_AHEAD + likely)
@@ -385,13 +385,13 @@ def _width(event: Event) -> float:
 
 
 def tradeoff(statement: Statement) -> tuple[tuple[float, float], ...] | None:
-    """The largest true-positive rate at each false-positive rate, from (0, 0) to (1, 1).
+    """Return the largest true-positive rate at each false-positive rate, from (0, 0) to (1, 1).
 
-    Of the composed events: for epsilon as :meth:`understudy.privacy.accountant.Composition.power` (the trade-off
-    function of f-DP, Dong, Roth and Su 2022, or bounds on it), for secrets the highest posterior at each prior.
+    For the composed events: with epsilon by :meth:`understudy.privacy.accountant.Composition.power` (the trade-off
+    function of f-DP, Dong, Roth and Su 2022, or bounds on it), with secrets the highest posterior at each prior.
 
     Returns:
-        None where it would take longer than :data:`MOST_SECONDS`.
+        The points; None if it would take longer than :data:`MOST_SECONDS`.
     """
     events = tuple(charge.event for charge in statement.charges)
     if isinstance(statement.budget, SecretBudget):
@@ -409,7 +409,7 @@ def tradeoff(statement: Statement) -> tuple[tuple[float, float], ...] | None:
 
 
 class Share(NamedTuple):
-    """A charge and its part of the budget, in [0, 1]; None where the noise was off."""
+    """A charge and its share of the budget, in [0, 1]; None if the noise was off."""
 
     charge: Charge
     share: float | None
@@ -422,11 +422,11 @@ def spending(statement: Statement) -> tuple[Share, ...]:
 
 
 def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
-    """YAML: the columns, the unit, the budget, the method's parameters where they are not its defaults, how many texts
-    and by which model.
+    """Return YAML with the columns, the unit, the budget, the method's parameters that differ from the defaults, and
+    how many texts were written by which model.
 
-    What is private is not in it: the data, and what tells secrets. Nor is what neither the Release nor the table
-    tells: how texts were written.
+    It does not contain what is private (the data, and how secrets are recognised) or unknown to the Release and the
+    table (how texts were written).
     """
     statement = release.statement
     fields = {
@@ -469,7 +469,7 @@ def _budget(budget: Any) -> dict[str, str]:
 
 
 def _parameters(release: Release) -> dict[str, Any]:
-    """The parameters that differ from the method's defaults; all that are set if the method is not installed here."""
+    """Return the parameters that differ from the method's defaults; all set ones if the method is not installed."""
     method = _method(release)
     known = Parameters if method is None else method.parameters
     fields = known.model_fields.items()
@@ -483,7 +483,7 @@ def _parameters(release: Release) -> dict[str, Any]:
 
 
 def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]:
-    """How many texts and by which model; nothing of a method whose Release holds the texts itself."""
+    """Return how many texts were written by which model; nothing if the Release itself contains the texts."""
     method = _method(release)
     needs = Needs() if method is None else method.needs
     if not texts or needs.holds_texts:
@@ -496,7 +496,7 @@ def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]
     models = {text.model for text in texts}
     if all(text.bare for text in texts):
         return {**asked, "llm": "none"}
-    if len(models) != 1 or models == {""}:  # the table does not tell
+    if len(models) != 1 or models == {""}:  # the table does not say
         return asked
     (model,) = models
     flag = "private_model" if needs.generation_model else "llm"
@@ -504,7 +504,7 @@ def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]
 
 
 def _method(release: Release) -> type[Method] | None:
-    """None where it is not installed here."""
+    """Return the method's class; None if it is not installed here."""
     try:
         return method_class(release.method)
     except ConfigError:

@@ -1,2 +1,2 @@
-"""The studio: pages on this machine that show what budgets buy, what was spent, and what runs made, and start what is
-free. It charges nothing."""
+"""The studio: pages on this machine that show what budgets buy, what was spent, and what runs made, and that start free
+jobs. It charges nothing."""

@@ -34,13 +34,13 @@ from understudy.studio.guard import STARTS, Guard, Tokens
 from understudy.studio.jobs import GenerateForm, Jobs
 
 SECTIONS = {"overview": "Overview", "plan": "Plan", "ledger": "Ledger", "runs": "Runs", "jobs": "Jobs"}
-_WRONG = {403: ("This form was not sent by the studio's page.", "Open the page again, and send it from there.")}
-_NO_PAGE = ("There is no such page.", "Choose one from the menu.")
+_WRONG = {403: ("This form was not sent by a page of the studio.", "Open the page again and send the form from there.")}
+_NO_PAGE = ("This page does not exist.", "Choose one from the menu.")
 _KINDS = {"studio.css": "text/css", "studio.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 def make_app(*, runs: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> Guard:
-    """The studio over one folder of runs and one ledger."""
+    """Return the studio for one folder of runs and one ledger."""
     pages = _Pages(runs, ledger, tokens, jobs)
     routes = [
         Route("/", lambda _: RedirectResponse("/overview", 303)),
@@ -66,7 +66,7 @@ def make_app(*, runs: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> G
 
 
 class _Pages:
-    """Each a function from a request to a page; they run in threads, so that a slow one holds up no other."""
+    """Functions from a request to a page. They run in threads, so that a slow page does not delay others."""
 
     def __init__(self, folder: Path, ledger: str | None, tokens: Tokens, jobs: Jobs) -> None:
         self._folder, self._ledger, self._tokens, self._jobs = folder, ledger, tokens, jobs
@@ -120,7 +120,7 @@ class _Pages:
         return {"job": job, "made": made, "stop": f"{STARTS}stop", "token": self._tokens.of_form}
 
     async def start(self, request: Request) -> Response:
-        """``generate`` or ``report``, by a form of a run's page."""
+        """Start ``generate`` or ``report`` from a form of a run's page."""
         values, verb = await self._tokens.read_form(request), request.path_params["verb"]
         if verb not in ("generate", "report"):
             raise HTTPException(404)
@@ -155,7 +155,7 @@ def _static(request: Request) -> Response:
 
 @lru_cache
 def static_file(name: str) -> tuple[str, str]:
-    """The text and the media type of one of them; HTTPException 404 for any other name."""
+    """Return the text and the media type of a static file. Raises HTTPException 404 for any other name."""
     if name not in _KINDS:
         raise HTTPException(404)
     return resources.files("understudy.studio").joinpath("static", name).read_text("utf-8"), _KINDS[name]
@@ -169,7 +169,7 @@ def _wrong(_request: Request, error: Exception) -> Response:
 
 
 def _bug(_request: Request, error: Exception) -> Response:
-    """No traceback, which could quote a text."""
+    """Show an error without its traceback, which could quote a text."""
     fault = ConfigError(f"Internal error: {type(error).__name__}.", "This is a bug; please report it.")
     return _page("wrong.html", "", status=500, error=fault)
 
@@ -179,7 +179,7 @@ _TICKS = 4
 
 @dataclass(frozen=True)
 class Book:
-    """The ledger, or what is wrong with it."""
+    """The ledger, or its error."""
 
     location: str
     strict: bool
@@ -188,7 +188,7 @@ class Book:
 
 
 def read_ledger(location: str | None) -> Book:
-    """Every dataset's account; a ledger that is not there is not begun."""
+    """Return every dataset's account; a missing ledger is not created."""
     try:
         with Ledger(location or default_location()) as ledger:
             accounts = tuple(_account(ledger, dataset, location) for dataset in ledger.datasets())
@@ -198,11 +198,11 @@ def read_ledger(location: str | None) -> Book:
 
 
 def _account(ledger: Ledger, dataset: Dataset, location: str | None) -> dict[str, Any]:
-    """One dataset: numbers as ``understudy ledger show`` has them, and its history, the latest first."""
+    """Return a dataset's numbers, as ``understudy ledger show`` prints them, and its history, the latest first."""
     balances = ledger.account(dataset.name)
     spent = balances[-1].spent if balances else None
     secret = dataset.unit.kind == "secret"
-    place = ["--ledger", ledger.location] if location else []  # without a password, which `location` may hold
+    place = ["--ledger", ledger.location] if location else []  # without a password, which `location` may contain
     return {
         "name": dataset.name,
         "unit": unit_words(dataset),
@@ -226,7 +226,7 @@ def _amount(budget: Budget | SecretBudget | None) -> float:
 
 
 def _chart(dataset: Dataset, balances: list[Balance]) -> Markup:
-    """What was spent as an area of steps, the cap (where it is known) as a line above it."""
+    """Draw the spent budget as an area with steps, and the cap, if known, as a line above it."""
     if not balances:
         return Markup("")
     raised = any(balance.entry.cap is not None for balance in balances)
@@ -258,7 +258,7 @@ def _chart(dataset: Dataset, balances: list[Balance]) -> Markup:
     said = "; ".join(f"{at:%Y-%m-%d %H:%M}: {short(value)}" for at, (_, value) in zip(times, spent, strict=True))
     return svg_image(
         f"account-{dataset.name}",
-        f"What was spent of {dataset.name}",
+        f"Budget spent on {dataset.name}",
         f"Spent {measure} after each entry: {said}. The table has the same numbers.",
         frame,
         y_axis(frame, y, measure),

@@ -1,11 +1,11 @@
-"""Who may see a page: a browser on this machine that was given the token, on the studio's own pages.
+"""Access control: only a browser on this machine that was given the token may see pages, and only from the studio.
 
-What each check is for:
+The attacks that each check prevents:
 
-- the name in ``Host``: a page elsewhere whose name was made to mean this machine (DNS rebinding);
-- ``Sec-Fetch-Site`` and ``Origin``: a page elsewhere, or of another port of this machine, that asks in the user's name;
+- the name in ``Host``: a foreign page whose name was made to resolve to this machine (DNS rebinding);
+- ``Sec-Fetch-Site`` and ``Origin``: a foreign page, or one of another port here, that asks in the user's name;
 - the token: every other program and user of this machine;
-- the token of a form, another for each: what starts a process was sent by the form that the studio showed.
+- the token of a form, different for each form: requests to start a process that no form of the studio sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 HOSTS = ("127.0.0.1", "localhost")
 TOKEN = "token"
 STARTS = "/start/"
-"""Where forms that start something go: by POST, and nothing else is."""
+"""The address of forms that start something, and the only one that takes POST."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -32,14 +32,14 @@ HEADERS = {
     ),
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer browsers leave a form's origin out
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers omit a form's origin
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
 _OWN_PAGES = (None, "none", "same-origin")
-"""What ``Sec-Fetch-Site`` may say: an old browser nothing, a typed address ``none``."""
+"""Allowed values of ``Sec-Fetch-Site``: old browsers send nothing, and a typed address ``none``."""
 _MOST_BYTES = 1 << 14
 
 
@@ -49,14 +49,14 @@ def _secret() -> str:
 
 @dataclass
 class Tokens:
-    """What lets a browser in.
+    """The tokens that admit a browser.
 
     Args:
-        shown: the token of the address that is printed; good as long as the studio runs.
-        once: that of the address which a browser is started with, where other users could read it in the list of
-            processes; good for one use.
-        session: what a browser that was let in then holds as a cookie.
-        cookie: its name, another for each studio: cookies do not know ports.
+        shown: in the printed address; valid as long as the studio runs.
+        once: in the address that starts a browser, which other users could read in the list of processes; valid for
+            one use.
+        session: the cookie of an admitted browser.
+        cookie: the cookie's name, different for each studio because cookies are shared between ports.
         forms: the key of the tokens of forms.
     """
 
@@ -67,11 +67,11 @@ class Tokens:
     forms: str = field(default_factory=_secret)
 
     def of_form(self, address: str) -> str:
-        """The token of the form that is sent to an address."""
+        """Return the token of the form that is sent to an address."""
         return hmac.new(self.forms.encode(), address.encode(), "sha256").hexdigest()
 
     def let_in(self, token: str) -> bool:
-        """Whether a token from an address is good; one for a single use is used up."""
+        """Return whether a token from an address is valid; a token for a single use becomes invalid."""
         if _same(token, self.shown):
             return True
         if self.once and _same(token, self.once):
@@ -80,11 +80,11 @@ class Tokens:
         return False
 
     def known(self, cookie: str | None) -> bool:
-        """Whether a browser was let in."""
+        """Return whether a browser was admitted."""
         return cookie is not None and _same(cookie, self.session)
 
     async def read_form(self, request: Request) -> dict[str, str]:
-        """The fields of a form that the studio showed; HTTPException where it is another, or too long."""
+        """Return the fields of a form that the studio showed. Raises HTTPException for any other or too long form."""
         body = b""
         async for part in request.stream():
             body += part
@@ -101,7 +101,7 @@ def _same(one: str, other: str) -> bool:
 
 
 class Guard:
-    """In front of every page: refuses, lets in, and sets the headers of every answer."""
+    """Middleware in front of every page: it refuses or admits requests and sets the headers of all answers."""
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens) -> None:
         self._app = app
@@ -109,7 +109,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # nothing else is spoken here
+            return  # no other protocol is supported
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -120,24 +120,24 @@ class Guard:
         await (self._app if answer is None else answer)(scope, receive, with_headers)
 
     def _answer(self, request: Request) -> Response | None:
-        """What is said in place of a page; None where the page may be seen."""
+        """Return the answer instead of a page; None if the page may be seen."""
         headers = request.headers
         host = headers.get("host", "")
         if host.partition(":")[0].lower() not in HOSTS:
-            return _refusal("This name is not the studio's. Open the address that was printed.")
+            return _refusal("The studio does not have this name. Open the printed address.")
         starts, own = request.url.path.startswith(STARTS), f"http://{host}"
         if request.method != (allowed := "POST" if starts else "GET"):
-            return PlainTextResponse(f"This page takes {allowed} alone.", 405, headers={"Allow": allowed})
+            return PlainTextResponse(f"This page only accepts {allowed}.", 405, headers={"Allow": allowed})
         elsewhere = headers.get("origin") not in ((own,) if starts else (None, own))
         if elsewhere or headers.get("sec-fetch-site") not in _OWN_PAGES:
-            return _refusal("Another page asked for this. Open the address that was printed, from the address bar.")
+            return _refusal("The request came from another page. Enter the printed address in the address bar.")
         token = request.query_params.get(TOKEN)
         if token is not None and not starts and self._tokens.let_in(token):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._tokens.cookie, self._tokens.session, httponly=True, samesite="strict")
             return answer
         if not self._tokens.known(request.cookies.get(self._tokens.cookie)):
-            return _refusal("The token is missing, or is that of another studio. Open the address that was printed.")
+            return _refusal("The token is missing or belongs to another studio. Open the printed address.")
         return None
 
 

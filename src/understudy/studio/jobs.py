@@ -1,5 +1,5 @@
-"""What the studio starts: ``generate`` and ``report``, which read no private table, charge nothing and ask no endpoint;
-one process at a time, which writes below the folder of runs alone."""
+"""The jobs of the studio: ``generate`` and ``report``, which read no private table, charge nothing and use no endpoint.
+Only one process runs at a time, and it writes only below the folder of runs."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from understudy.run.progress import Progress, read_progress
 from understudy.run.settings import MOST_RECORDS
 from understudy.studio.runs import FoundRun
 
-_COMMAND = (sys.executable, "-P", "-m", "understudy")  # -P: never a file of that name in the working directory
+_COMMAND = (sys.executable, "-P", "-m", "understudy")  # -P: ignore a file of that name in the working directory
 _KEPT = ("CACHE", "DEBUG", "DEVICE", "DTYPE", "LEDGER", "THREADS")
-"""The variables ``UNDERSTUDY_...`` that a job keeps: the others are options, which the form alone sets."""
+"""The variables ``UNDERSTUDY_...`` that a job inherits; the others are options, which only the form sets."""
 _LONGEST = 500
 _PATIENCE = 10
-"""Seconds in which a process that is told to end may write what it has."""
+"""Seconds that a stopped process has to write its results."""
 
 
 @dataclass(frozen=True)
 class GenerateForm:
-    """What ``generate`` can be asked for of one run's Release.
+    """The choices of ``generate`` for one run's Release.
 
     Args:
-        models: language models that may write: of this machine; none where the method asks none.
-        model: the one that is proposed.
-        columns: names of typed columns, which conditions may be about; None where it is not known.
-        configured: the run's language model where it is not one of them.
+        models: language models on this machine that may write; none if the method uses none.
+        model: the proposed one.
+        columns: names of typed columns for conditions; None if unknown.
+        configured: the run's language model if it is not one of ``models``.
     """
 
     release: Path
@@ -53,7 +53,7 @@ class GenerateForm:
 
     @classmethod
     def of(cls, run: FoundRun) -> GenerateForm | None:
-        """None where there is no Release, or nobody here knows its method."""
+        """Return the form; None if there is no Release, or its method is not installed."""
         if run.statement is None or run.statement.method not in method_names():
             return None
         release, needs = run.folder.release_file(run.statement.method), method_class(run.statement.method).needs
@@ -78,20 +78,20 @@ class GenerateForm:
         )
 
     def words(self, values: Mapping[str, str], output: Path) -> list[str]:
-        """The words of the process; ConfigError where a field holds what it cannot."""
+        """Return the words of the command. Raises ConfigError if a field is invalid."""
         words = ["generate", str(self.release), f"--output={output}"]
         if records := values.get("records", "").strip():
             if not (records.isascii() and records.isdigit() and len(records) < 9 and 0 < int(records) <= MOST_RECORDS):
-                raise ConfigError("The number of records is no whole number.", f"Write one from 1 to {MOST_RECORDS}.")
+                raise ConfigError("The number of records is not a whole number.", f"Use 1 to {MOST_RECORDS}.")
             words.append(f"--records={int(records)}")
         if self.models:
             if (llm := values.get("llm", self.model)) not in self.models:
-                raise ConfigError("The studio starts no such language model.", "Choose one of the form.")
+                raise ConfigError("The studio cannot use this language model.", "Choose one from the form.")
             words.append(f"--llm={llm}")
         if self.document_type:
             words.append(f"--document-type={self.document_type}")
         if self.columns != () and (where := _line(values, "where")):
-            words.append(f"--where={where}")  # one word: what begins with -- is no flag
+            words.append(f"--where={where}")  # one word, so that a value with -- is not a flag
         return words
 
 
@@ -103,13 +103,13 @@ def _report_words(run: FoundRun, values: Mapping[str, str]) -> list[str]:
 def _line(values: Mapping[str, str], name: str) -> str:
     value = values.get(name, "").strip()
     if len(value) > _LONGEST or not value.isprintable():
-        raise ConfigError(f"The field {name!r} is no line of text.", f"Write at most {_LONGEST} characters.")
+        raise ConfigError(f"The field {name!r} is not a line of text.", f"Write at most {_LONGEST} characters.")
     return value
 
 
 @dataclass(eq=False)
 class Job:
-    """A process that was started, and the last lines that it said."""
+    """A started process, and the last lines of its output."""
 
     verb: str
     run: FoundRun
@@ -133,17 +133,17 @@ class Job:
 
     @property
     def text(self) -> str:
-        return "".join(tuple(self.lines))  # a copy: more may come
+        return "".join(tuple(self.lines))  # a copy, because more may arrive
 
     def _listen(self) -> None:
-        """Keep what it says until it ends."""
+        """Collect its output until it ends."""
         assert self.process.stdout is not None
         with self.process.stdout as said:
             self.lines.extend(said)
 
 
 class Jobs:
-    """The one process at a time, and the last one that ended."""
+    """The running process, of which there is at most one, or the last one that ended."""
 
     def __init__(self, root: Path, *, ledger: str | None = None) -> None:
         self._root, self._ledger = root, ledger
@@ -151,12 +151,12 @@ class Jobs:
         self.now: Job | None = None
 
     def start(self, verb: str, run: FoundRun, values: Mapping[str, str]) -> None:
-        """Start ``generate`` or ``report``; ConfigError where one is running, or the run is not in the folder."""
+        """Start ``generate`` or ``report``. Raises ConfigError if a job is running, or the run is not in the folder."""
         root, place = self._root.resolve(), run.folder.root.resolve()
         run = replace(run, folder=OutputFolder(place))
         with self._lock:
             if self.now is not None and self.now.state == "running":
-                raise ConfigError("Something is being made already.", "Wait until it is done, or stop it under Jobs.")
+                raise ConfigError("Another job is running.", "Wait until it ends, or stop it on the page Jobs.")
             output = run.folder
             if verb == "generate":
                 if (form := GenerateForm.of(run)) is None:
@@ -166,14 +166,14 @@ class Jobs:
             else:
                 words, read = _report_words(run, values), place
             if not all(each.is_relative_to(root) for each in (place, read.resolve(), output.root)):
-                raise ConfigError("A link leads out of the folder of runs.", "Use the command line.")
+                raise ConfigError("A symbolic link leads out of the folder of runs.", "Use the command line.")
             self.now = self._started(verb, run, output, words)
 
     def _started(self, verb: str, run: FoundRun, output: OutputFolder, words: Sequence[str]) -> Job:
         dropped = {name for name in os.environ if name.startswith("UNDERSTUDY_") and name[11:] not in _KEPT}
         around: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in dropped}
         around |= {"HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
-        if self._ledger is not None:  # not among the words, which other users may read
+        if self._ledger is not None:  # not in the command line, which other users may read
             around["UNDERSTUDY_LEDGER"] = self._ledger
         process = subprocess.Popen(
             [*_COMMAND, *words],
@@ -187,7 +187,7 @@ class Jobs:
         return Job(verb, run, output, process)
 
     def stop(self) -> None:
-        """End what is running; what it has made so far stays."""
+        """Stop the running job; its results so far stay."""
         if (job := self.now) is not None and job.state == "running":
             job.process.terminate()
             try:
@@ -197,6 +197,6 @@ class Jobs:
 
 
 def _free(folder: Path, name: str) -> Path:
-    """A place in the folder where nothing is."""
+    """Return an unused path in the folder."""
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(folder / each for each in names if not os.path.lexists(folder / each))

@@ -1,6 +1,6 @@
-"""The plan page: one form, and for each chosen method what the budget buys, beside budgets above and below it.
+"""The plan page: one form, and for each chosen method what the budget buys, next to smaller and larger budgets.
 
-Forecasts are made in the background, so that a page shows what is there and asks again."""
+Forecasts are made in the background; a page shows the finished ones and asks again."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from understudy.run.forecast import Forecast, forecast
 from understudy.run.settings import run_config
 
 Outcome = Forecast | UnderstudyError
-"""What came of a configuration."""
+"""The result of planning a configuration."""
 MOST_KEPT, MOST_WAITING = 2000, 200
 WORKERS = 2
-"""So that one slow point does not hold up quick ones."""
+"""More than one, so that a slow point does not delay quick ones."""
 
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
-"""Budgets that curves go through, besides the one in the form."""
+"""Budgets of the curves, in addition to the one in the form."""
 _BELOW, _ABOVE = 1 / 9, 5.0
 PATIENCE = 0.25
-"""Seconds for which a page waits for the points that it shows first."""
+"""Seconds that a page waits for its first points."""
 _COSTS = ("records", "calls", "input_tokens", "output_tokens", "money")
 _SIGNAL = "signal_to_noise"
 _FORECAST_ONLY = ("price_input", "price_output")
@@ -57,16 +57,16 @@ _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
     *("sampling_rate", "tokens", "exemplars", "steps", "teachers", "queries"),
 )
-"""Parameters of methods that decide what is bought."""
+"""Parameters of methods that decide what the budget buys."""
 _FIRST = ("dp-kps", "aug-pe", "guided-evolution")
 _LONGEST = 400
 _MOST_LABELS = 200
-_LETTER = 13.0  # of one letter below another
+_LETTER = 13.0  # between letters
 
 
 @dataclass(frozen=True)
 class Field:
-    """One parameter of a method in the form: its name there, what is said beside it, and what may be chosen."""
+    """One parameter of a method in the form: its name there, its title and hint, and its choices."""
 
     key: str
     name: str
@@ -78,7 +78,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """What is in the form, as it was typed: text by field, the methods, and their parameters by ``METHOD.NAME``."""
+    """The content of the form, as typed: text by field, the methods, and their parameters by ``METHOD.NAME``."""
 
     values: Mapping[str, str]
     methods: tuple[str, ...]
@@ -86,7 +86,7 @@ class Form:
 
     @classmethod
     def of(cls, query: QueryParams) -> Form:
-        """From an address; where it holds nothing, the form as one first sees it."""
+        """Read the form from an address; an empty address gives the initial form."""
         typed = {name: query[name].strip()[:_LONGEST] for name in query}
         offered = offered_methods()
         chosen = tuple(name for name in offered if name in query.getlist("method"))
@@ -96,7 +96,7 @@ class Form:
         return cls(values, chosen or tuple(name for name in offered if not typed and name in _FIRST), own)
 
     def settings(self, method: str, epsilon: str) -> dict[str, Any]:
-        """The settings as flags, YAML and Python have them, without empty fields."""
+        """Return the settings as in flags, YAML and Python, without empty fields."""
         values: dict[str, Any] = {"method": method, **{k: v for k, v in self.values.items() if v}, "epsilon": epsilon}
         labels = [label.strip() for label in values.pop("labels", "").split(",") if label.strip()][:_MOST_LABELS]
         if "columns" in values:
@@ -114,7 +114,7 @@ class Form:
 
     @property
     def epsilon(self) -> float | None:
-        """The epsilon that was typed; None where it is no number."""
+        """Return the typed epsilon; None if it is not a number."""
         try:
             number = float(self.values["epsilon"])
         except ValueError:
@@ -123,7 +123,7 @@ class Form:
 
     @property
     def epsilons(self) -> list[str]:
-        """The epsilons that curves go through, the one in the form first."""
+        """Return the epsilons of the curves, the one in the form first."""
         typed = self.values["epsilon"]
         if (middle := self.epsilon) is None:
             return [typed]
@@ -133,7 +133,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure, and what its lines are, by letter."""
+    """A figure, and the titles of its lines by letter."""
 
     image: Markup
     title: str
@@ -141,13 +141,13 @@ class Chart:
 
 
 def offered_methods() -> list[str]:
-    """The methods that promise (epsilon, delta), the default first."""
+    """Return the methods that promise (epsilon, delta), the default first."""
     names = [name for name in method_names() if method_class(name).private and name != "sec-pe"]
     return sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
 
 
 def fields_of(method: str) -> tuple[Field, ...]:
-    """The parameters of a method that the form has: numbers and choices, never the name of a file."""
+    """Return the parameters of a method for the form: numbers and choices, never the name of a file."""
     known = method_class(method).parameters.flags()
     return tuple(_field(method, name, known[name]) for name in _OF_METHODS if name in known and _is_plain(known[name]))
 
@@ -170,18 +170,18 @@ def _field(method: str, name: str, field: FieldInfo) -> Field:
 
 
 CHOICES: dict[str, Any] = {"offered_methods": offered_methods, "fields_of": fields_of}
-"""What the form is made of."""
+"""The functions and values that the form's template uses."""
 
 
 def results(form: Form, forecasts: Forecasts) -> dict[str, Any]:
-    """What is known of the form by now, for ``plan_results.html``; the rest is made in the background, the form's own
-    epsilon first."""
+    """Return the finished results of the form, for ``plan_results.html``; the rest is planned in the background, the
+    form's epsilon first."""
     epsilons = form.epsilons
     wanted = [(method, epsilon) for epsilon in epsilons for method in form.methods]
     found = dict(zip(wanted, forecasts.ask([form.settings(m, e) for m, e in wanted], patience=PATIENCE), strict=True))
     panels = [_panel(form, method, {e: found[method, e] for e in epsilons}) for method in form.methods]
     errors = {str(panel["error"]): panel["error"] for panel in panels}
-    problem = next(iter(errors.values())) if len(errors) == 1 and len(panels) > 1 else None  # of every method alike
+    problem = next(iter(errors.values())) if len(errors) == 1 and len(panels) > 1 else None  # the same for every method
     return {
         "epsilon": form.values["epsilon"],
         "made": sum(outcome is not None for outcome in found.values()),
@@ -194,7 +194,7 @@ def results(form: Form, forecasts: Forecasts) -> dict[str, Any]:
 
 
 def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> dict[str, Any]:
-    """What one method makes of the budget at the form's epsilon, with charts and a table of all that depends on it."""
+    """Return what the budget buys with one method at the form's epsilon, with charts and a table over epsilon."""
     here = outcomes[form.values["epsilon"]]
     points = _points(outcomes)
     plan = here if isinstance(here, Forecast) else None
@@ -250,7 +250,7 @@ def _varying(points: _Points) -> list[Fact]:
 
 
 def _charts(method: str, varying: Sequence[Fact], points: _Points, at: float | None) -> list[Chart]:
-    """One for each kind of number: those of one unit together, and those that are one number at several places."""
+    """Return one chart per kind of number: numbers with the same unit together, and one number at several places."""
     found = []
     kinds = sorted(varying, key=lambda fact: [_kind(each, varying) for each in varying].index(_kind(fact, varying)))
     for number, (kind, facts) in enumerate(groupby(kinds, key=lambda fact: _kind(fact, varying))):
@@ -265,7 +265,7 @@ def _charts(method: str, varying: Sequence[Fact], points: _Points, at: float | N
 
 
 def _common(titles: Sequence[str]) -> str:
-    """The words that all titles end with, two at least; else nothing."""
+    """Return the words that all titles end with, if they are at least two; else an empty string."""
     ends = [list(reversed(title.split())) for title in titles]
     words = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*ends, strict=False))]
     return " ".join(reversed(words)) if len(words) > 1 else ""
@@ -321,9 +321,9 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 class Forecasts:
-    """Outcomes by configuration: kept once made, those asked for last made first.
+    """Outcomes by configuration; each is kept, and the latest requests are planned first.
 
-    Most take milliseconds; where the accountant adds up privacy loss distributions, some take seconds.
+    Most take milliseconds; some take seconds, if the accountant adds up privacy loss distributions.
     """
 
     def __init__(self) -> None:
@@ -333,7 +333,7 @@ class Forecasts:
         self._workers: list[threading.Thread] = []
 
     def ask(self, wanted: list[Mapping[str, Any]], *, patience: float = 0.0) -> list[Outcome | None]:
-        """The outcome of each configuration, None for those still to be made, which are then made in this order."""
+        """Return the outcome of each configuration; None for the others, which are then planned in this order."""
         keys = [json.dumps(values, sort_keys=True) for values in wanted]
         with self._changed:
             for key, values in reversed(list(zip(keys, wanted, strict=True))):
@@ -357,7 +357,7 @@ class Forecasts:
             outcome = _outcome(values)
             with self._changed:
                 self._made[key] = outcome
-                self._waiting.pop(key, None)  # asked for again meanwhile
+                self._waiting.pop(key, None)  # requested again meanwhile
                 while len(self._made) > MOST_KEPT:
                     self._made.popitem(last=False)
                 self._changed.notify_all()
@@ -368,31 +368,31 @@ def _outcome(values: Mapping[str, Any]) -> Outcome:
         return forecast(run_config(values))
     except UnderstudyError as error:
         return error
-    except Exception as error:  # the worker must live on
+    except Exception as error:  # the worker must keep running
         return ConfigError(f"This cannot be planned ({type(error).__name__}).", "This is a bug; please report it.")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A title, and (x, y) from left to right."""
+    """A title, and points (x, y) from left to right."""
 
     title: str
     points: Sequence[tuple[float, float]]
 
     @staticmethod
     def letter(place: int) -> str:
-        """A letter that tells the line apart without its colour."""
+        """Return a letter that identifies the line without its colour."""
         return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]
 
 
 def curves(
     name: str, title: str, lines: Sequence[Line], *, at: float | None, even: float | None = None, width: float = 400
 ) -> Markup:
-    """A line for each, against epsilon.
+    """Draw the lines against epsilon.
 
     Args:
         at: the epsilon in the form, which is marked.
-        even: a value worth a line of its own: where the signal is as large as the noise.
+        even: a value to mark with a line: where the signal is as large as the noise.
     """
     xs = sorted({x for line in lines for x, _ in line.points})
     values = [y for line in lines for _, y in line.points] + ([] if even is None else [even])

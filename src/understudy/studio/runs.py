@@ -1,4 +1,4 @@
-"""The pages of runs: which there are, how far each is, its texts, and what was measured of them."""
+"""The pages of runs: their list, and the progress, texts and measurements of each."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PER_PAGE = 25
 """Texts on one page."""
 _FAMILIES = {
     "utility": "How useful the texts are",
-    "fidelity": "How near they come to the real texts",
+    "fidelity": "How close they are to the real texts",
     "leakage": "What leaks",
 }
 _SIGNS = {"epsilon": "ε", "delta": "δ", "prior": "p", "posterior": "r"}
 _NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "document_type", "made_for"}
-"""What is shown otherwise, or is a hash or a number that says nothing here."""
+"""Provenance that is shown elsewhere, or is a hash or number without meaning here."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class FoundRun:
     """An output folder.
 
     Args:
-        id: by which addresses name it: a hash of its place, never a path.
-        name: its place below the folder of runs.
-        progress: what its last run says; None for folders that were handed over.
-        in_use: whether a process works on it now.
+        id: its name in addresses: a hash of its path, never the path.
+        name: its path below the folder of runs.
+        progress: that of its last run; None for folders from others.
+        in_use: whether a process is working on it now.
     """
 
     id: str
@@ -57,7 +57,7 @@ class FoundRun:
 
     @property
     def state(self) -> str:
-        """``running``, ``stopped``, ``finished`` or ``released``: a statement, and no more is known."""
+        """Return ``running``, ``stopped``, ``finished``, or ``released`` if only a statement is known."""
         if self.in_use:
             return "running"
         if self.progress is not None:
@@ -66,10 +66,10 @@ class FoundRun:
 
     @property
     def why_stopped(self) -> str:
-        """What ended it, if anything did."""
+        """Return why it stopped; empty if it did not."""
         if self.progress is None or self.state != "stopped":
             return ""
-        return self.progress.problem or "It ended without a word: killed, or the machine stopped."
+        return self.progress.problem or "It ended without a message: it was killed, or the machine stopped."
 
     @property
     def method(self) -> str:
@@ -81,7 +81,7 @@ class FoundRun:
 
     @property
     def promise(self) -> str:
-        """In short."""
+        """Return the promise in short."""
         if self.statement is None:
             return "–"
         if not self.statement.private:
@@ -90,17 +90,17 @@ class FoundRun:
 
     @property
     def day(self) -> str:
-        """When its last run last said something; empty where none did."""
+        """Return the day of its last run's last message; empty if there is none."""
         return self.progress.at[:10] if self.progress else ""
 
 
 def find_runs(root: Path) -> list[FoundRun]:
-    """The runs in a folder and in the folders in it, by name; the folder itself if it is one."""
+    """Return the runs in a folder and in its folders, by name; the folder itself if it is a run."""
     return [_found(root, folder) for folder in _run_folders(root)]
 
 
 def find_run(root: Path, identifier: str) -> FoundRun:
-    """The one that an address names; HTTPException 404 where there is none."""
+    """Return the run that an address names. Raises HTTPException 404 if there is none."""
     for folder in _run_folders(root):
         if _id_of(root, folder) == identifier:
             return _found(root, folder)
@@ -108,7 +108,7 @@ def find_run(root: Path, identifier: str) -> FoundRun:
 
 
 def run_at(root: Path, place: Path) -> FoundRun | None:
-    """The one whose folder has this resolved path, if it is there by now."""
+    """Return the run whose folder has this resolved path, if it exists by now."""
     folders = (folder for folder in _run_folders(root) if folder.resolve() == place)
     return next((_found(root, folder) for folder in folders), None)
 
@@ -136,7 +136,7 @@ def _is_run(folder: Path) -> bool:
         found = OutputFolder(folder)
         marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
         return any(mark.is_file() for mark in marks)
-    except (OSError, ConfigError):  # a folder of another user, or one with links that lead out of it
+    except (OSError, ConfigError):  # another user's folder, or one with links that lead out of it
         return False
 
 
@@ -160,7 +160,7 @@ def _found(root: Path, folder: Path) -> FoundRun:
 
 
 def run_page(run: FoundRun) -> dict[str, Any]:
-    """What is known of a run besides its texts, for ``run.html``."""
+    """Return everything about a run except its texts, for ``run.html``."""
     problems: list[UnderstudyError] = []
     texts: tuple[SyntheticText, ...] = ()
     evaluation: Evaluation | None = None
@@ -191,8 +191,8 @@ def run_page(run: FoundRun) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TextRow:
-    """One text: its number in the table from 1, itself, the phrases with whether each is in it, and what else is known
-    of where it comes from."""
+    """One text: its number in the table from 1, the text, its phrases with whether each is in it, and its other
+    provenance."""
 
     number: int
     text: SyntheticText
@@ -201,7 +201,7 @@ class TextRow:
 
 
 def texts_page(run: FoundRun, *, label: str | None, number: str) -> dict[str, Any]:
-    """One page of the texts beside what they were written from, of one label if there is such a label, for
+    """Return one page of the texts and what they were written from, of one label if there is such a label, for
     ``texts.html``."""
     texts = _texts(run.folder)
     labels = Counter(text.label for text in texts if text.label is not None)

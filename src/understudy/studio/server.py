@@ -1,4 +1,4 @@
-"""The studio's socket: on the loopback, and nowhere else."""
+"""The studio's socket, on the loopback only."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def serve(
     """Serve the studio until it is interrupted.
 
     Args:
-        runs: the folder that holds the output folders of runs, or is one.
+        runs: the folder that contains the output folders of runs, or is one.
         ledger: location of the ledger; None: the default one.
-        port: on the loopback; 0: any that is free.
-        browser: whether to open the address in a browser, where there is a screen.
-        show: takes the address with its token, which no log should keep.
-        say: takes lines for the user.
+        port: on the loopback; 0: any free one.
+        browser: whether to open the address in a browser, if there is a screen.
+        show: receives the address with its token, which no log should keep.
+        say: receives lines for the user.
     """
     try:
         import uvicorn
@@ -52,7 +52,7 @@ def serve(
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/?{TOKEN}="
         jobs = Jobs(runs, ledger=ledger)
         app = make_app(runs=runs, ledger=ledger, tokens=tokens, jobs=jobs)
-        # No access log, which would hold the token, and no traceback, which might quote a text.
+        # No access log, which would contain the token, and no traceback, which might quote a text.
         config = uvicorn.Config(
             app,
             log_level="critical",
@@ -63,7 +63,7 @@ def serve(
             proxy_headers=False,
         )
         show(address + tokens.shown)
-        say("The studio is at that address, for browsers on this machine. It charges nothing. Ctrl-C ends it.")
+        say("Open this address in a browser on this machine. The studio charges nothing. Ctrl-C ends it.")
         if browser and _has_screen():
             webbrowser.open(address + tokens.once)
         try:
@@ -75,13 +75,13 @@ def serve(
 def _bound(port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # there it would let another program share the port
+        if sys.platform != "win32":  # on Windows it would let another program share the port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
         listening.listen()  # from here on a browser waits, even if it is faster than the server
     except (OSError, OverflowError) as error:
         listening.close()
-        why = error.strerror if isinstance(error, OSError) else "there are 65535"
+        why = error.strerror if isinstance(error, OSError) else "the highest port is 65535"
         raise StorageError(
             f"The port {port} cannot be used ({why}).", "Choose another with --port, or leave it out."
         ) from None
@@ -89,7 +89,7 @@ def _bound(port: int) -> socket.socket:
 
 
 def _has_screen() -> bool:
-    """Whether a browser would open in a window: elsewhere one might take over the terminal."""
+    """Return whether a browser would open in a window; otherwise it might take over the terminal."""
     if sys.platform in ("win32", "darwin"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
