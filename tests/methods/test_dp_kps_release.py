@@ -87,10 +87,10 @@ def words_of(sequence: Sequence[int]) -> list[int]:
     return terms
 
 
-class OneStep:
+class OneStep(NoiseSource):
     """Adds one grid step everywhere and notes the shapes."""
 
-    origin = "none"
+    origin: Any = "none"
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

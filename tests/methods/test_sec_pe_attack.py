@@ -26,7 +26,7 @@ import understudy as us
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.facts import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
-from understudy.methods.sec_pe.plan import public_rates
+from understudy.methods.sec_pe.plan import ClusterSumsSpec, public_rates
 from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.measurement import measure
@@ -65,6 +65,7 @@ def query(kind: type[ClusterSums] = ClusterSums) -> ClusterSums:
     beside = np.array([math.cos(0.4), math.sin(0.4)]) @ np.array([secret, [-secret[1], secret[0]]])
     centres = integer_vectors(beside.astype(np.float32)[None])
     return kind(
+        ClusterSumsSpec(WORLDS + 1, 1),
         Clusters(np.tile(centres, (WORLDS + 1, 1, 1)), np.ones((WORLDS + 1, 1), dtype=np.int64)),
         Remembering(2),
         clip=0.3,

@@ -239,7 +239,10 @@ def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, s
     assert paths.internal is not None
     for path in (paths.shareable, paths.internal):
         head = path.read_text("utf-8").partition("<main")[0]
-        assert f'<div class="{shape}">\n<p>Usefulness: <strong>{level.capitalize()}: ' in head
+        assert (
+            f'<div class="{shape}">\n<p>Usefulness: <strong>{"Weak" if level == "thin" else level.capitalize()}: '
+            in head
+        )
 
 
 def test_the_promise_in_one_sentence_says_what_is_protected_and_when_it_is_weak() -> None:

@@ -87,7 +87,8 @@ def test_dialogues_are_read_asked_for_and_written_as_such(
     turns = [("customer", "My router is slow."), ("agent", "Since when?"), ("customer", "Since Monday.")]
     expected = [{"role": role, "content": content} for role, content in turns]
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
-    assert table.column_names == ["product", "messages"]
+    columns = ["messages", "product"] if name.endswith("jsonl") else ["product", "messages"]  # those have no header
+    assert table.column_names == columns
     assert table["messages"].to_pylist() == [expected] * 6
     assert str(table.schema.field("messages").type) == "list<element: struct<role: string, content: string>>"
     assert all("dialogue between customer and agent" in request.messages[-1].content for request in chat.asked)

@@ -284,8 +284,8 @@ def test_a_budget_without_a_delta_takes_the_one_that_the_size_suggests_and_says_
     ):
         made = us.plan(us.Budget(3), expected_records=size)
         assert made.plan.budget == us.Budget(3, delta)
-        assert f"Delta is {delta}, since none is given (delta)" in str(made)
-    assert "Delta is 1e-6" in understudy("plan", "--epsilon", "3", "--expected-records", "20000").out
+        assert f"Using delta {delta}, which suits the declared size of the table (delta sets another)" in str(made)
+    assert "Using delta 1e-6" in understudy("plan", "--epsilon", "3", "--expected-records", "20000").out
     use: list[Callable[[], object]] = [
         lambda: us.plan(us.Budget(3)),
         lambda: us.run(rows(), us.Budget(3), **COLUMNS),

@@ -104,7 +104,7 @@ def test_a_run_goes_on_with_the_noise_that_it_was_charged_for(tmp_path: Path, mo
         run(values)
     charged = forecast(run_config(values)).plan.charges
     more = [1.001 * each for each in gaussian_split(Budget(values["epsilon"], values["delta"]), [1.0, 1.0])]
-    monkeypatch.setattr("understudy.methods.dp_kps.plan.gaussian_split", lambda _budget, shares: more[: len(shares)])
+    monkeypatch.setattr("understudy.privacy.plan.gaussian_split", lambda _budget, shares: more[: len(shares)])
     assert forecast(run_config(values)).plan.charges != charged
     assert run(values).release.statement.charges == charged
     assert runs_charged(values["ledger"]) == 1

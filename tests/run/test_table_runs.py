@@ -200,7 +200,7 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
     made: Release, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     chat = use_chat(FakeChat())
-    result = us.generate(made, llm="builtin", records=8, where="ward=A|B")
+    result = us.generate(made, llm="builtin", records=8, where="ward=A|B", accept_all=True)
     shown = [request.messages[-1].content.split("\n")[1] for request in chat.asked]
     assert shown == [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
 

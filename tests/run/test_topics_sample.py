@@ -264,7 +264,7 @@ def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
     statement = finished[0].release.statement
     require_consistent(statement)
     assert "nobody knows who is in the sample" in statement.to_markdown()
-    first = statement.to_markdown().splitlines()[2].partition(". Protected")[0]
+    first = statement.to_markdown().splitlines()[2].partition(". It protects")[0]
     spent = round_up(statement.epsilon_at[float(statement.budget.delta)])  # type: ignore[union-attr]
     assert first == f"Method **topics**: {statement.budget} was booked, and epsilon {spent} at that delta was spent"
     with pytest.raises(ValueError, match="better test"):

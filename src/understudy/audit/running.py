@@ -147,7 +147,11 @@ def audit_run(
             Ledger.create(folder / LEDGER).close()
         diary = OutputFolder(folder / RUN)
         listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")
-        quiet = Listener(lambda line: diary.note_privately({"said": line}), listener.progress)
+
+        def note(line: str) -> None:
+            diary.note_privately({"said": line})
+
+        quiet = Listener(note, listener.progress, detail=note)
         result = run(on_the_copy(config, folder), listener=quiet)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")

@@ -103,8 +103,13 @@ class Run:
         return f"Run(open={self.open})"  # a noisy threshold stays in memory
 
 
+_FARTHEST = 2**61
+"""Distances beyond it count as it, which moves no distance further, so that none overflows."""
+
+
 def _noisy(exact: int, scale: float, source: NoiseSource) -> int:
-    return int(source.added(np.array([exact], dtype=np.int64), "laplace", scale=scale)[0])
+    within = max(-_FARTHEST, min(exact, _FARTHEST))
+    return int(source.added(np.array([within], dtype=np.int64), "laplace", scale=scale)[0])
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def least_copied(pairs: int) -> int:
     most, and the others are fair coins.
 
     >>> least_copied(1000)
-    15
+    14
     """
     sizes = _sizes(pairs)
 

@@ -240,6 +240,10 @@ class TokenSums:
     clip: float  # c (or C), in nats; above 0
     grid: int = 2**12  # integer steps of c
 
+    def __post_init__(self) -> None:
+        if not self.clip > 0:
+            raise ValueError(f"expected clip > 0, got {self.clip}")
+
     def over(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int] | None = None) -> Sums:
         """Return the sums over the private rows 1, 2, ... of ``contexts`` after their last token; row 0 is public.
 
