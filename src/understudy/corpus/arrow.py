@@ -280,22 +280,27 @@ def frame_layout(source: Frame, table: pa.Table, dates: Collection[str] = ()) ->
     Args:
         dates: the columns that are declared as dates or times.
     """
+    frame: Any = source
     names, known = column_names(table.schema), table.schema
     if _INFERRED in (getattr(getattr(source, "schema", None), "metadata", None) or {}):
         known = pa.schema([])
-    if dtypes := frame_dtypes(source):
-        frame: Any = source
-        names = [str(name) for name in (*frame.columns, *frame.index.names) if name is not None]  # mixed ones too
-        dtypes, known = stated(dtypes, known, dates)
-    elif _is_dataset(source):
+    if _is_dataset(source):
         known = pa.schema([each for each in known if class_names(source, each.name) is None])
+    if _is_pandas(source):
+        names = [str(name) for name in (*frame.columns, *frame.index.names) if name is not None]  # mixed ones too
+    dtypes, known = stated(frame_dtypes(source), known, dates)
     return replace(typed_layout(known, dtypes, format=""), columns=tuple(dict.fromkeys(names)))
 
 
+def _is_pandas(source: object) -> bool:
+    return hasattr(source, "dtypes") and hasattr(source, "iloc")
+
+
 def frame_dtypes(source: Any) -> dict[str, str]:
-    """Return the dtypes of a frame of pandas; empty for any other."""
-    is_pandas = hasattr(source, "dtypes") and hasattr(source, "iloc")
-    return {str(name): str(kind) for name, kind in source.dtypes.items()} if is_pandas else {}
+    """Return the dtypes of a frame of pandas, or of the frame that a table of Arrow was made of; empty for others."""
+    if _is_pandas(source):
+        return {str(name): str(kind) for name, kind in source.dtypes.items()}
+    return pandas_dtypes(getattr(source, "schema", None))
 
 
 def column_names(types: pa.Schema) -> list[str]:
@@ -325,7 +330,7 @@ def stated(dtypes: Mapping[str, str], types: pa.Schema, dates: Collection[str]) 
     return kept, pa.schema(list(known.items()))
 
 
-def pandas_dtypes(types: pa.Schema) -> dict[str, str]:
+def pandas_dtypes(types: Any) -> dict[str, str]:
     """Return pandas' types of the columns of a Parquet file that it wrote."""
     try:
         columns = json.loads((types.metadata or {}).get(b"pandas", b"{}")).get("columns", ())
