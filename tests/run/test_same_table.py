@@ -232,12 +232,33 @@ def test_no_value_of_one_row_of_a_data_frame_shows_in_the_layout(tmp_path: Path,
         if as_file and change != "no number":
             found.to_parquet(tmp_path / "t.parquet")
         source: Any = tmp_path / "t.parquet" if as_file and change != "no number" else found
+        if as_file and change == "one text":
+            source = pq.read_table(source)  # which says that it was a frame
         declared = (
             {"x": {"kind": "date", "range": ["2024-01-01", "2024-12-31"]}} if kind in ("csv", "datetime") else None
         )
         layouts.append(us.read_corpus(source, text="note", columns=declared).layout)
     assert layouts[0] == layouts[1]
     assert layouts[0].columns == ("note", "x")
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+@pytest.mark.parametrize(
+    ("declared", "typed"),
+    [("1,2", (1, 2)), ("true,false", (True, False)), ("0.5,1", (0.5, 1.0)), ("01,2", ("01", "2")), ("a,b", ("a", "b"))],
+)
+def test_no_value_of_one_row_of_a_data_frame_shows_in_the_labels(
+    tmp_path: Path, declared: str, typed: tuple[Any, ...], as_file: bool
+) -> None:
+    found = pd.Series(typed)
+    for last in (found[0], None, "x"):
+        values = [*map(str, found), last] if last == "x" else [*found, last]
+        frame = pd.DataFrame({"note": list("abc"), "x": values})
+        frame.to_parquet(tmp_path / "t.parquet")
+        source: Any = tmp_path / "t.parquet" if as_file else frame
+        corpus = us.read_corpus(source, text="note", label="x", labels=declared, on_bad_row="skip")
+        assert [(type(each), each) for each in corpus.labels] == [(type(each), each) for each in typed]
+        assert [each for batch in corpus.batches() for each in batch.labels][:2] == [0, 1]
 
 
 @pytest.mark.parametrize("as_file", [False, True])

@@ -16,7 +16,7 @@ from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
-from understudy.schema.labels import LabelType
+from understudy.schema.labels import LabelType, spelled_type
 from understudy.schema.layout import Layout, typed_layout
 from understudy.schema.transcript import CONTENT, ROLE
 
@@ -130,8 +130,12 @@ class ColumnTypes(NamedTuple):
     owner: str | None
 
 
-def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
-    """Check the columns' names and types against ``schema``; return those of the label and the owner column."""
+def check_types(types: pa.Schema, schema: Schema, shown: str, dtypes: Mapping[str, str]) -> ColumnTypes:
+    """Check the columns' names and types against ``schema``; return those of the label and the owner column.
+
+    Args:
+        dtypes: those of pandas. Where it chose the label's by the values, the declared labels tell its type.
+    """
     error = header_error(types.names, schema.columns, shown)
     if error is not None:
         raise error
@@ -160,7 +164,10 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     owner: str | None = None if schema.owner is None else kinds[schema.owner]
     if schema.owner is not None and owner == "float":
         owner = str(_plain(types.field(schema.owner).type))
-    return ColumnTypes("string" if schema.crossed else None if label is None else kinds[label], owner)
+    if label is None:
+        return ColumnTypes("string" if schema.crossed else None, owner)
+    chosen = schema.labels and _BY_VALUES.fullmatch(dtypes.get(label, "").replace("category", "object"))
+    return ColumnTypes(spelled_type(schema.labels) if chosen else kinds[label], owner)
 
 
 def is_dialogue(arrow_type: Any) -> bool:
@@ -273,17 +280,27 @@ def frame_layout(source: Frame, table: pa.Table, dates: Collection[str] = ()) ->
     Args:
         dates: the columns that are declared as dates or times.
     """
+    frame: Any = source
     names, known = column_names(table.schema), table.schema
-    dtypes: dict[str, str] = {}
     if _INFERRED in (getattr(getattr(source, "schema", None), "metadata", None) or {}):
         known = pa.schema([])
-    if hasattr(source, "dtypes") and hasattr(source, "iloc"):  # of pandas
-        frame: Any = source
-        names = [str(name) for name in (*frame.columns, *frame.index.names) if name is not None]  # mixed ones too
-        dtypes, known = stated({str(name): str(kind) for name, kind in frame.dtypes.items()}, known, dates)
-    elif _is_dataset(source):
+    if _is_dataset(source):
         known = pa.schema([each for each in known if class_names(source, each.name) is None])
+    if _is_pandas(source):
+        names = [str(name) for name in (*frame.columns, *frame.index.names) if name is not None]  # mixed ones too
+    dtypes, known = stated(frame_dtypes(source), known, dates)
     return replace(typed_layout(known, dtypes, format=""), columns=tuple(dict.fromkeys(names)))
+
+
+def _is_pandas(source: object) -> bool:
+    return hasattr(source, "dtypes") and hasattr(source, "iloc")
+
+
+def frame_dtypes(source: Any) -> dict[str, str]:
+    """Return the dtypes of a frame of pandas, or of the frame that a table of Arrow was made of; empty for others."""
+    if _is_pandas(source):
+        return {str(name): str(kind) for name, kind in source.dtypes.items()}
+    return pandas_dtypes(getattr(source, "schema", None))
 
 
 def column_names(types: pa.Schema) -> list[str]:
@@ -313,7 +330,7 @@ def stated(dtypes: Mapping[str, str], types: pa.Schema, dates: Collection[str]) 
     return kept, pa.schema(list(known.items()))
 
 
-def pandas_dtypes(types: pa.Schema) -> dict[str, str]:
+def pandas_dtypes(types: Any) -> dict[str, str]:
     """Return pandas' types of the columns of a Parquet file that it wrote."""
     try:
         columns = json.loads((types.metadata or {}).get(b"pandas", b"{}")).get("columns", ())

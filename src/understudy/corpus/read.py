@@ -121,7 +121,8 @@ _NAMES = ("column_names", "columns")
 
 def _open_frame(source: Frame, schema: Schema) -> OpenTable:
     table = read_frame(source, schema.columns)
-    schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
+    types = arrow.check_types(table.schema, schema, "The table", arrow.frame_dtypes(source))
+    schema = _typed(schema, types.label)
 
     def rows() -> Pass:
         return _named(
@@ -275,7 +276,8 @@ class _Files:
     def _first_look(self, file: DataFile) -> ColumnTypes:
         schema, partitions = self.schema, dict(file.partitions)
         if file.format == "parquet":
-            return arrow.check_types(arrow.with_strings(arrow.parquet_schema(file), partitions), schema, file.shown)
+            types = arrow.with_strings(found := arrow.parquet_schema(file), partitions)
+            return arrow.check_types(types, schema, file.shown, arrow.pandas_dtypes(found))
         _, first = next(self._rows(file), (0, None))
         if isinstance(first, CorpusError):
             raise first

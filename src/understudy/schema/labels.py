@@ -237,6 +237,25 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
     return data_type
 
 
+def spelled_type(labels: Iterable[Label]) -> LabelType:
+    """Return the type that all of the declared labels can be read as.
+
+    >>> spelled_type(["true", "false"]), spelled_type([1, "2"]), spelled_type(["0.5", "1"]), spelled_type(["01", "2"])
+    ('bool', 'int', 'float', 'string')
+    """
+    labels = tuple(labels)
+    if all(as_type(label, "bool") is not None for label in labels):
+        return "bool"
+    whole = [_spells_integer(label) for label in labels]
+    if all(whole):
+        return "int"
+    found = (
+        each or canonical(as_type(label, "float") or "") == canonical(label)
+        for label, each in zip(labels, whole, strict=True)
+    )
+    return "float" if all(found) else "string"
+
+
 def undeclared(label: str, columns: Sequence[str]) -> ConfigError:
     """Return the error for a label without a label set, in a table with typed columns of these names."""
     if columns and "*" in label:
