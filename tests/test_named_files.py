@@ -58,7 +58,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnreadableText, match="pipe or device"):
         read_whole(tmp_path / "pipe")
-    with pytest.raises(UnderstudyError, match="no incidence file"):
+    with pytest.raises(UnderstudyError, match="not an incidence file"):
         Incidence.read(tmp_path / "pipe")
 
 

@@ -214,7 +214,7 @@ def test_a_value_is_nested_64_deep_at_most_whoever_calls(wrap):
         return texts_of(read_corpus(rows, record_columns=["a"], on_bad_row="skip"))
 
     assert texts(0) == texts(300) == [json.dumps({"a": deep}), '{"a": "last"}']
-    with pytest.raises(CorpusError, match="neither Python nor JSON can hold"):
+    with pytest.raises(CorpusError, match="neither Python nor JSON can represent"):
         texts_of(read_corpus(rows, record_columns=["a"]))
 
 
@@ -240,7 +240,7 @@ def test_an_arrow_value_that_python_cannot_hold_makes_its_own_row_bad(tmp_path, 
     pq.write_table(table, tmp_path / "t.parquet")
     source = table if in_memory else tmp_path / "t.parquet"
     assert len(texts_of(read_corpus(source, record_columns=["n", "v"], on_bad_row="skip"))) == 1
-    with pytest.raises(CorpusError, match="neither Python nor JSON can hold") as caught:
+    with pytest.raises(CorpusError, match="neither Python nor JSON can represent") as caught:
         texts_of(read_corpus(source, record_columns=["n", "v"]))
     assert caught.value.__context__ is None
     assert "Zebra" not in everything_in(caught.value)

@@ -208,7 +208,7 @@ def test_which_file_of_a_folder_has_a_bad_row_stands_in_the_private_folder_alone
 
 def test_results_do_not_lie_in_the_folder_that_is_read(tmp_path: Path) -> None:
     put(tmp_path, "data/a.csv")
-    with pytest.raises(ConfigError, match="results would lie in the folder"):
+    with pytest.raises(ConfigError, match="results would be written into the folder"):
         read_corpus(tmp_path / "data", text="note", private_dir=tmp_path / "data" / "out" / "private")
     for source in ("data", "data/*.csv"):
         assert texts_of(read_corpus(tmp_path / source, text="note", private_dir=tmp_path / "out" / "private"))

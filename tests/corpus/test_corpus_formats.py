@@ -212,7 +212,7 @@ def test_a_table_without_rows_runs_to_the_end(write, tmp_path, source):
         ("absent.csv", CorpusError, "There is no file"),
         ("*.nothing", CorpusError, "No file matches"),
         (".", ConfigError, "folder .* different formats"),
-        ("t.docx", ConfigError, "format of .* cannot be told"),
+        ("t.docx", ConfigError, "format of .* is not clear"),
         ("t.parquet.gz", ConfigError, "compressed as a whole"),
         (["t.csv", "t.jsonl"], ConfigError, "different formats"),
         ("empty.csv", CorpusError, "is empty"),

@@ -130,7 +130,7 @@ def test_numbers_in_memory_that_arrow_shares_are_kept_as_they_were() -> None:
 def test_a_reader_that_has_been_read_is_no_empty_table() -> None:
     reader = as_reader(pa.table(ROWS))
     opened(reader)
-    with pytest.raises(CorpusError, match="or none left") as caught:
+    with pytest.raises(CorpusError, match="or was read before") as caught:
         opened(reader)
     assert "keep it" in caught.value.cure
 

@@ -88,7 +88,7 @@ def test_a_lone_carriage_return_is_content_within_quotes_and_spoils_its_row_outs
 
 @pytest.mark.parametrize("quotes", ["line", "multiline"])
 def test_a_header_row_with_a_lone_carriage_return_is_an_error_that_names_the_line_ends(write, quotes):
-    with pytest.raises(CorpusError, match="no header row") as caught:
+    with pytest.raises(CorpusError, match="not a header row") as caught:
         read(write("t.csv", "note,ward\rone,a\rtwo,b\r"), quotes=quotes)
     assert "LF or CRLF" in caught.value.cure
 

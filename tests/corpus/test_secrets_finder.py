@@ -404,7 +404,7 @@ def test_what_is_no_incidence_file_is_one_clear_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"record": [0], "secret": [0]}), tmp_path / "j.parquet")
     pq.write_table(pa.table({"x": ["a"]}).replace_schema_metadata({b"understudy": b"[]"}), tmp_path / "k.parquet")
     for name in "ijkl":
-        with pytest.raises(ConfigError, match="no incidence file"):
+        with pytest.raises(ConfigError, match="not an incidence file"):
             Incidence.read(tmp_path / f"{name}.parquet")
 
 

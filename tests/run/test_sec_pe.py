@@ -352,7 +352,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a public label of nothing": ({"public_label": "department", "label": None, "labels": None}, "the private table"),
     "public incidence without a file": ({"incidence": "public"}, "needs an incidence_file"),
-    "an incidence file that is not there": (public("gone.parquet"), "no incidence file, or damaged"),
+    "an incidence file that is not there": (public("gone.parquet"), "not an incidence file, or is damaged"),
     "private incidence with a file": ({"incidence_file": "i.parquet"}, "belongs to public incidence"),
     "private incidence with free records": (
         {"records_without_secrets_are_public": True, "public_corpus": None, "public_corpus_is_public": None},

@@ -1,4 +1,4 @@
-"""Private and public tables of text: schema, readers, writers, validation.
+"""Read, check and write private and public tables of text.
 
 >>> from understudy.corpus import read_corpus
 >>> rows = [{"note": "Chest pain on exertion.", "department": "cardiology"}]

@@ -1,4 +1,4 @@
-"""Parquet files and Arrow tables, row by row, with the conventions of :mod:`understudy.corpus.readers`."""
+"""Read Parquet files and Arrow tables row by row, with the conventions of :mod:`understudy.corpus.readers`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADER_BYTES = 256
 def parquet_cells(
     file: DataFile, columns: Sequence[str], *, rows: range | None = None
 ) -> Iterator[tuple[int, Sequence[object]]]:
-    """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held.
+    """Yield the rows of a Parquet file from row 1, one batch in memory at a time; a BadRow for an unreadable cell.
 
     ``rows``: only these, counted from 0; in steps of 1.
     """
@@ -47,7 +47,7 @@ def parquet_cells(
 
 
 def _groups_of(metadata: Any, rows: range) -> tuple[int, list[int]]:
-    """The row groups that hold ``rows``, and the number of their first row."""
+    """Return the row groups that contain ``rows``, and the number of their first row."""
     groups: list[int] = []
     begin = first = 0
     for group in range(metadata.num_row_groups):
@@ -60,12 +60,12 @@ def _groups_of(metadata: Any, rows: range) -> tuple[int, list[int]]:
 
 
 def count_rows(file: DataFile) -> int:
-    """How many rows the footer of a Parquet file declares. Private."""
+    """Return how many rows the footer of a Parquet file declares. Private."""
     return int(pq.read_metadata(file.path, filesystem=file.file_system).num_rows)
 
 
 def _rows_at_once(file: DataFile, metadata: Any, columns: Sequence[str]) -> int:
-    """How many rows to decode together: a value that a dictionary holds once may occur in each of them."""
+    """Return how many rows to decode together: a value that is once in a dictionary may occur in each of them."""
     largest = 1
     within = tuple(f"{column}." for column in columns)
     with file.open_stored() as stream:
@@ -83,7 +83,7 @@ def _rows_at_once(file: DataFile, metadata: Any, columns: Sequence[str]) -> int:
 
 
 def _longest_value(stream: IO[bytes], chunk: Any) -> int:
-    """An upper bound on the bytes of a value that may be decoded more often than it is stored."""
+    """Return an upper bound on the bytes of a value that may be decoded more often than it is stored."""
     if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
         return int(chunk.total_uncompressed_size)
     stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
@@ -92,21 +92,21 @@ def _longest_value(stream: IO[bytes], chunk: Any) -> int:
 
 
 def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """Likewise of a table in memory."""
+    """Yield the rows of a table in memory likewise."""
     yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
 
 
 def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
-    """The rows, with a BadRow in the place of each row that has one in it."""
+    """Yield the rows, with a BadRow in place of each row that contains one."""
     for number, cells in rows:
         yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
-    """The Arrow schema of a Parquet file; CorpusError where it cannot be read."""
+    """Return the Arrow schema of a Parquet file; CorpusError if it cannot be read."""
     try:
         schema = pq.read_schema(file.path, filesystem=file.file_system)
-        if schema.names is not None:  # reading a name that is no UTF-8 fails here
+        if schema.names is not None:  # reading a name that is not UTF-8 fails here
             return schema
     except (OSError, UnicodeError, pa.ArrowException):
         pass
@@ -114,7 +114,7 @@ def parquet_schema(file: DataFile) -> pa.Schema:
 
 
 def with_strings(types: pa.Schema, columns: Iterable[str]) -> pa.Schema:
-    """The schema with ``columns`` as strings, whatever the file holds under these names."""
+    """Return the schema with ``columns`` as strings, whatever types the file has under these names."""
     columns = list(columns)
     kept = [field for field in types if field.name not in columns]
     return pa.schema([*kept, *(pa.field(name, pa.string()) for name in columns)])
@@ -123,7 +123,7 @@ def with_strings(types: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 class ColumnTypes(NamedTuple):
     """The types of the label and the owner column. None: there is no such column, or each cell has its own type.
 
-    An owner's decimals are told apart by their width: one number may be two in single and double precision.
+    Decimals of owners keep their width: one number may be two different ones in single and double precision.
     """
 
     label: LabelType | None
@@ -171,7 +171,7 @@ def check_types(types: pa.Schema, schema: Schema, shown: str, dtypes: Mapping[st
 
 
 def is_dialogue(arrow_type: Any) -> bool:
-    """Whether a type is that of lists of objects that have a role and a content."""
+    """Return whether a type is that of lists of objects that have a role and a content."""
     if not (t.is_list(arrow_type) or t.is_large_list(arrow_type)):
         return False
     turn = arrow_type.value_type
@@ -201,7 +201,7 @@ def _kind(arrow_type: Any) -> LabelType | None:
 def _cells(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str], *, first: int = 0, rows: range | None = None
 ) -> Iterator[tuple[int, Sequence[object]]]:
-    """The cells of ``rows``, or of all, in batches of which the first one's first row has the number ``first``."""
+    """Yield the cells of ``rows``, or of all, in batches; the first row of the first one has the number ``first``."""
     for batch in batches:
         end = first + batch.num_rows
         if rows is not None:
@@ -216,7 +216,7 @@ def _cells(
 
 
 def _values(column: Any) -> list[object]:
-    """A column as Python values, with a BadRow in the place of those that Python cannot hold."""
+    """Return a column as Python values, with a BadRow in place of those that Python cannot represent."""
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
     try:
@@ -240,15 +240,15 @@ def _value(scalar: Any) -> object:
 
 
 def _unfit() -> tuple[type[Exception], ...]:
-    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, nanoseconds without pandas, or time
-    zones that this machine does not know.
+    """Return Arrow's exceptions for strings that are not UTF-8, dates beyond the year 9999, nanoseconds without pandas,
+    and time zones that this machine does not know.
     """
     return ValueError, OverflowError, LookupError, OSError, pa.ArrowException
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """What can be read as an Arrow stream: ``pandas.DataFrame``, ``polars.DataFrame``, a DuckDB relation,
+    """An object that can be read as an Arrow stream: ``pandas.DataFrame``, ``polars.DataFrame``, a DuckDB relation,
     ``pyarrow.Table``, ``pyarrow.RecordBatchReader`` and others.
     """
 
@@ -270,12 +270,12 @@ Frame = ArrowStream | Dataset
 
 
 def is_frame(source: object) -> TypeGuard[Frame]:
-    """Whether ``source`` is a table of one of these libraries."""
+    """Return whether ``source`` is a table of one of these libraries."""
     return _is_dataset(source) or (isinstance(source, ArrowStream) and not isinstance(source, type))
 
 
 def frame_layout(source: Frame, table: pa.Table, dates: Collection[str] = ()) -> Layout:
-    """Return how a frame is laid out, by its declared types: those that only its values tell are left out.
+    """Return the layout of a frame, by its declared types: types that depend on its values are left out.
 
     Args:
         dates: the columns that are declared as dates or times.
@@ -344,9 +344,9 @@ def _dtype_of(column: Mapping[str, Any]) -> str:
 
 
 def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:
-    """The table in Arrow's memory; integers of a ``ClassLabel`` become the names that they stand for, -1 null.
+    """Return the table in Arrow's memory; integers of a ``ClassLabel`` become their names, -1 becomes null.
 
-    ``columns`` are needed: others that Arrow cannot hold are left out.
+    ``columns`` are required: others that Arrow cannot represent are left out.
     """
     if _is_dataset(source):
         held: pa.Table = source.with_format("arrow")[:]
@@ -362,31 +362,31 @@ def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:
     if table is None:
         raise CorpusError(
             f"The object of the type {type(source).__name__} cannot be read as an Arrow table.",
-            "Give a whole table, each of whose columns has a name of its own and values of one type.",
+            "Give a whole table, whose columns have different names and values of one type each.",
         )
     if hasattr(source, "read_next_batch") and not table.num_rows:
         raise CorpusError(
-            "The reader has no row, or none left: a reader can be read only once.",
+            "The reader has no rows, or was read before: a reader can be read only once.",
             "Open the corpus once and keep it, or read the batches into a pyarrow.Table.",
         )
     return _with_plain_strings(_unshared(table))
 
 
 def class_names(source: object, column: str) -> Sequence[str] | None:
-    """The names of a Dataset's ``ClassLabel`` column; None for any other column or source."""
+    """Return the names of a Dataset's ``ClassLabel`` column; None for any other column or source."""
     names = getattr(source.features.get(column), "names", None) if _is_dataset(source) else None
     return names if isinstance(names, Sequence) else None
 
 
 def not_a_table_error(source: object) -> ConfigError:
-    """The error for an object that cannot be read as a table."""
+    """Return the error for an object that cannot be read as a table."""
     kind = type(source).__name__
     if isinstance(source, Iterator):
         cure = "Give list(...) of it, since it can be read only once."
     elif isinstance(source, Mapping):
         cure = "Give one of the tables in it, such as dataset['train'] of a DatasetDict; or a list with a dict per row."
     elif hasattr(source, "collect"):
-        cure = "Give what its collect() returns."
+        cure = "Give the result of its collect()."
     elif hasattr(source, "features"):
         cure = "Load it without streaming, or write it to a Parquet file, and give the file's path."
     else:
@@ -395,7 +395,7 @@ def not_a_table_error(source: object) -> ConfigError:
 
 
 def columns_as_table(columns: Mapping[str, object]) -> pa.Table:
-    """A table of columns that are given by their names; CorpusError where they are none."""
+    """Return a table from columns by name; CorpusError if they are not columns."""
     found = _converted(dict(columns))
     if found is None:
         raise CorpusError(
@@ -417,7 +417,7 @@ def _named(numbers: pa.ChunkedArray, names: Sequence[str]) -> pa.Array:
 
 
 def _converted(source: ArrowStream | dict[str, object]) -> pa.Table | None:
-    """None where it cannot be converted: what Arrow raises quotes cells."""
+    """Convert it; return None if that fails, as Arrow's exceptions quote cells."""
     try:
         return pa.table(source)
     except MemoryError:
@@ -427,8 +427,8 @@ def _converted(source: ArrowStream | dict[str, object]) -> pa.Table | None:
 
 
 def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table | None:
-    """The columns of a data frame that Arrow can hold, ``columns`` among them (else CorpusError); None where it is no
-    data frame.
+    """Return the columns of a data frame that Arrow can represent, including ``columns`` (else CorpusError); None if it
+    is not a data frame.
     """
     names = list(getattr(source, "columns", ()))
     if not names or len(set(names)) < len(names) or not hasattr(source, "__getitem__"):
@@ -444,7 +444,7 @@ def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table |
 
 
 def _unshared(table: pa.Table) -> pa.Table:
-    """Copies numeric, datetime and categorical buffers, because pandas exports memory that it may still write to."""
+    """Copy numeric, datetime and categorical buffers, because pandas exports memory that it may still write to."""
     for place, field in enumerate(table.schema):
         if t.is_primitive(field.type) or t.is_dictionary(field.type):
             copies = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in table.column(place).chunks]
@@ -453,7 +453,7 @@ def _unshared(table: pa.Table) -> pa.Table:
 
 
 def _with_plain_strings(table: pa.Table) -> pa.Table:
-    """Polars' categories, whose strings are views, as those that Arrow can decode."""
+    """Convert Polars' categories, whose strings are views, to ones that Arrow can decode."""
     types = [
         pa.dictionary(field.type.index_type, pa.large_string())
         if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type)

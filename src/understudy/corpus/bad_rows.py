@@ -1,6 +1,6 @@
-"""What can be wrong with a row, how it is told, and where its number is kept.
+"""Define what can be wrong with a row, how it is reported, and where its number is stored.
 
-A message names the kind of the problem and the column that was asked for; it never quotes a cell, a row number or a
+A message names the kind of the problem and the requested column; it never quotes a cell, a row number or a
 count. Those go to the private folder: ``bad_rows.jsonl`` (one line per bad row) and ``skipped_rows.json`` (the counts,
 and by column how many values beyond its range count as its ends).
 """
@@ -38,7 +38,7 @@ class BadRow(Enum):
     UNKNOWN_TOOL = "unknown tool"
     TOOL_CALL = "malformed tool call"
     EMPTY_TURN = "empty turn"
-    VALUE_TYPE = "value that cannot be held"
+    VALUE_TYPE = "value that cannot be represented"
     ENCODING = "bad encoding"
     LONG_CELL = "cell too long"
     NULL_LABEL = "no label"
@@ -55,13 +55,13 @@ class BadRow(Enum):
 
 @dataclass(frozen=True)
 class BadCell:
-    """A bad row of the kind CELL: which column's domain does not hold what it says."""
+    """A bad row of the kind CELL: names the column whose domain does not contain the value."""
 
     column: Column
 
     @property
     def value(self) -> str:
-        """Its kind, as notes have it."""
+        """Return its kind as in the stored notes."""
         return f"{BadRow.CELL.value}: {self.column.name}"
 
 
@@ -72,10 +72,10 @@ _SENTENCES = {
     BadRow.UNKNOWN_ROLE: "A turn of a row's dialogue has a role that is not declared (column {text}).",
     BadRow.UNKNOWN_ACT: "A turn of a row's dialogue has an act that is not declared (column {text}).",
     BadRow.UNKNOWN_TOOL: "A turn of a row's dialogue calls a tool that is not declared (column {text}).",
-    BadRow.TOOL_CALL: "A row's dialogue has a tool call that is none, or calls and answers that do not belong together "
+    BadRow.TOOL_CALL: "A row's dialogue has an invalid tool call, or calls and answers that do not match "
     "(column {text}).",
     BadRow.EMPTY_TURN: "A turn of a row's dialogue has no content (column {text}).",
-    BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can hold.",
+    BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can represent.",
     BadRow.ENCODING: "A row is not valid in the declared encoding.",
     BadRow.LONG_CELL: "A row has a cell that is longer than the limit.",
     BadRow.NULL_LABEL: "A row has no label (column {label!r}).",
@@ -94,10 +94,10 @@ _OF_FORMAT = {
     *(BadRow.TOOL_CALL, BadRow.ENCODING, BadRow.QUOTES, BadRow.BARE_RETURN, BadRow.FIELD_COUNT),
     *(BadRow.INVALID_JSON, BadRow.NOT_AN_OBJECT),
 }
-"""What most rows would be, where the table is declared otherwise than it is: skipping them is no cure."""
+"""Faults that most rows would have if the table is declared wrongly: skipping rows does not help then."""
 
 _ELSE = {
-    BadRow.TEXT_TYPE: "; if the texts are dialogues, say who speaks with --roles A,B",
+    BadRow.TEXT_TYPE: "; if the texts are dialogues, declare the speakers with --roles A,B",
     BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else but an act or tool calls "
     "where these are declared (--acts A,B, --tools A,B); in CSV the list is JSON",
     BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B, and tools, whose role is tool, with --tools A,B",
@@ -110,15 +110,15 @@ _ELSE = {
     BadRow.LONG_CELL: "; cells have at most a mebibyte, unless read_corpus (in Python) is given other max_cell_bytes",
     BadRow.UNKNOWN_LABEL: "; declare every label that the column has, as it is spelled there (--labels A,B; with "
     "commas in them --labels @FILE, one per line)",
-    BadRow.QUOTES: "; if quotes are characters like others, choose --quotes none",
+    BadRow.QUOTES: "; if quotes are ordinary characters, choose --quotes none",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a cell that contains a carriage return must be quoted",
-    BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
+    BadRow.FIELD_COUNT: "; if another character separates cells, name it with --delimiter; if quoted cells contain "
     "line breaks, choose --quotes multiline",
 }
 
 
 def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: Path | None) -> CorpusError:
-    """The error for a bad row; ``kept`` is the private folder that its number went to."""
+    """Return the error for a bad row; ``kept`` is the private folder that stores its number."""
     where = f" (its number is in {kept / ROWS_FILE})" if kept else ""
     if isinstance(found, BadCell):
         problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
@@ -132,13 +132,13 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: Path | None)
 
 
 def fault_of(kind: str, schema: Schema) -> CorpusError:
-    """What is wrong with rows of a kind that was noted, and the cure."""
+    """Return what is wrong with rows of a stored kind, and the cure."""
     cells = {cell.value: cell for cell in map(BadCell, (*schema.crossed, *schema.typed))}
     return bad_row_error(cells[kind] if kind in cells else BadRow(kind), schema, kept=None)
 
 
 def too_many_bad_rows(*, kept: Path | None) -> CorpusError:
-    """The error where more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
+    """Return the error if more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
     where = f" ({kept / COUNTS_FILE} counts what is wrong)" if kept else ""
     return CorpusError(
         "More of the rows cannot be used than --max-bad-rows allows.",
@@ -152,11 +152,11 @@ Noted = tuple[str, int | None, str]
 
 
 class BadRowLog:
-    """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere), or, of a part of it, added to
-    the list ``noted``.
+    """The bad rows of one pass over the table, stored in ``private_dir`` (None: nowhere); those of a part are added to
+    the list ``noted`` instead.
 
     A context manager: the files appear when the block ends, replacing those of an earlier pass, which stay if a pass is
-    broken off.
+    interrupted.
     """
 
     def __init__(self, private_dir: Path | None, *, noted: list[Noted] | None = None) -> None:
@@ -177,7 +177,7 @@ class BadRowLog:
             (self._private_dir / ROWS_FILE).unlink(missing_ok=True)
 
     def note(self, file: str, row: int | None, kind: str) -> None:
-        """Remember a bad row (or with ``row`` None a file that cannot be read on)."""
+        """Record a bad row (or with ``row`` None a file that cannot be read further)."""
         self._counts[kind] += 1
         if self._noted is not None:
             self._noted.append((file, row, kind))
@@ -190,8 +190,8 @@ class BadRowLog:
         self._stream.write(line.encode("ascii") + b"\n")
 
     def write_counts(self, clamped: Mapping[str, int]) -> int:
-        """Keep how many rows this whole pass left out, in all and by kind, and how many values were ``clamped``, by
-        column; return the first."""
+        """Store how many rows this whole pass skipped, in total and by kind, and how many values were ``clamped``, by
+        column; return the total."""
         if self._private_dir is not None:
             counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
             counts |= {"clamped": dict(sorted(clamped.items()))} if clamped else {}

@@ -1,5 +1,5 @@
-"""Contribution bounds: which records of a unit are used, and how much each weighs; and a private table in parts for an
-engine, as it lies or shuffled so that all records of an owner are in one part."""
+"""Bound contributions: choose which records of a unit are used, and their weights; and divide a private table into
+parts for an engine, in order or shuffled so that all records of an owner are in one part."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Table(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class BoundedBatch:
-    """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i].
+    """Used records. ``shares[i]`` records of record i's unit are used in total, so it weighs 1/shares[i].
 
-    ``units[i]`` tells the units apart: numbers from 0, as they are first met, the same for all records of an owner, in
-    all batches, and for no other's.
+    ``units[i]`` identifies the unit: numbers from 0, in order of first occurrence, the same for all records of an owner
+    in all batches, and different for other owners.
     ``hashes()`` sorts units into disjoint groups. Private; its ``repr`` shows nothing.
     """
 
@@ -51,25 +51,25 @@ class BoundedBatch:
     units: NDArray[np.int64]
     hashes: Callable[[], Sequence[int]] = tuple
     """A keyed hash of each record's unit, 64 bits, the same over runs on the dataset: of the owner; or of the record's
-    own label, cells and text, and of how many like it came before (or a thousand copies of one text would all be in one
-    group). Adding a record changes no hash: of equal records there is one more. To be asked of all batches in turn,
-    or of none."""
+    label, cells and text, and of how many equal records came before (else a thousand copies of one text would all be in
+    one group). Adding a record changes no hash: there is one more of the equal records. Call it for all batches in
+    order, or for none."""
     json_records: bool = False
     """Whether the texts are JSON records."""
     cells: NDArray[np.int32] | None = None
-    """``Int32[n, columns]``: cells of the typed columns; None without such."""
+    """``Int32[n, columns]``: cells of the typed columns; None if there are none."""
     form: TextForm = PLAIN
     """The parts that a text has, if any."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
-        """The records that ``included`` names, ``Bool[n]``; without hashes, which are of all batches or of none."""
+        """Return the records with ``included``, ``Bool[n]``; without hashes, which need all batches."""
         texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
         cells = None if self.cells is None else self.cells[included]
         labels, shares, units = self.labels[included], self.shares[included], self.units[included]
         return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells, hashes=tuple)
 
     def with_those_of(self, others: Sequence[BoundedBatch]) -> BoundedBatch:
-        """The records of this batch and of ``others``, of the same corpus; without hashes."""
+        """Return the records of this batch and of ``others``, of the same corpus; without hashes."""
         every = [self, *others]
         cells = [each.cells for each in every if each.cells is not None]
         labels, shares, units = (
@@ -87,37 +87,37 @@ class BoundedBatch:
 
     @property
     def weights(self) -> NDArray[np.int64]:
-        """What each record adds to a count, in steps of 1/COUNT_GRID: all records of a unit add 1 at most."""
+        """Return what each record adds to a count, in steps of 1/COUNT_GRID: all records of a unit add at most 1."""
         weights: NDArray[np.int64] = COUNT_GRID // self.shares
         return weights
 
     @property
     def said(self) -> Sequence[str]:
-        """What each record says, in which words are counted: its text; of a JSON record the strings and numbers of its
-        values, a line each, and of one that has parts what these say. Keys, names of parts and JSON's own words say
-        nothing of a record, and would use up its contribution."""
+        """Return each record's content, in which words are counted: its text; for a JSON record the strings and numbers
+        of its values, one per line; for a text with parts their contents. Keys, names of parts and JSON's words are
+        not about the record, and would use up its contribution."""
         return said_of(self.texts, self.form, json_records=self.json_records)
 
 
 @dataclass(frozen=True, repr=False)
 class BoundedCorpus:
-    """A corpus of which each unit contributes at most ``unit.max_records`` records, re-iterable.
+    """A re-iterable corpus in which each unit contributes at most ``unit.max_records`` records.
 
-    For record units every record is used and weighs 1. So it is for secret units, whose cap is declared and checked
-    where the secrets are found. For owner units the records with the k smallest keyed hashes of what they hold are used
-    and averaged, jointly over labels, so that an owner weighs at most 1 in all.
-    An owner's identical records count once. The choice depends on the owner's own records and on the dataset's
-    persisted ``hash_key`` only, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
-    Its ``repr`` shows nothing, the key least of all.
+    For record units every record is used and weighs 1. The same holds for secret units, whose cap is declared and is
+    checked when the secrets are found. For owner units the records with the k smallest keyed hashes of their contents
+    are used and averaged, jointly over labels, so that an owner weighs at most 1 in total.
+    An owner's identical records count once. The choice depends only on the owner's records and on the dataset's
+    persisted ``hash_key``, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
+    Its ``repr`` shows nothing, in particular not the key.
 
     Args:
         hash_key: at most 64 bytes, persisted with the dataset.
         json_records: whether the texts are JSON records, made of several columns.
-        engine: where its parts are worked on; None: here, in one part.
-        scratch: a private folder, which all workers of the engine see, for owners' records brought together.
-        part: the name of the part of the table that it is; "" for the whole.
-        label: the labels of texts, ``Int32[n]``, where they follow from each text alone and from public values; None:
-            as the table has them. Which records of an owner are used does not depend on it.
+        engine: processes its parts; None: this process, as one part.
+        scratch: a private folder that all workers of the engine see, for the shuffled records of owners.
+        part: its name if it is a part of the table; "" for the whole.
+        label: the labels of texts, ``Int32[n]``, if they are computed from each text and from public values only; None:
+            those of the table. Which records of an owner are used does not depend on it.
     """
 
     corpus: _Table
@@ -131,13 +131,13 @@ class BoundedCorpus:
     label: Callable[[Sequence[str]], NDArray[np.int32]] | None = None
 
     def map(self, function: Callable[[BoundedCorpus], R]) -> Iterator[R]:
-        """``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together they are all
-        records; an owner's records are all in one.
+        """Yield ``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together contain
+        all records; an owner's records are all in one part.
         """
         if self.engine is None:
             yield function(self)
         else:
-            assert isinstance(self.corpus, Corpus), "only whole tables are divided"
+            assert isinstance(self.corpus, Corpus), "only whole tables can be divided"
             found = self._owners if self.unit.kind == "owner" else parts_of(self.corpus, self.engine)
             parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
             alike = replace(self, corpus=Rows(()), engine=None, scratch=Path())
@@ -155,7 +155,7 @@ class BoundedCorpus:
         return shuffled(self.corpus, self.engine, self.scratch, key=self.hash_key)
 
     def said(self, texts: Sequence[str]) -> Sequence[str]:
-        """What such texts say, as :attr:`BoundedBatch.said`."""
+        """Return the contents of such texts, as :attr:`BoundedBatch.said`."""
         return said_of(texts, self.form, json_records=self.json_records)
 
     def batches(self) -> Iterator[BoundedBatch]:
@@ -210,7 +210,7 @@ class BoundedCorpus:
 
     @cached_property
     def _kept(self) -> dict[bytes, tuple[bytes, ...]]:
-        """For each owner the smallest k distinct record hashes."""
+        """Return for each owner the smallest k distinct record hashes."""
         kept: dict[bytes, tuple[bytes, ...]] = {}
         for batch in self.corpus.batches():
             for owner, record in self._digests(batch):
@@ -238,7 +238,7 @@ class BoundedCorpus:
 
 
 def _contents_of(batch: Batch) -> Iterator[str]:
-    """All that each record holds but its owner: other records of one schema have another string."""
+    """Return each record's contents except the owner, as a string that differs for different records of one schema."""
     if batch.cells is None:
         for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
             yield f"{label}\x00{text}"

@@ -1,4 +1,4 @@
-"""A table of texts that can be read again and again, a batch in memory at a time; each row judged by itself alone."""
+"""Read a table of texts any number of times, one batch in memory at a time. Each row is judged by itself only."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from understudy.schema.layout import Layout
 BATCH_CHARACTERS = 1 << 26
 """Characters of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
 Pass = Iterator[tuple[str, Row]]
-"""One pass over a table: ``(file name, row)`` of every file in turn."""
+"""One pass over a table: ``(file name, row)`` of every file in order."""
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table whose columns are known to be there.
+    """A table whose columns are known to exist.
 
     ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
-    ``sources`` and ``encoding`` are what it is made of, by which it is known again. ``layout`` reads the names of all
-    its columns and how it is written, but no row. ``pieces`` gives the same rows in about so many parts, in order, each
-    of which another process can read; fewer than two where only the whole can be.
+    ``sources`` and ``encoding`` identify its content. ``layout`` reads the names of all
+    its columns and its format, but no row. ``pieces`` gives the same rows in about this many parts, in order, which
+    other processes can read; fewer than two if only the whole can be read.
     """
 
     schema: Schema
@@ -63,7 +63,7 @@ class Batch:
         labels: ``Int32[len(texts)]``, indices into ``Schema.labels``; all 0 without a label column.
         owners: whose record each row is (one string for each owner), or None without an owner column.
         secrets: each row's secrets, or None without a secrets column.
-        cells: ``Int32[len(texts), columns]``, cells of the typed columns, or None without such.
+        cells: ``Int32[len(texts), columns]``, cells of the typed columns, or None if there are none.
     """
 
     texts: list[str]
@@ -77,7 +77,7 @@ class Corpus:
     """A private or public table of texts. Made by :func:`understudy.corpus.read_corpus`.
 
     The number of its rows is private: a Corpus has no length, and neither its ``repr`` nor :meth:`describe` shows one.
-    Use it as a context manager, or call :meth:`close`, where standard input was read.
+    Use it as a context manager, or call :meth:`close`, if standard input was read.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Corpus:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The label set, in the labels' own type; empty without a label column."""
+        """Return the label set, in the labels' own type; empty without a label column."""
         return self.schema.labels
 
     @property
     def layout(self) -> Layout:
-        """The names of all columns in their order, and how the table is written. JSON lines and dicts have no order of
-        columns but that of the rows' keys, which is private: theirs has no names."""
+        """Return the names of all columns in order, and the table's format. The layout of JSON lines and dicts has no
+        names: their only order of columns is that of the rows' keys, which is private."""
         return self._table.layout()
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
         """Read the table from the start, at least 1 and at most ``batch_size`` rows per batch; every call is a new
-        pass. CorpusError where it cannot be read on, or has a bad row and is read with ``on_bad_row="error"``.
+        pass. CorpusError if it cannot be read further, or has a bad row and is read with ``on_bad_row="error"``.
         """
         if batch_size < 1:
             raise ConfigError(f"A batch of {batch_size} rows is not possible.", "Use a batch size of at least 1.")
@@ -115,9 +115,9 @@ class Corpus:
         return self._batches(self._records(check), batch_size)
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """The table in about ``wanted`` parts, in order, each of which another process can read: files, and rows of
-        Parquet files. The whole alone where it cannot be divided. Nobody but :meth:`batches` of the whole keeps the
-        numbers of bad rows.
+        """Return the table in about ``wanted`` parts, in order, which other processes can read: files, and rows of
+        Parquet files. Only the whole if it cannot be divided. Only :meth:`batches` of the whole stores the numbers of
+        bad rows.
         """
         found = self._table.pieces(wanted)
         if len(found) < 2:
@@ -126,7 +126,7 @@ class Corpus:
         return [Corpus(OpenTable(self.schema, rows, self._table.format), reading, noted=[]) for rows in found]
 
     def keep_bad_rows(self, noted: Iterable[Noted], clamped: Mapping[str, int]) -> None:
-        """Keep what pieces noted in turn of bad rows and clamped values, as one pass of the whole would have."""
+        """Store the bad rows and clamped values that the pieces recorded, as one pass of the whole would."""
         with BadRowLog(self._reading.private_dir) as log:
             for each in noted:
                 log.note(*each)
@@ -138,24 +138,24 @@ class Corpus:
         return self._reading.on_bad_row == "skip" or self.schema.clamps
 
     def require_usable(self, bad_share: float) -> None:
-        """See that the share of all rows that was skipped, 0 to 1, is within what was declared; else CorpusError."""
+        """Check that the share of all rows that was skipped, 0 to 1, is within the declared one; else CorpusError."""
         if self._reading.on_bad_row == "skip" and bad_share > self._reading.max_bad_rows:
             raise too_many_bad_rows(kept=self._reading.private_dir)
 
     def fingerprint(self, key: bytes) -> str:
-        """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
+        """Return a keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` without good rows.
 
-        A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
-        labels or owners are others or left out, or texts only spelled otherwise (:func:`one_spelling`). Skipped rows do
-        not count, those with an undeclared label among them. Without the key (1 to 64 bytes) it says nothing.
+        Takes one pass. A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, even
+        if labels or owners differ or are missing, or texts differ only in spelling (:func:`one_spelling`). Skipped rows
+        do not count, including those with an undeclared label. Without the key (1 to 64 bytes) it reveals nothing.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
         return next(iter(self._texts(key).digests), "")
 
     def identity(self, key: bytes, *, texts: tuple[str, ...] | None = None) -> Identity:
-        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), and of
-        what it is made of. A pass or two.
+        """Return all hashes that identify the table: of its texts (``texts``, if they are known already), and of its
+        sources. Takes one or two passes.
         """
         texts = self._texts(key).digests if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing
@@ -169,7 +169,7 @@ class Corpus:
         return found
 
     def describe(self) -> dict[str, object]:
-        """What is public about this corpus: its format and its schema. No sizes."""
+        """Return the public facts about this corpus: its format and its schema. No sizes."""
         schema = self.schema
         return {
             "format": self._table.format,
@@ -186,7 +186,7 @@ class Corpus:
         }
 
     def observe_labels(self) -> None:
-        """Take the labels of the good rows, sorted by their canonical strings, for the label set: one pass."""
+        """Use the labels of the good rows, sorted by their canonical strings, as the label set: one pass."""
         check = RowCheck(self.schema, max_cell_bytes=self._reading.max_cell_bytes, known=None)
         observed: dict[str, Label] = {}
         for _, label, *_ in self._records(check):
@@ -221,7 +221,7 @@ class Corpus:
             )
 
     def _records(self, check: RowCheck) -> Iterator[Record]:
-        """The good rows. In ``error`` mode, rows behind the first bad one are only listed in the private folder."""
+        """Yield the good rows. In ``error`` mode, rows after the first bad one are only noted in the private folder."""
         error: CorpusError | None = None
         with BadRowLog(self._reading.private_dir, noted=self.noted) as log:
             for name, (number, cells) in self._table.rows():
@@ -246,7 +246,7 @@ class Corpus:
 
 
 def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
-    """Consecutive records, as many together as ``most`` and the length of their texts allow."""
+    """Yield consecutive records, as many together as ``most`` and the length of their texts allow."""
     chunk: list[Record] = []
     characters = 0
     for record in records:
@@ -264,9 +264,9 @@ Record = tuple[str, Label | None, str | None, list[str] | None, tuple[int, ...]]
 
 
 class RowCheck:
-    """Turns the cells of ``schema.columns`` into a Record, or says why not.
+    """Turn the cells of ``schema.columns`` into a Record, or say why not.
 
-    ``known`` holds the labels; None accepts every label. ``clamped`` counts the values of good rows
+    ``known`` contains the labels; None accepts every label. ``clamped`` counts the values of good rows
     that are beyond their column's range and count as its end.
     """
 
@@ -384,7 +384,7 @@ class RowCheck:
 
 
 def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) -> str | BadRow:
-    """Several cells as one JSON object; a missing number is null. All cells missing: an empty text."""
+    """Return several cells as one JSON object; a missing number is null. If all are missing, the text is empty."""
     try:
         record = {name: _plain(cells[i]) for name, i in positions}
         if all(is_missing(value) for value in record.values()):
@@ -395,9 +395,9 @@ def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) 
 
 
 def _plain(value: object, depth: int = 0) -> object:
-    """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers.
+    """Write NaN as null, and 3.0 as 3: a null in another row turns a column's integers into decimals.
 
-    Nested deeper than ``MOST_NESTED`` is a ValueError: Python's own limit depends on who calls.
+    Nesting deeper than ``MOST_NESTED`` is a ValueError: Python's limit depends on the caller.
     """
     if isinstance(value, (dict, list, tuple)):
         if depth == MOST_NESTED:

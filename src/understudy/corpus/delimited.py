@@ -1,8 +1,8 @@
-"""CSV and TSV: rows by the conventions of :mod:`understudy.corpus.readers`, and cells that a spreadsheet would run.
+"""Read CSV and TSV rows by the conventions of :mod:`understudy.corpus.readers`, and escape spreadsheet formulas.
 
-A cell that begins with ``=``, ``+``, ``-``, ``@`` (their full-width forms too, and behind white space), with a tab or
-a line break, is written with an apostrophe before it, unless it is a plain number. So is one that begins so behind
-apostrophes of its own: :func:`unescaped` undoes exactly what :func:`escaped` does. Source: OWASP, CSV Injection.
+A cell that begins with ``=``, ``+``, ``-``, ``@`` (their full-width forms too, and after white space), with a tab or
+a line break, is written with an apostrophe before it, unless it is a plain number. So is a cell with one of these
+after leading apostrophes: :func:`unescaped` undoes exactly what :func:`escaped` does. Source: OWASP, CSV Injection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"'*+[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def escaped(cell: str) -> str:
-    """``cell`` as a spreadsheet shows and does not run it.
+    """Return ``cell`` in a form that a spreadsheet shows and does not run.
 
     >>> escaped("=1+1"), escaped("- milk"), escaped("-1.5"), escaped("a=b")
     ("'=1+1", "'- milk", '-1.5', 'a=b')
@@ -32,7 +32,7 @@ def escaped(cell: str) -> str:
 
 
 def unescaped(cell: str) -> str:
-    """The cell of which :func:`escaped` made this one.
+    """Return the cell from which :func:`escaped` made this one.
 
     >>> unescaped("'=1+1"), unescaped("'tis")
     ('=1+1', "'tis")
@@ -41,7 +41,7 @@ def unescaped(cell: str) -> str:
 
 
 def _runs(cell: str) -> bool:
-    """Whether a spreadsheet would run ``cell``, or would without the apostrophes before it."""
+    """Return whether a spreadsheet would run ``cell``, or would without the apostrophes before it."""
     return _FORMULA.match(cell) is not None and _NUMBER.fullmatch(cell) is None
 
 
@@ -50,11 +50,11 @@ _ANY_SIZE = 2**31 - 1
 
 
 def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterator[Row]:
-    """The rows of a CSV or TSV file with a header row. Row 1 is the first beneath the header; blank lines are no rows.
+    """Yield the rows of a CSV or TSV file with a header row. Row 1 follows the header; blank lines are skipped.
 
-    A row ends at LF or CRLF and nowhere else. Where quotes mean something, a carriage return within them is content
-    and one outside them makes its row bad: many writers leave it unquoted, and a row that ended there would make
-    several records of one. Without quoting it is content.
+    A row ends only at LF or CRLF. If quotes are special, a carriage return within them is content and one outside them
+    makes its row bad: many writers leave it unquoted, and ending the row there would split one record into
+    several. Without quoting it is content.
 
     With ``multiline``, quotes that do not pair up put the boundaries of all later rows in doubt, so they end the
     reading. With ``line`` and ``none`` every line is a row, good or bad by itself.
@@ -80,13 +80,13 @@ def csv_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterat
 
 
 def csv_header(file: DataFile, reading: Reading) -> Iterator[Row]:
-    """The header row of a CSV or TSV file as the only row; nothing behind it is looked at."""
+    """Yield the header row of a CSV or TSV file as the only row; the rest is not read."""
     with file.open_text(reading.encoding) as stream:
         yield 0, _opened(stream, file, reading, "multiline")[0]
 
 
 def csv_delimiter(file: DataFile, reading: Reading) -> str:
-    """What separates the cells of a CSV or TSV file: as declared, or as its first line ``sep=;`` names it."""
+    """Return the delimiter of a CSV or TSV file: the declared one, or that of its first line ``sep=;``."""
     with file.open_text(reading.encoding) as stream:
         named = _SEPARATOR.fullmatch(stream.readline(_LONGEST_NAMED).rstrip("\r\n"))
     named = named if file.format == "csv" else None
@@ -96,8 +96,8 @@ def csv_delimiter(file: DataFile, reading: Reading) -> str:
 def _opened(
     stream: io.TextIOBase, file: DataFile, reading: Reading, quotes: Quotes
 ) -> tuple[list[str] | CorpusError, Iterator[_Record]]:
-    """The header, or what is wrong with it, and the rows below it. A first line ``sep=;``, as Excel writes and reads
-    it, is no row, and names the delimiter where nobody else does."""
+    """Return the header, or what is wrong with it, and the rows below it. A first line ``sep=;``, as Excel writes and
+    reads it, is not a row; it sets the delimiter if none is declared."""
     lift_cell_limit()
     limit = LINE_CELLS * reading.max_cell_bytes
 
@@ -125,15 +125,15 @@ def _checked(header: _Record | None, file: DataFile) -> list[str] | CorpusError:
         return CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
     if isinstance(header, BadRow):
         return CorpusError(
-            f"The first row of {file.shown!r} is no header row.",
+            f"The first row of {file.shown!r} is not a header row.",
             "Check the file (UTF-16 is converted to UTF-8), --quotes, and that its rows end at LF or CRLF.",
         )
     return header
 
 
 def lift_cell_limit() -> None:
-    """Let ``csv`` read cells of any length: its limit is the process's, so that whether a row is good would depend on
-    what was read before. Lines and cells have limits of their own.
+    """Let ``csv`` read cells of any length: its limit is one for the process, so whether a row is good would depend on
+    earlier reading. Lines and cells have separate limits.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))
 
@@ -144,7 +144,7 @@ def _lines(stream: io.TextIOBase, delimiter: str, limit: int, *, quoted: bool) -
 
 
 def _without_end(line: str) -> str:
-    """A line without LF or CRLF; a carriage return at the end of a file ends no line."""
+    """Return a line without LF or CRLF; a carriage return at the end of a file does not end a line."""
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
@@ -162,8 +162,8 @@ def _cells(line: str, delimiter: str, quoted: bool) -> _Record:
 
 
 def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Record]:
-    """The records of RFC 4180. One of more than ``limit`` characters is bad, and is read through without being kept.
-    csv.Error where a quoted cell is not closed, or text follows its closing quote."""
+    """Yield the records of RFC 4180. One of more than ``limit`` characters is bad, and is read without being stored.
+    csv.Error if a quoted cell is not closed, or text follows its closing quote."""
     kept: list[str] = []
     length, too_long = 0, False
     state, in_cell = _State(False, False), False
@@ -198,8 +198,8 @@ def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Rec
 
 
 def _piece(stream: io.TextIOBase, limit: int) -> str:
-    """A line, or the next part of one that is too long; where it is cut, neither behind a quote nor a carriage return,
-    of which the next character says what they are."""
+    """Return a line, or the next part of one that is too long. It is not cut after a quote or a carriage return, whose
+    meaning depends on the next character."""
     piece = stream.readline(limit)
     while len(piece) >= limit and piece.endswith(('"', "\r")) and (more := stream.read(1)):
         piece += more
@@ -207,15 +207,15 @@ def _piece(stream: io.TextIOBase, limit: int) -> str:
 
 
 class _State(NamedTuple):
-    """Behind a part of a row: is it within quotes, and was there a carriage return outside of them?"""
+    """The state after a part of a row: whether it is in quotes, and whether a carriage return was outside of them."""
 
     in_quotes: bool
     bare_return: bool
 
 
 def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
-    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others;
-    csv.Error where other text follows a closing quote.
+    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as an ordinary character;
+    csv.Error if other text follows a closing quote.
 
     ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
     """

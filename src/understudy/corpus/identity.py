@@ -1,4 +1,4 @@
-"""What a table is known by again: its texts, the bytes of its files, and keyed hashes of its texts' cells.
+"""Identify a table by its texts, the bytes of its files, and keyed hashes of its texts' cells.
 
 The texts alone are not enough. One file read by two columns is two texts, and would be two datasets with a cap each.
 """
@@ -25,16 +25,16 @@ from understudy.corpus.sources import DataFile
 from understudy.corpus.storage import Partitions
 
 Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"
-"""What a table is made of: files, or one thing in memory."""
+"""The sources of a table: files, or one object in memory."""
 
 _CHUNK = 1 << 20
 _NOTHING = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != "\n") + codecs.BOM_UTF8
-"""Bytes that say nothing in a file: blanks, what separates and quotes cells, and marks of its encoding."""
+"""Bytes without content in a file: blanks, delimiters, quotes, and marks of its encoding."""
 
 
 @dataclass(frozen=True, repr=False)
 class Identity:
-    """Keyed hashes of a table; they say nothing to someone without the key. All empty for a table without a good row.
+    """Keyed hashes of a table; they reveal nothing without the key. All empty for a table without a good row.
 
     Attributes:
         contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed; of
@@ -47,22 +47,22 @@ class Identity:
 
 
 def keyed_number(data: bytes, key: bytes, person: bytes = b"") -> int:
-    """A keyed hash of 256 bits. The sum of such numbers knows a multiset by :func:`multiset_digest`."""
+    """Return a keyed hash of 256 bits. The sum of such numbers identifies a multiset by :func:`multiset_digest`."""
     return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=32, person=person).digest())
 
 
 def multiset_digest(total: int, key: bytes, person: bytes) -> str:
-    """64 hexadecimal digits for a sum of keyed numbers."""
+    """Return 64 hexadecimal digits for a sum of keyed numbers."""
     return hashlib.blake2b((total % (1 << 256)).to_bytes(32), key=key, digest_size=32, person=person).hexdigest()
 
 
 class TextsHash:
-    """The keyed hash of a multiset of texts, in their one spelling, and the lowest ones of their cells. That of several
-    tables is the hash of their sum.
+    """The keyed hash of a multiset of texts, in their canonical spelling, and the lowest hashes of their cells. That of
+    several tables is the hash of their sum.
 
-    A cell is a text; or a string in a JSON record or a dialogue, so that a text is known again beside another column.
-    It is compared by its letters and digits alone, whatever their case, and left out if it has no letter: unrelated
-    tables share numbers and dates. ``schema`` says what the texts are.
+    A cell is a text, or a string in a JSON record or a dialogue, so that a text is recognised together with another
+    column. Only its letters and digits are compared, ignoring case, and it is left out if it has no letter: unrelated
+    tables share numbers and dates. ``schema`` describes the texts.
     """
 
     def __init__(self, key: bytes, schema: Schema) -> None:
@@ -88,7 +88,7 @@ class TextsHash:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """The digest by which a table is known; none for no text."""
+        """Return the digest that identifies a table; empty without texts."""
         return () if self.total is None else (multiset_digest(self.total, self._key, b"multiset"),)
 
     def _cells_of(self, text: str) -> list[str]:
@@ -99,7 +99,7 @@ class TextsHash:
 _SIGNS = re.compile(r"[\W_]+")
 _ASCII_SIGNS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())  # ten times as fast
 MOST_CELLS = 512
-"""How many of the lowest hashes of cells are kept, to know a table that shares most of them."""
+"""How many of the lowest hashes of cells are kept, to recognise a table that shares most of them."""
 
 
 class Lowest:
@@ -123,10 +123,10 @@ class Lowest:
 
 
 def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:
-    """Keyed hashes of what a table is made of: of the bytes of its files, or of the whole rows in memory. One pass.
+    """Return keyed hashes of a table's sources: of the bytes of its files, or of the whole rows in memory. One pass.
 
-    A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
-    cannot be read, or two hold the same bytes and are not of different partitions: each record would count twice.
+    Files without a row (only a header) are all alike and do not count. CorpusError if a file cannot be read, or two
+    files have the same bytes and are not of different partitions: each record would count twice.
     """
     contents: list[str] = []
     seen: dict[str, set[Partitions]] = {}
@@ -139,7 +139,7 @@ def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:
             if any(_is_copy(source.partitions, seen.setdefault(digest, set())) for digest in digests):
                 raise CorpusError(
                     "Two files of the private table are the same, so that each record would count twice.",
-                    "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
+                    "Name only one of them; a pattern such as 'notes*' matches both notes.csv and notes.csv.gz.",
                 )
             for digest in digests:
                 seen[digest].add(source.partitions)
@@ -151,22 +151,22 @@ def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:
 
 
 def _rows_in_memory(rows: Iterable[Row], key: bytes) -> str:
-    """The digest of whole rows, in any order, in place of the bytes that a table in memory does not have."""
+    """Return the digest of whole rows, in any order, since a table in memory has no bytes."""
     numbers = (keyed_number(_joined(cells).encode("utf-8", "surrogatepass"), key, b"whole row") for _, cells in rows)
     return multiset_digest(sum(numbers), key, b"table")
 
 
 def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
-    """Whether a file may be one of several with the same bytes again, and not the rows of another partition.
+    """Return whether a file may repeat another one with the same bytes, and not be the rows of another partition.
 
-    ``others`` all have the same columns: a file with others has been refused.
+    ``others`` all have the same columns: a file with different ones was refused before.
     """
     columns = [name for name, _ in partitions]
     return partitions in others or any(columns != [name for name, _ in other] for other in islice(others, 1))
 
 
 def _file(file: DataFile, key: bytes) -> list[str]:
-    """The digest of a file's bytes, if it has a row."""
+    """Return the digest of a file's bytes, if it has a row."""
     digest = hashlib.blake2b(key=key, digest_size=32, person=b"file")
     header = file.format not in ("jsonl", "parquet")  # unrelated tables may share it
     has_row = begun = False
@@ -188,8 +188,8 @@ def _file(file: DataFile, key: bytes) -> list[str]:
 
 
 def _joined(cells: object, depth: int = 0) -> str:
-    """The cells of a row, those within cells too, in one text; nothing where the row cannot be read, or nests deeper
-    than a file's may."""
+    """Return the cells of a row, also those within cells, in one text; empty if the row cannot be read, or nests deeper
+    than allowed in files."""
     if isinstance(cells, BadRow | CorpusError) or cells is None or depth > MOST_NESTED + 1:
         return ""
     if isinstance(cells, Mapping):

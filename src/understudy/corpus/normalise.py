@@ -1,4 +1,4 @@
-"""When two spellings are one text, owner, cell or secret, and where a word ends."""
+"""Decide when two spellings are the same text, owner, cell or secret, and where a word ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSPACED = "".join(
         "\uac00-\ud7a3",  # Hangul, whose particles are written onto the word
     )
 )
-"""Scripts in which a word ends without a sign: each of their characters counts as a word of its own."""
+"""Scripts without a sign at the end of a word: each of their characters counts as a separate word."""
 
 
 _DEFAULT_IGNORABLE = (
@@ -29,13 +29,13 @@ _DEFAULT_IGNORABLE = (
 )
 """Default_Ignorable_Code_Point of Unicode 16.0 (DerivedCoreProperties.txt): first and last of each range."""
 MARK = "\ufdd0"
-"""Stands for an invisible character. It is a noncharacter; where a text holds it, it is invisible itself."""
+"""The placeholder of an invisible character. It is a noncharacter, and counts as invisible if a text contains it."""
 _INVISIBLE_BLANKS = "\u200b\ufeff\u2800\x1c\x1d\x1e\x1f"
-"""The invisible that are blanks by their names: spaces of no width, Braille's blank, separators."""
+"""Invisible characters that are blanks by their names: spaces of no width, Braille's blank, separators."""
 
 
 def tidy(text: str) -> str:
-    """``text`` in NFKC with ASCII digits, quotes and hyphens, without invisible characters. Case and lines stay."""
+    """Put ``text`` in NFKC with ASCII digits, quotes and hyphens, without invisible characters. Case and lines stay."""
     if text.isascii() and not _ASCII_INVISIBLE.search(text):
         return text
     if not _replaced().search(text) and unicodedata.is_normalized("NFKC", text):
@@ -44,13 +44,13 @@ def tidy(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` without its invisible characters, a soft hyphen and a space of no width among them."""
+    """Return ``text`` without its invisible characters, such as a soft hyphen or a space of no width."""
     return (_ASCII_INVISIBLE if text.isascii() else _invisible()).sub("", text)
 
 
 def one_spelling(text: str) -> str:
-    """The one string for a text or owner, however it was converted: :func:`visible` and :func:`tidy`, runs of white
-    space as one blank. Case makes a difference.
+    """Return the canonical string for a text or owner, however it was converted: :func:`visible` and :func:`tidy`, runs
+    of white space as one blank. Case makes a difference.
 
     >>> one_spelling(" Zoe\u0308\u00ad \uff17")
     'Zoë 7'
@@ -59,7 +59,7 @@ def one_spelling(text: str) -> str:
 
 
 def record_spelling(record: str) -> str:
-    """The one string for a JSON record whose cells file formats hold as other types.
+    """Return the canonical string for a JSON record, whose cells have different types in different file formats.
 
     >>> record_spelling('{"b": "53.10", "a": null}') == record_spelling('{"a": "", "b": 53.1}')
     True
@@ -68,8 +68,8 @@ def record_spelling(record: str) -> str:
 
 
 def _cell_spelling(cell: object) -> object:
-    """A number without needless zeros, a time in ISO 8601 in UTC, midnight as its day, truth in small letters, nothing
-    as an empty string."""
+    """Return a number without needless zeros, a time in ISO 8601 in UTC, midnight as its day, a boolean in lower case,
+    or an empty string for a missing value."""
     if isinstance(cell, dict):
         return {one_spelling(key): _cell_spelling(each) for key, each in cell.items()}
     if isinstance(cell, list):
@@ -91,9 +91,9 @@ _NUMBER = re.compile(r"\+?(-?)([0-9]+)((?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 
 
 def readings(text: str) -> tuple[str, ...]:
-    """The ways to read a text with invisible characters: each by its name, all as nothing, all as blanks.
+    """Return the ways to read a text with invisible characters: each by its name, all as nothing, all as blanks.
 
-    A text without any has one. ``Smi`` and ``th`` with a space of no width between them look like one word.
+    A text without any has one way. ``Smi`` and ``th`` with a space of no width between them look like one word.
     """
     found = _ASCII_INVISIBLE if text.isascii() else _invisible()
     if not found.search(text):
@@ -102,12 +102,12 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def marked(text: str) -> str:
-    """``text`` with :data:`MARK` in the place of each invisible character."""
+    """Return ``text`` with :data:`MARK` in place of each invisible character."""
     return _invisible().sub(MARK, text)
 
 
 def fold(text: str) -> str:
-    """The one string for all spellings of a secret: :func:`tidy`, case-folded, runs of white space as one blank.
+    """Return the canonical string for all spellings of a secret: :func:`tidy`, case-folded, white space as one blank.
 
     >>> fold("  O\u2019BRIEN,\\n Se\u00e1n ")
     "o'brien, se\u00e1n"
@@ -119,7 +119,7 @@ def fold(text: str) -> str:
 
 
 def pieces(folded: str) -> list[str]:
-    """A folded text cut where a secret may begin or end: into words, and single characters between them.
+    """Split a folded text where a secret may begin or end: into words, and single characters between them.
 
     A word is a run of letters, digits and combining marks; the pieces joined are the text again.
 
@@ -144,7 +144,7 @@ def _replaced() -> re.Pattern[str]:
 
 
 def _one_of(codes: Collection[int]) -> re.Pattern[str]:
-    """One of the characters, as ranges: beyond U+FFFF ``re`` would try them one after the other."""
+    """Return a pattern for one of the characters, as ranges: beyond U+FFFF ``re`` would try them one by one."""
     first, last = (sorted(code for code in codes if code + step not in codes) for step in (-1, 1))
     ranges = (f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in zip(first, last, strict=True))
     return re.compile(f"[{''.join(ranges)}]")
@@ -152,7 +152,7 @@ def _one_of(codes: Collection[int]) -> re.Pattern[str]:
 
 @cache
 def _invisible_codes() -> frozenset[int]:
-    """What shows nothing: the default ignorable, formats, controls that are no white space, and some more."""
+    """Return the invisible characters: default ignorables, formats, controls other than white space, and some more."""
     ignorable = (code for first, last in _DEFAULT_IGNORABLE for code in range(first, last + 1))
     controls = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if not chr(code).isspace())
     others = map(ord, (*_INVISIBLE_BLANKS, MARK, "\ufffc"))  # and the place of an object
@@ -170,7 +170,7 @@ def _unicode_piece() -> re.Pattern[str]:
 
 @cache
 def _plain() -> dict[int, str]:
-    """What is replaced before comparing: any script's digits, curly quotes, all hyphens, the invisible."""
+    """Return the replacements before comparing: any script's digits, curly quotes, all hyphens, invisible ones."""
     digits = {code: str(unicodedata.decimal(chr(code))) for code in _codes("Nd") if code > 127}
     quotes = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\u00b4"), "'")
     hyphens = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
@@ -179,6 +179,6 @@ def _plain() -> dict[int, str]:
 
 
 def _codes(category: str) -> list[int]:
-    """All code points of a Unicode category; planes 2 to 13 and 15 on have none of those that are asked for here."""
+    """Return all code points of a Unicode category; planes 2 to 13 and 15 on have none of the categories used here."""
     where = (range(0x20000), range(0xE0000, 0xE0200))
     return [code for codes in where for code in codes if unicodedata.category(chr(code)).startswith(category)]

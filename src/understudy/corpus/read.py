@@ -1,5 +1,5 @@
-"""read_corpus: from what the user named to a Corpus, its columns checked, its labels typed, ready for many passes; and
-what may be known of a table without reading a value."""
+"""Open the table that a user named as a Corpus, with its columns checked and its labels typed, for any number of
+passes; and read the facts about a table that need no value."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from understudy.schema.transcript import ENDS, TextForm, text_columns
 Paths = Sequence[str | os.PathLike[str]]
 Texts = Sequence[str | None]
 TableSource = str | os.PathLike[str] | Paths | Texts | Sequence[Mapping[str, object]] | Mapping[str, object] | Frame
-"""What a table is read from."""
+"""The possible sources of a table."""
 _TEXT = "text"
 """The column of texts that are given without a table."""
 _LISTS = ("text", "record_columns", "secrets")
@@ -61,7 +61,7 @@ _LISTS = ("text", "record_columns", "secrets")
 def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSource, dict[str, Any]]:
     """Return a source as a table that can be opened, and the settings of its columns.
 
-    A list of strings that are no files, a Series and an array are the texts of one column, ``text`` if it is not named.
+    A list of strings that are not files, a Series or an array is one column of texts, ``text`` if it is not named.
     A mapping from names to lists is a table of these columns.
     """
     settings, values = dict(settings), False
@@ -158,7 +158,7 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
             private = reading.private_dir
             if private is not None and path.is_dir() and private.resolve().is_relative_to(path.resolve()):
                 raise ConfigError(
-                    f"The results would lie in the folder {str(path)!r}, which is read as private data.",
+                    f"The results would be written into the folder {str(path)!r}, which is read as private data.",
                     "Name an --output elsewhere, or the data by a pattern.",
                 )
     files = _Files(found, schema, reading)
@@ -239,7 +239,7 @@ class _Files:
                 yield number, cells
 
     def label_type(self) -> LabelType | None:
-        """Check that every file begins as it should; the label column's type, None where each cell has its own."""
+        """Check the beginning of every file; return the label column's type, None if each cell has its own."""
         in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
         if any(columns != in_folders[0] for columns in in_folders):
             raise ConfigError(
@@ -249,7 +249,7 @@ class _Files:
         if in_folders[0].issuperset(self.schema.columns):
             raise ConfigError(
                 "All requested columns are in the names of folders, and none in the files.",
-                "Name a column that the files hold.",
+                "Name a column that is in the files.",
             )
         looks: list[ColumnTypes] = []
         for file in self.files:
@@ -349,46 +349,46 @@ def read_corpus(
     Args:
         source: a file, a folder (all files of one format below it), a glob pattern, an address (``s3://``, ``gs://``,
             ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a frame of pandas, Polars,
-            DuckDB or pyarrow, or whatever else has ``__arrow_c_stream__``; a ``datasets.Dataset``, whose
+            DuckDB or pyarrow, or anything else with ``__arrow_c_stream__``; a ``datasets.Dataset``, whose
             ``ClassLabel`` columns are read as their names; a list of dicts, one per row; a mapping from columns to
             lists; or a list of texts (a Series or array too), which are then the one column. Strings that all name
             files, or have a table's ending and no blank, are paths.
-        text: the column of the texts (default: ``text``, where only texts are given); or several that are written
+        text: the column of the texts (default: ``text``, if only texts are given); or several that are written
             together, as ``"a,b"`` or a list. Exactly one of this and ``record_columns`` is given.
-        roles: those who speak, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, or
+        roles: the speakers, if the text column contains dialogues: lists of ``{"role": ..., "content": ...}``, or
             strings of JSON.
-        acts: what turns may do, where they have an ``act``.
-        tools: those that turns may call, where they have ``tool_calls`` as chat formats do.
+        acts: the possible acts of turns, if they have an ``act``.
+        tools: the tools that turns may call, if they have ``tool_calls`` as in chat formats.
         record_columns: columns that are made into a JSON record, which is then the text.
         label: the column of the labels; or a typed column, or several as ``A*B``, whose combinations are the labels.
         labels: the label set: the labels, or ``"a,b,c"``, or ``"@FILE"``. Needed with ``label``.
-        labels_from_data: read the label set from the data instead, in a pass of its own. It is then not protected.
-        label_type: what label cells are read as: ``string``, ``int``, ``float`` or ``bool``. By default a Parquet
+        labels_from_data: read the label set from the data instead, in a separate pass. It is then not protected.
+        label_type: the type of label cells: ``string``, ``int``, ``float`` or ``bool``. By default a Parquet
             column's own type, strings in CSV, and in JSON the type of the declared labels.
         owner: the column that says whose record a row is.
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
-        columns: typed columns beside the text, each with its domain: a mapping, ``@FILE`` or the short form, as
+        columns: typed columns in addition to the text, each with its domain: a mapping, ``@FILE`` or the short form, as
             :func:`understudy.schema.columns.declared_columns` reads them.
         formats: how CSV and JSON lines write the dates, numbers, booleans and missing values of ``columns``: ``de``, or
             a mapping such as ``{"date": "%d.%m.%Y", "number": "1.234,56", "boolean": "ja|nein", "missing": ["-"]}``.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
-        delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
-        quotes: ``multiline``: cells in quotes may hold line breaks (RFC 4180; the default for CSV); an unescaped quote
+        delimiter: of a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
+        quotes: ``multiline``: quoted cells may contain line breaks (RFC 4180; the default for CSV); an unescaped quote
             can then merge rows unnoticed. ``line``: cells in quotes end on their line, so that a row whose quotes do
             not pair up is a bad row and changes no other. ``none``: a quote is a character (the default for TSV).
-        encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
-        on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone. Default: ``skip``
-            where ``max_bad_rows`` is given and above 0.
+        encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change later rows.
+        on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, judged by that row only. Default: ``skip``
+            if ``max_bad_rows`` is given and above 0.
         max_bad_rows: the share of all rows, 0 to 1, that may be skipped: a run of more is refused before its charge.
             Default: 0.05.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
-        formulas_escaped: in CSV, take away the apostrophe that :func:`understudy.corpus.write_table` puts before what a
-            spreadsheet would run.
+        formulas_escaped: in CSV, remove the apostrophe that :func:`understudy.corpus.write_table` puts before cells
+            that a spreadsheet would run.
         private_dir: the folder (made with mode 0700) for standard input and for the numbers of bad rows.
 
     Raises:
         ConfigError: the parameters contradict each other, or ``source`` is something else.
-        CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
+        CorpusError: a file is missing, cannot be read, or lacks a column. With ``labels_from_data`` also for bad rows.
 
     >>> read_corpus([{"note": "a sore knee"}, {"note": "a warm hand"}], text="note")
     Corpus(format='dicts', text='note', labels_declared=True, on_bad_row='error')
@@ -462,7 +462,7 @@ def open_corpus(source: TableSource, schema: Schema, reading: Reading) -> Corpus
 
 
 def proposed_name(path: str | os.PathLike[str]) -> str | None:
-    """The stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
+    """Return the stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
     shown = os.fsdecode(path)
     shown = shown if parse_address(shown) is None else shown.partition("?")[0]
     name = Path(shown).name
@@ -472,7 +472,7 @@ def proposed_name(path: str | os.PathLike[str]) -> str | None:
 
 
 _MARKS = ";\t|"
-"""What separates cells in many files that are called CSV."""
+"""Other delimiters that are common in files called CSV."""
 _LONGEST_NAME = 60
 _IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{4}-?W[0-9]{2}|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
 """Parts of addresses and dates."""
@@ -486,7 +486,7 @@ def read_header(
     delimiter: str | None = None,
     encoding: str = "utf-8",
 ) -> list[tuple[str, Kind | None]]:
-    """Each column's name and, where the file declares one, its kind.
+    """Return each column's name and, if the file declares one, its kind.
 
     Of CSV and TSV the header row is read, of JSON lines the keys of the first line, of Parquet the schema.
 
@@ -521,8 +521,8 @@ def read_header(
 
 
 def require_header(sources: Sequence[str], columns: Iterable[str], reading: Reading) -> None:
-    """See that the header of a table's first file, which is public, has these columns; CorpusError otherwise. Of JSON
-    lines each names its own."""
+    """Check that the header of a table's first file, which is public, has these columns; CorpusError otherwise. JSON
+    lines have no header: each line names its columns."""
     file = find_files(sources, format=reading.format)[0]
     if file.format == "jsonl":
         return
@@ -534,17 +534,17 @@ def require_header(sources: Sequence[str], columns: Iterable[str], reading: Read
 
 
 def require_names(names: Sequence[str]) -> None:
-    """See that none looks like a value, and none is there twice: a "header" may be the first private row of a file
-    that has none. CorpusError otherwise."""
+    """Check that no name looks like a value or occurs twice: a "header" may be the first private row of a file
+    without a header. CorpusError otherwise."""
     if any(map(_is_value, names)) or len(set(names)) < len(names):
         raise CorpusError(
-            "Some names of columns look like values, or are there twice: the table seems to have no header.",
+            "Some names of columns look like values, or occur twice: the table seems to have no header.",
             "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
         )
 
 
 def _is_value(name: str) -> bool:
-    """Whether it is no name: without a letter, long, or a number, a date or an address."""
+    """Return whether it is not a name: without a letter, long, or a number, a date or an address."""
     if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
         return True
     plain = tidy(name).replace("_", "")

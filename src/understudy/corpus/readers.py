@@ -1,8 +1,8 @@
-"""JSON lines, row by row, and what all readers share.
+"""Read JSON lines row by row, with the functions that all readers share.
 
-A reader yields ``(row number, cells)`` with the cells of the columns asked for, in their order. In place of cells
-there is a :class:`BadRow` where this row alone is bad, or, once and last, a :class:`CorpusError` where the file cannot
-be read on. No error is raised from here: decoders' exceptions hold private text, and would travel along with it.
+A reader yields ``(row number, cells)`` with the cells of the requested columns, in their order. In place of cells
+there is a :class:`BadRow` if only this row is bad, or, once and last, a :class:`CorpusError` if the file cannot be
+read further. Readers do not raise errors: decoders' exceptions contain private text, which would be chained to them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LINE_CELLS = 64
 
 
 def undecoded(names: Sequence[object], shown: str, encoding: str) -> CorpusError | None:
-    """The error for a header that is not text in its encoding, if it is not: its bytes are halves of surrogate pairs
-    then."""
+    """Return the error for a header that is not text in its encoding, if it is not: its bytes are then halves of
+    surrogate pairs."""
     if all(str(name).replace("\t", " ").isprintable() for name in names):
         return None
     return CorpusError(
@@ -45,10 +45,10 @@ def undecoded(names: Sequence[object], shown: str, encoding: str) -> CorpusError
 def header_error(
     names: Sequence[str], columns: Sequence[str], shown: str, *, encoding: str = "utf-8"
 ) -> CorpusError | None:
-    """What is wrong with a table's column names, if anything.
+    """Return what is wrong with a table's column names, if anything.
 
-    Quotes only the column asked for and names much like it: a "header" may be the first private row of a file that has
-    none.
+    Quotes only the requested column and similar names: a "header" may be the first private row of a file without
+    a header.
     """
     missing = next((column for column in columns if column not in names), None)
     if missing is not None:
@@ -66,12 +66,12 @@ def header_error(
 
 
 def as_asked(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """The names of a header, without blanks around those that nobody asks for with them."""
+    """Return the names of a header, without surrounding blanks unless a name is requested with them."""
     return [name if name in columns else name.strip() for name in names]
 
 
 def json_lines(file: DataFile, reading: Reading) -> Iterator[tuple[int, object]]:
-    """What each line that is not blank says, or the BadRow that it is, by the line's number."""
+    """Yield the value of each line that is not blank, or its BadRow, with the line's number."""
     with file.open_text(reading.encoding) as stream:
         for number, line in enumerate(lines(stream, LINE_CELLS * reading.max_cell_bytes), 1):
             if isinstance(line, BadRow):
@@ -81,13 +81,13 @@ def json_lines(file: DataFile, reading: Reading) -> Iterator[tuple[int, object]]
 
 
 def jsonl_rows(file: DataFile, columns: Sequence[str], reading: Reading) -> Iterator[Row]:
-    """The rows of a file with one JSON object per line. A row's number is its line's; a key that is absent is null."""
+    """Yield the rows of a file with one JSON object per line. A row's number is its line's; a missing key is null."""
     for number, value in json_lines(file, reading):
         yield number, value if isinstance(value, BadRow) else object_cells(value, columns)
 
 
 def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
-    """Lines with their ends; one of ``limit`` characters or more is bad, and is read through without being kept."""
+    """Yield lines with their ends; one of ``limit`` characters or more is bad, and is read without being stored."""
     while line := stream.readline(limit):
         if len(line) < limit or line.endswith("\n"):
             yield line
@@ -98,7 +98,7 @@ def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
 
 
 def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tuple[int, T | CorpusError]]:
-    """The same rows; an exception of a decoder becomes a last row, with a CorpusError that quotes nothing."""
+    """Yield the same rows; an exception of a decoder becomes a last row, with a CorpusError that quotes nothing."""
     number = 0
     try:
         for number, cells in rows:
@@ -106,11 +106,11 @@ def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tu
         return
     except csv.Error:
         error = CorpusError(
-            f"The quotes in {shown!r} do not pair up, so that it is in doubt where its rows end.",
+            f"The quotes in {shown!r} do not pair up, so the ends of its rows are unclear.",
             "Fix the file: quote cells that contain a quote or a line break, and double the inner quotes.",
         )
     except (PermissionError, FileNotFoundError):
-        error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
+        error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file exists and may be read.")
     except MemoryError:
         error = CorpusError(
             f"Some rows of {shown!r} unpack to more than this machine's memory can hold.",
@@ -122,20 +122,20 @@ def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tu
 
 
 def decoding_errors() -> tuple[type[Exception], ...]:
-    """What decoders raise for bytes that make no sense, and file systems where there are none to be had."""
+    """Return the exceptions of decoders for invalid bytes, and of file systems for unreadable ones."""
     codecs = (zlib.error, lzma.LZMAError, pa.ArrowException)
     return OSError, EOFError, ValueError, LookupError, NotImplementedError, *codecs
 
 
 def damaged(shown: str) -> CorpusError:
-    """The error for a file whose bytes make no sense."""
+    """Return the error for a file with invalid bytes."""
     if parse_address(shown) is not None:
         return CorpusError(
-            f"{shown!r} cannot be read: access is denied, the connection failed, or it is cut short, damaged, or of "
+            f"{shown!r} cannot be read: access is denied, the connection failed, or it is truncated, damaged, or of "
             "another format.",
             "Repeat the command; if that does not help, write the file again.",
         )
-    return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
+    return CorpusError(f"{shown!r} is truncated, damaged, or of a different format.", "Fetch or write the file again.")
 
 
 def _json(line: str) -> object:
@@ -148,15 +148,15 @@ def _json(line: str) -> object:
 
 
 def object_cells(value: object, columns: Sequence[str]) -> Cells:
-    """The cells of one JSON object."""
+    """Return the cells of one JSON object."""
     return [value.get(column) for column in columns] if isinstance(value, Mapping) else BadRow.NOT_AN_OBJECT
 
 
 def nests_within(line: str, most: int) -> bool:
-    """Whether brackets outside strings nest at most ``most`` deep in a line of JSON.
+    """Return whether brackets outside strings nest at most ``most`` deep in a line of JSON.
 
-    Python's own decoder gives up at a depth that depends on who calls it: a row would be good in one pass over a table
-    and bad in the next, which is after the charge.
+    Python's decoder gives up at a depth that depends on its caller: a row could be good in one pass over a table
+    and bad in the next, after the charge.
     """
     if line.count("[") + line.count("{") <= most:
         return True
@@ -171,12 +171,12 @@ def nests_within(line: str, most: int) -> bool:
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     keys = dict(pairs)
     if len(keys) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return keys
 
 
 decode_json = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=no_number).decode
-"""A ValueError, too, where a key is there twice, or for NaN."""
+"""A decoder that also raises ValueError for a repeated key, or for NaN."""
 MOST_NESTED = 64
 """How deep a cell may nest."""
 _BRACKETS = re.compile(r'"(?:[^"\\]+|\\.?)*+"?|[\[\]{}]', re.DOTALL)  # a whole string, or a bracket

@@ -1,4 +1,4 @@
-"""What the columns of a table of texts mean."""
+"""Define the meaning of the columns of a table of texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from understudy.schema.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, Text
 
 @dataclass(frozen=True)
 class Schema:
-    """Which columns hold the text, the label, the owner, the secrets and typed values. Public: it holds no row of the
+    """The columns of the text, the label, the owner, the secrets and typed values. Public: it contains no row of the
     table.
 
     Attributes:
@@ -24,12 +24,12 @@ class Schema:
         label: the label column, if any.
         labels: the label set, each label in the type it has in the output.
         label_type: the type that label cells are read as; None keeps each cell's own (JSON).
-        labels_declared: False where the set was read from the data: then it is not protected.
+        labels_declared: False if the set was read from the data: then it is not protected.
         owner: the column that says whose record a row is, if any.
         secrets: columns that list a row's secrets.
-        declared: all typed columns in their order, identifiers that are made up included.
-        typed: those of them that batches hold the cells of.
-        crossed: others of them, of whose cells the label is made; ``labels`` are their combinations.
+        declared: all typed columns in their order, including identifiers that are made up.
+        typed: those of them whose cells are in the batches.
+        crossed: others of them, whose cells make up the label; ``labels`` are their combinations.
     """
 
     text: str | None = None
@@ -54,7 +54,7 @@ class Schema:
             )
         if self.form.roles and self.text is None:
             raise ConfigError(
-                "Roles are declared, and no column of dialogues.", "Name it with --text, or leave --roles out."
+                "Roles are declared without a column of dialogues.", "Name it with --text, or leave --roles out."
             )
         require_told(self.form, self.declared, crossed=self.crossed)
         if self.label is not None and self.label in self.text_columns:
@@ -76,7 +76,7 @@ class Schema:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Every column that is read, each once."""
+        """Return every column that is read, each once."""
         typed = (column.name for column in (*self.crossed, *self.typed) if column.name not in self.form.told)
         label = None if self.crossed else self.label
         names = (*self.text_columns, label, self.owner, *self.secrets, *typed)
@@ -84,17 +84,17 @@ class Schema:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """The columns that the text is made of."""
+        """Return the columns that the text is made of."""
         return (self.text,) if self.text is not None else self.form.fields or self.record_columns
 
     @property
     def clamps(self) -> bool:
-        """Whether some column's values beyond its range count as its ends."""
+        """Return whether some column's values beyond its range count as its ends."""
         return any(column.clamps for column in (*self.crossed, *self.typed))
 
     @cached_property
     def label_index(self) -> Places:
-        """From a label to its index in ``labels``."""
+        """Return the map from a label to its index in ``labels``."""
         return Places(self.labels)
 
 
@@ -124,5 +124,5 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
     if both := [column.name for column in crossed if column.name in told]:
         raise ConfigError(
             f"The column {both[0]!r} is computed from the dialogue, and cannot be part of the label.",
-            "Leave it a column of its own.",
+            "Keep it as a separate column.",
         )

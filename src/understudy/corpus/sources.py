@@ -1,4 +1,4 @@
-"""From what the user typed to files that can be read again and again, in encodings in which a row stays in its row."""
+"""Find the files that the user named, which can be read any number of times, in encodings that keep rows separate."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _CONVERTED = {
     "json": "Where each of its lines is one object, say --format jsonl. Write a list in brackets as JSON lines first: "
     "jq -c '.[]' FILE > FILE.jsonl.",
 }
-"""What other files are made into."""
+"""How files of other kinds can be converted."""
 SPOOL = "stdin.spool"
 """The copy of standard input in the private folder, until the corpus is closed."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
 REMOTE_BUFFER_BYTES = 1 << 23
-"""Asked of an object store at once: each request takes its time."""
+"""Concurrent requests to an object store: each takes long."""
 
 
 Quotes = Literal["multiline", "line", "none"]
-"""What quotes mean: RFC 4180, whose cells may hold line breaks; quoted cells within a line; or nothing."""
+"""The meaning of quotes: RFC 4180, whose cells may contain line breaks; quoted cells within a line; or none."""
 OnBadRow = Literal["error", "skip"]
 MAX_BAD_ROWS = 0.05
 """Share of all rows that a run may skip."""
@@ -56,7 +56,7 @@ MAX_BAD_ROWS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a table is read, whatever its columns mean: :func:`understudy.corpus.read_corpus` explains the fields."""
+    """How a table is read, apart from the meaning of its columns: see :func:`understudy.corpus.read_corpus`."""
 
     format: str | None = None
     delimiter: str | None = None
@@ -84,12 +84,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a table. It pickles, and holds no credentials.
+    """One file of a table. It can be pickled, and contains no credentials.
 
     Attributes:
         path: its path: on this machine or, within its file system, in a store.
         shown: what the user typed (the pattern, for a glob): errors quote this and not the file's own name.
-        store: the address of the bucket or container that it lies in; None on this machine.
+        store: the address of its bucket or container; None on this machine.
         partitions: columns in the names of its folders.
     """
 
@@ -102,7 +102,7 @@ class DataFile:
 
     @property
     def file_system(self) -> Any:
-        """The ``pyarrow.fs.FileSystem`` that it lies in; None on this machine."""
+        """Return its ``pyarrow.fs.FileSystem``; None on this machine."""
         return None if self.store is None else storage.file_system(self.store)
 
     def open_stored(self) -> IO[bytes]:
@@ -133,16 +133,16 @@ class DataFile:
     def open_text(self, encoding: str) -> io.TextIOWrapper:
         """Open for reading text, without a byte order mark; bytes that cannot be decoded become surrogates.
 
-        Lines end at LF, which is kept. No other character ends one: a text may hold a carriage return.
+        Lines end at LF, which is kept. No other character ends one: a text may contain a carriage return.
         """
         encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
         return io.TextIOWrapper(self.open(), encoding, errors="surrogateescape", newline="\n")
 
 
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
-    """The files that paths, folders, patterns and addresses name: of each sorted, a file named twice taken once.
+    """Return the files that paths, folders, patterns and addresses name: sorted for each, without repetition.
 
-    What exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names. Files added
+    An existing path is never a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names. Files added
     later are not read.
     """
     found: dict[tuple[str | None, str], DataFile] = {}
@@ -160,20 +160,20 @@ _FEW_BLANKS = 3
 
 
 def _has_ending(name: str) -> bool:
-    """Whether a name ends as one of a table does, or of another file that people mean."""
+    """Return whether a name has the ending of a table, or of another file that people may mean."""
     return _kind_of(name)[0] is not None or name.rpartition(".")[2].lower() in _CONVERTED
 
 
 def quoted(path: str, otherwise: str) -> str:
-    """A path for a message; ``otherwise`` where what was given may be a text and no path."""
+    """Return a path for a message; ``otherwise`` if the value may be a text and not a path."""
     one = not re.search(r"\s", path) or (len(path.split()) <= _FEW_BLANKS + 1 and _has_ending(path))
     return repr(path) if one and len(path) <= _MOST_SHOWN and path.isprintable() else otherwise
 
 
 def is_texts(values: Sequence[object]) -> bool:
-    """Whether a list holds texts, some of which may be missing, and no paths.
+    """Return whether a list contains texts, some of which may be missing, and not paths.
 
-    Raises ConfigError, without quoting any, where some of the strings name files and others do not.
+    Raises ConfigError, without quoting any, if some of the strings name files and others do not.
     """
     strings = [each for each in values if isinstance(each, str)]
     missing = all(isinstance(each, str) or each is None or each != each for each in values)  # NaN is not itself
@@ -182,7 +182,7 @@ def is_texts(values: Sequence[object]) -> bool:
     files = sum(map(_names_file, strings))
     if files and files < len(strings):
         raise ConfigError(
-            "Some strings of the list are names of files, and others are not.",
+            "Some strings of the list are names of files, but others are not.",
             'Give paths that all exist; or, for texts, a list with a dict per row: [{"text": "..."}, ...].',
         )
     return not files
@@ -205,16 +205,16 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
 def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noqa: A002
-    """``path`` with its format and compression, by its name or, first, by ``format``."""
+    """Return ``path`` with its format and compression, from ``format`` if it is given, else from its name."""
     kind, compression = _kind_of(path)
     if format is not None:
         kind, outer = _named_kind(format)
         compression = outer or compression
     if kind is None and (cure := _CONVERTED.get(Path(path).suffix.lower().lstrip("."))):
-        raise ConfigError(f"The format of {shown!r} is none that is read here.", cure)
+        raise ConfigError(f"The format of {shown!r} is not supported.", cure)
     if kind is None:
         raise ConfigError(
-            f"The format of {shown!r} cannot be told from its name.", "Name it: --format csv, tsv, jsonl or parquet."
+            f"The format of {shown!r} is not clear from its name.", "Name it: --format csv, tsv, jsonl or parquet."
         )
     if kind == "parquet" and compression is not None:
         raise ConfigError(
@@ -311,7 +311,7 @@ def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folde
 
 
 def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str | None) -> list[str]:  # noqa: A002
-    """The files in a folder that are not hidden and whose names tell ``format`` or, by default, the one they share."""
+    """Return the files in a folder that are not hidden and are named as ``format``, or by default as the same one."""
     kinds = {
         path: kind
         for path in listed
@@ -320,19 +320,19 @@ def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str |
     }
     wanted = set(kinds.values()) if format is None else {_named_kind(format)[0]}
     if len(wanted) > 1:
-        raise ConfigError(f"The folder {shown!r} holds files of different formats.", "Name one of them with --format.")
+        raise ConfigError(f"The folder {shown!r} has files of different formats.", "Name one of them with --format.")
     paths = [path for path, kind in kinds.items() if kind in wanted]
     if not paths:
         names = "csv, tsv, jsonl or parquet" if format is None else format
         raise CorpusError(
-            f"The folder {shown!r} holds no file that is named as {names}.",
+            f"The folder {shown!r} contains no file that is named as {names}.",
             "Check the folder, or name its files with a pattern and --format.",
         )
     return paths
 
 
 def _folders_above(paths: Iterable[str]) -> set[str]:
-    """All folders of this machine above files, also where links lead."""
+    """Return all folders of this machine above files, also those that links lead to."""
     direct = {folder for path in map(Path, paths) for folder in (path.absolute().parent, path.resolve().parent)}
     return {str(folder) for each in direct for folder in (each, *each.parents)}
 
@@ -366,8 +366,8 @@ _SELF_CONTAINED = re.compile(
 def check_encoding(encoding: str) -> None:
     """Refuse encodings with shift states (ISO 2022, HZ, UTF-7) or units of several bytes (UTF-16, UTF-32), and EBCDIC.
 
-    In those a stray byte in one row changes all rows behind it, or ends the reading. In those that are accepted a line
-    break, quote, comma or tab is the byte that it is in ASCII, and never part of a longer character.
+    In those a stray byte in one row changes all later rows, or ends the reading. In the accepted ones a line
+    break, quote, comma or tab is the same byte as in ASCII, and never part of a longer character.
     """
     try:
         name = codecs.lookup(encoding).name
@@ -375,6 +375,6 @@ def check_encoding(encoding: str) -> None:
         raise ConfigError(f"The encoding {encoding!r} is unknown.", "Use utf-8, latin-1 or the like.") from None
     if not _SELF_CONTAINED.fullmatch(name) or b'\n\r\t,"'.decode(name) != '\n\r\t,"':
         raise ConfigError(
-            f"In the encoding {encoding!r} one row could change how the rows behind it are read.",
+            f"In the encoding {encoding!r} one row could change how later rows are read.",
             "Convert the file to UTF-8.",
         )

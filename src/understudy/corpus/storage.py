@@ -1,7 +1,7 @@
-"""Addresses of object stores (``s3://``, ``gs://``, ``abfs://``): which are taken, and how they are reached.
+"""Read addresses of object stores (``s3://``, ``gs://``, ``abfs://``), and open their file systems.
 
-pyarrow's own file systems reach them, with credentials from where these look: the environment, configuration files,
-the machine's identity. An address that holds credentials is refused, since configurations are stored and printed.
+pyarrow's file systems open them, with credentials from the usual places: the environment, configuration files,
+the machine's identity. An address that contains credentials is refused, since configurations are stored and printed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
     Attributes:
         store: of the bucket or container, with the address's options; :func:`file_system` opens it.
-        key: what lies in it, taken literally: nothing is decoded.
+        key: the path in it, taken literally: nothing is decoded.
     """
 
     store: str
@@ -48,17 +48,15 @@ class Address(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The key as a path within the store's file system. ConfigError where it names no bucket or container."""
+        """Return the key as a path within the store's file system. ConfigError if it names no bucket or container."""
         path = "/".join(part for part in (_opened(self.store)[1].strip("/"), self.key.rstrip("/")) if part)
         if not path:
-            raise ConfigError(
-                "An address names an account and no container.", "Name what is in it: a container, at least."
-            )
+            raise ConfigError("An address names an account but no container.", "Name at least a container in it.")
         return path
 
 
 def parse_address(shown: str) -> Address | None:
-    """The parts of an address that can be read from; None for anything else, such as a path.
+    """Return the parts of an address that can be read from; None for anything else, such as a path.
 
     Raises ConfigError, without quoting it, for credentials, an unknown option, or no proper bucket.
     """
@@ -69,7 +67,7 @@ def parse_address(shown: str) -> Address | None:
     pattern, known = _STORES[scheme]
     if re.fullmatch(pattern, authority, re.ASCII) is None:
         raise ConfigError(
-            f"What follows {scheme}:// is no bucket or container alone (is there a key or password in it?).",
+            f"What follows {scheme}:// is not only a bucket or container (is there a key or password in it?).",
             _NO_CREDENTIALS,
         )
     options = [option.partition("=") for option in query.split("&")] if query else []
@@ -81,7 +79,7 @@ def parse_address(shown: str) -> Address | None:
 
 
 def file_system(store: str | None) -> Any:
-    """The ``pyarrow.fs.FileSystem`` of a store, or of this machine (None). Each process opens its own."""
+    """Return the ``pyarrow.fs.FileSystem`` of a store, or of this machine (None). Each process opens its own."""
     return fs.LocalFileSystem() if store is None else _opened(store)[0]
 
 
@@ -94,7 +92,7 @@ def _opened(store: str) -> tuple[Any, str]:
 
 
 def asked(shown: str, question: Callable[[], T]) -> T:
-    """What a file system answers to ``question``; else a CorpusError that quotes ``shown`` alone."""
+    """Return a file system's answer to ``question``; else a CorpusError that quotes only ``shown``."""
     try:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -114,7 +112,7 @@ _REASONS = (
     (r"NO_SUCH_BUCKET|NOT_FOUND|not found|\b404\b", ": there is no such bucket, container or folder"),
     (r"NETWORK_CONNECTION|[Cc]onnect|[Rr]esolve|[Tt]imeout|UNAVAILABLE", ": there is no connection to it"),
 )
-"""What a store's message is taken to mean. Only these words of ours are shown."""
+"""Meanings of a store's messages. Only these words are shown."""
 
 
 Partitions = tuple[tuple[str, str | None], ...]
@@ -127,7 +125,7 @@ _ICEBERG = re.compile(rf"(?:\A|/){_METADATA}/[^/]*{re.escape(_METADATA_FILE)}\Z"
 
 
 def below(store: str | None, folder: str, shown: str, *, recursive: bool = True) -> list[str]:
-    """The paths of all files below a folder, sorted, hidden ones too; CorpusError if it cannot be listed."""
+    """Return the paths of all files below a folder, sorted, with hidden ones; CorpusError if it cannot be listed."""
 
     def files() -> list[str]:  # a name may be no UTF-8, which is found out here
         entries = file_system(store).get_file_info(fs.FileSelector(folder, recursive=recursive))
@@ -137,17 +135,17 @@ def below(store: str | None, folder: str, shown: str, *, recursive: bool = True)
 
 
 def names_below(path: str, folder: str) -> list[str]:
-    """The names that lead from a folder to a path in it."""
+    """Return the names that lead from a folder to a path in it."""
     return path.removeprefix(folder.rstrip("/") + "/").split("/")
 
 
 def is_hidden(name: str) -> bool:
-    """Whether those who write folders mean a name to be left out, such as ``_SUCCESS`` and ``.part-0.crc``."""
+    """Return whether a name is hidden by convention, such as ``_SUCCESS`` and ``.part-0.crc``."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether names below a folder are those of a pattern, as in :func:`glob.glob` with ``recursive``.
+    """Return whether names below a folder match a pattern, as in :func:`glob.glob` with ``recursive``.
 
     >>> matches(["a", "b", "c.csv"], ["**", "*.csv"]), matches(["a", ".c.csv"], ["*", "*.csv"])
     (True, False)
@@ -164,8 +162,8 @@ def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def partitions(folders: Iterable[str], shown: str) -> Partitions:
-    """The columns in the names of the folders above a file; ConfigError where a name with an equals sign is
-    not ``COLUMN=VALUE``, or a column is there twice.
+    """Return the columns in the names of the folders above a file; ConfigError if a name with an equals sign is
+    not ``COLUMN=VALUE``, or a column occurs twice.
     """
     found: dict[str, str | None] = {}
     for folder in folders:
@@ -184,17 +182,17 @@ def partitions(folders: Iterable[str], shown: str) -> Partitions:
 
 
 def refuse_versions(store: str | None, folders: Iterable[str], listed: Iterable[str], shown: str) -> None:
-    """Refuse (ConfigError) Parquet files of a table that keeps a log of which of its files count.
+    """Refuse (ConfigError) Parquet files of a table that has a log of its valid files.
 
     Args:
-        folders: those to look into: above the files.
+        folders: to search: those above the files.
     """
     logs = (path for path in listed if not set(_LOGS).isdisjoint(path.split("/")[:-1]) or _ICEBERG.search(path))
     if any(logs) or any(_has_log(store, folder) for folder in folders):
         raise ConfigError(
-            f"{shown!r} belongs to a table of Delta Lake, Iceberg or Hudi, whose folders also hold rows that were "
+            f"{shown!r} belongs to a table of Delta Lake, Iceberg or Hudi, whose folders also contain rows that were "
             "deleted or changed.",
-            "Export the table's present rows to Parquet files in a folder of their own; see docs/corpus.md.",
+            "Export the table's present rows to Parquet files in a separate folder; see docs/corpus.md.",
         )
 
 

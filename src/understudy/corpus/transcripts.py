@@ -1,4 +1,4 @@
-"""A row's cells as one transcript, judged by that row alone."""
+"""Turn a row's cells into one transcript, judged by that row only."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from understudy.schema.transcript import (
 
 
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:
-    """The text of a row.
+    """Return the text of a row.
 
-    A missing field says nothing. A dialogue's turns have a role and a content, an act and calls of tools where such are
+    A missing field is empty. A dialogue's turns have a role and a content, an act and calls of tools if these are
     declared, and no other key with a value.
     """
     found = next((cell for cell in cells if isinstance(cell, BadRow)), None) or (
@@ -114,8 +114,8 @@ def _calls(form: TextForm, role: str, cell: object) -> list[Part] | BadRow:
 
 
 def arguments_line(cell: object) -> str | None:
-    """The arguments of a call, which are JSON, or an object, in one spelling for both (:func:`json_line`: in Parquet
-    every call has the keys of all others, in an order of its own); None where they are neither."""
+    """Return the arguments of a call, which are JSON or an object, in one spelling for both (:func:`json_line`: in
+    Parquet every call has the keys of all others, in its own order); None if they are neither."""
     if isinstance(cell, Mapping):
         try:
             cell = json.dumps(_with_values(cell), ensure_ascii=False, allow_nan=False)
@@ -137,8 +137,8 @@ def _with_values(value: object, depth: int = 0) -> object:
 def _answer(
     turn: Mapping[object, object], asked: Sequence[tuple[object, Part]], answers: Mapping[int, Part]
 ) -> dict[int, Part] | BadRow:
-    """The answer of a tool, by the place of its call: the first without an answer that has the id and the tool's name,
-    as far as these are given. ``asked`` are the calls of the turn before, with their ids.
+    """Return the answer of a tool, by the place of its call: the first unanswered call with the given id and the
+    tool's name, if these are given. ``asked`` are the calls of the turn before, with their ids.
     """
     content, own, name = turn.get(CONTENT), turn.get(TOOL_CALL_ID), turn.get(NAME)
     if _says_more(turn, (ROLE, CONTENT, TOOL_CALL_ID, NAME)) or not isinstance(content, str | None):
@@ -154,7 +154,7 @@ def _in_order(answers: Mapping[int, Part]) -> list[Part]:
 
 
 def _says_more(item: Mapping[object, object], known: Sequence[str]) -> bool:
-    """Whether another key has a value."""
+    """Return whether another key has a value."""
     others = (value for key, value in item.items() if key not in known)
     return any(not (value is None or (isinstance(value, list) and not value)) for value in others)
 

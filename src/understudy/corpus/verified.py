@@ -1,4 +1,4 @@
-"""A corpus that must not change while a run reads it again and again."""
+"""Check that a corpus does not change while a run reads it several times."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from understudy.privacy.measurement import Engine
 
 @dataclass(frozen=True, repr=False)
 class Contents:
-    """Keyed hashes of what a table holds; they say nothing without the key.
+    """Keyed hashes of a table's contents; they reveal nothing without the key.
 
     Attributes:
-        digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
-        texts: of the texts alone, as :attr:`TextsHash.digests` has it.
-        bad_share: how many of all rows were skipped, 0 to 1.
+        digest: 64 hexadecimal digits, of the rows' contents (text, label, owner, cells, secrets), in any order.
+        texts: of the texts only, as :attr:`TextsHash.digests`.
+        bad_share: the share of all rows that were skipped, 0 to 1.
         clamped: by column how many values beyond its range count as its end.
-        cells: the lowest hashes of the texts' cells, as :attr:`TextsHash.cells` has them.
-        pieces: the table in parts, in order, and of each the hash of its rows in their order.
+        cells: the lowest hashes of the texts' cells, as :attr:`TextsHash.cells`.
+        pieces: the table in parts, in order, each with the hash of its rows in their order.
     """
 
     digest: str
@@ -38,12 +38,12 @@ class Contents:
 
 
 def _in_order(key: bytes) -> hashlib.blake2b:
-    """A keyed hash of rows in their order, each behind its length."""
+    """Return a keyed hash of rows in their order, each preceded by its length."""
     return hashlib.blake2b(key=key, digest_size=32, person=b"order")
 
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
-    """All that each row holds, as bytes that are equal only for equal rows."""
+    """Return the contents of each row, as bytes that are equal only for equal rows."""
     owners = batch.owners or [""] * len(batch.texts)
     secrets = batch.secrets or [[]] * len(batch.texts)
     cells = [""] * len(batch.texts) if batch.cells is None else map(str, batch.cells.tolist())
@@ -54,7 +54,7 @@ def _rows_of(batch: Batch) -> Iterator[bytes]:
 
 @dataclass(frozen=True, repr=False)
 class _Found:
-    """What one piece holds: sums, the hash of its rows in order, and its bad rows; or that reading it failed."""
+    """The contents of one piece: sums, the hash of its rows in order, and its bad rows; or that reading it failed."""
 
     total: int = 0
     texts: int | None = None
@@ -68,7 +68,7 @@ class _Found:
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
-    """The contents of a corpus, in one pass: piece by piece on the engine."""
+    """Return the contents of a corpus, in one pass: piece by piece on the engine."""
     pieces = [corpus] if engine is None else corpus.pieces(PER_WORKER * engine.workers)
     found: list[_Found] = []
     if engine is None or len(pieces) == 1:
@@ -119,11 +119,11 @@ def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
 
 
 class VerifiedCorpus(Corpus):
-    """The corpus whose :func:`contents` under ``key`` were charged: every pass checks at its end (and at that of each
-    piece) that it read the same rows in the same order. The order matters where the incidence of secrets is public: it
+    """The corpus whose :func:`contents` under ``key`` were charged. Every pass checks at its end (and at that of each
+    piece) that it read the same rows in the same order. The order matters if the incidence of secrets is public: it
     refers to records by their places.
 
-    Noise is sampled after a pass, so nothing is released of rows that were not checked.
+    Noise is sampled after a pass, so no result of unchecked rows is released.
     """
 
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
@@ -134,7 +134,7 @@ class VerifiedCorpus(Corpus):
         self._expected = expected
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """The pieces whose contents are known, verified, however many are wanted."""
+        """Return the verified pieces with known contents, whatever number is wanted."""
         del wanted
         if len(self._expected.pieces) == 1:
             return [self]
@@ -144,8 +144,8 @@ class VerifiedCorpus(Corpus):
         ]
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
-        """As :meth:`Corpus.batches`; raises CorpusError at the end, too, if rows or order are not those that were
-        charged.
+        """Yield batches as :meth:`Corpus.batches`; raises CorpusError at the end, too, if rows or order are not those
+        that were charged.
         """
         pieces = self.pieces(1)
         if len(pieces) > 1:

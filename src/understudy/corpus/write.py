@@ -1,4 +1,4 @@
-"""Writing a table: Parquet, CSV, TSV or JSON lines, by the file's name, whole or not at all."""
+"""Write a table atomically as Parquet, CSV, TSV or JSON lines, by the file's name."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def write_table(
     layout: Layout | None = None,
     no_formulas: Collection[str] = (),
 ) -> None:
-    """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
+    """Write ``columns`` to ``path``; an existing file is replaced once the new one is synced to disk.
 
-    CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, lists as JSON, booleans as
-    ``true``/``false``, dates in ISO 8601 (in JSON too), control characters as U+FFFD, and an apostrophe before what a
-    spreadsheet would run (:mod:`understudy.corpus.delimited`; ``read_corpus(..., formulas_escaped=True)`` takes it away
-    again). Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
+    CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as an empty cell, lists as JSON, booleans as
+    ``true``/``false``, dates in ISO 8601 (in JSON too), control characters as U+FFFD, and an apostrophe before cells
+    that a spreadsheet would run (:mod:`understudy.corpus.delimited`; undone by ``read_corpus(..., formulas_escaped=True)``).
+    Halves of surrogate pairs, which UTF-8 cannot encode, become U+FFFD in every format.
 
     Args:
-        path: ends in ``.parquet``, ``.csv``, ``.tsv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is
-            there.
+        path: ends in ``.parquet``, ``.csv``, ``.tsv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder must
+            exist.
         columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
             but in Parquet labels of several types, which no column has, become strings.
-        types: Arrow's, of columns in Parquet that have one whatever their values are.
+        types: Arrow's types of Parquet columns that do not depend on the values.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
-        layout: how a text file is written, where not as above. A character that its encoding does not have becomes
-            ``?``, and what would end a row or a cell without quotes a blank.
+        layout: how a text file is written, if not as above. A character that its encoding does not have becomes ``?``;
+            one that would end a row or a cell without quotes becomes a blank.
         no_formulas: columns of numbers and dates, which no spreadsheet runs however they are written.
     """
     target = Path(path)
@@ -75,7 +75,7 @@ def write_table(
 
 
 def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any]) -> pa.Table:
-    """``columns`` as a table of Arrow, as a Parquet file holds them; ``types`` as for :func:`write_table`."""
+    """Return ``columns`` as an Arrow table, as for a Parquet file; ``types`` as for :func:`write_table`."""
     arrays = {
         name: pa.array(column, types[name]) if name in types else _array([_clean(cell) for cell in column])
         for name, column in columns.items()
@@ -84,7 +84,7 @@ def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any
 
 
 def _array(cells: Sequence[object]) -> Any:
-    """The cells as a column of one type: strings where the cells have no common type."""
+    """Return the cells as a column of one type: strings if the cells have no common type."""
     try:
         array = pa.array(cells)
     except (pa.ArrowException, OverflowError):  # labels of several types, or an integer of more than 64 bits
@@ -94,7 +94,7 @@ def _array(cells: Sequence[object]) -> Any:
 
 def _spelled(cell: object) -> str:
     if not isinstance(cell, str | int | float):
-        raise TypeError("a cell is no text and no label")
+        raise TypeError("a cell is neither text nor a label")
     return canonical(cell)
 
 

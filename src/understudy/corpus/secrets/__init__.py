@@ -1,4 +1,4 @@
-"""Secrets of a table: what they are, which records hold them, and the declared cap on records of one secret.
+"""Find the secrets of a table and the records that contain them, and check the declared cap on records per secret.
 
 >>> from understudy.corpus import read_corpus
 >>> from understudy.corpus.secrets import check_records_per_secret, incidence, secret_finder
@@ -53,18 +53,18 @@ __all__ = [
 
 
 _Forms = dict[str, list[tuple[frozenset[int], set[str]]]]
-"""By its characters without blanks: where a secret has its blanks, and the keys of those that are spelt so."""
+"""By a secret's characters without blanks: the places of its blanks, and the keys of secrets with this spelling."""
 
 
 class SecretFinder:
-    """Finds secrets in texts. Private; its ``repr`` shows nothing.
+    """Find secrets in texts. Private; its ``repr`` shows nothing.
 
     A string is in a text if it occurs there, however it is spelt (case, NFKC, white space: :func:`fold`), and
-    neither of its ends lies inside a word: "Ann" is in "Ann's" and in "Ann Smith", not in "Annual". An invisible
-    character, in a text or in a secret, may be nothing and may be a blank: what is found either way is found. All
-    secrets are found, also those that overlap. A secret is known by its folded string, or where a detector knows all of
-    that string by the detector's spelling: a telephone number in a list and one in a text are one secret. A string
-    without a letter or a digit is no secret.
+    neither of its ends is inside a word: "Ann" is in "Ann's" and in "Ann Smith", not in "Annual". An invisible
+    character, in a text or in a secret, is read both as nothing and as a blank; matches of both readings count. All
+    secrets are found, also those that overlap. A secret is identified by its folded string or, if a detector recognises
+    the whole string, by the detector's spelling: a phone number in a list and one in a text are one secret. A string
+    without a letter or a digit is not a secret.
 
     Args:
         strings: secrets in the order of their public numbers.
@@ -86,14 +86,14 @@ class SecretFinder:
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        """The keys of ``strings``, each once: key i is secret i. Private."""
+        """Return the keys of ``strings``, each once: key i is secret i. Private."""
         return self._numbered
 
     def __repr__(self) -> str:
         return "SecretFinder()"
 
     def find(self, text: str) -> set[str]:
-        """The keys of the secrets in ``text``, in time linear in its length."""
+        """Return the keys of the secrets in ``text``, in time linear in its length."""
         found: set[str] = set()
         several = readings(text)
         for reading in several:
@@ -106,7 +106,7 @@ class SecretFinder:
         return found
 
     def key(self, string: str) -> str:
-        """The key of a secret that is all of ``string``; empty where that is no secret."""
+        """Return the key of a secret that is all of ``string``; empty if it is not a secret."""
         folded = fold(string)
         known = self._own.get(folded)
         if known is not None:
@@ -118,7 +118,7 @@ class SecretFinder:
         return next((fold(spelling) for spelling in spellings if spelling is not None), folded)
 
     def keys(self, string: str) -> set[str]:
-        """The keys of all secrets that are all of ``string``, read in any way."""
+        """Return the keys of all secrets that are all of ``string``, read in any way."""
         found = {key for reading in readings(string) if (key := self.key(reading))}
         return found.union(*(self._forms.get(fold(reading), ()) for reading in readings(string)))
 
@@ -144,7 +144,7 @@ class SecretFinder:
                     found |= keys
 
     def _match_through(self, cut: Sequence[str], found: set[str]) -> None:
-        """Match with each :data:`MARK` read as nothing or as a blank, whatever the others are read as."""
+        """Match with each :data:`MARK` read as nothing or as a blank, independently of the others."""
         spelled, in_order = self._without_blanks
         for start in range(len(cut)):
             if cut[start] in (" ", MARK):
@@ -166,7 +166,7 @@ class SecretFinder:
 
     @cached_property
     def _without_blanks(self) -> tuple[_Forms, list[str]]:
-        """Every secret without its blanks, and these spellings in order."""
+        """Return every secret without its blanks, and these spellings in order."""
         spelled: _Forms = {}
         for folded, keys in self._forms.items():
             words = folded.split(" ")
@@ -176,9 +176,9 @@ class SecretFinder:
 
 
 def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: Sequence[str] = ()) -> SecretFinder:
-    """The finder of all secrets of a table: of its secrets columns, of a file, and of detectors.
+    """Return the finder of all secrets of a table: of its secrets columns, of a file, and of detectors.
 
-    Where the corpus has secrets columns their strings are collected in a pass of its own.
+    If the corpus has secrets columns, a separate pass collects their strings.
     Memory: O(distinct secrets). ``file`` is a private file in UTF-8 with one secret per line.
     """
     if not corpus.schema.secrets and file is None and not detectors:
@@ -194,9 +194,9 @@ def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: 
 
 
 def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str]]:
-    """For each record in the table's order the keys of the secrets that it holds. Private.
+    """Yield for each record in the table's order the keys of the secrets that it contains. Private.
 
-    It holds what the finder finds in its text, of several columns in every value, and what its own row lists.
+    These are the secrets that the finder finds in its text (of several columns in every value) and those its row lists.
     """
     is_json = bool(corpus.schema.record_columns)
     for batch in corpus.batches():
@@ -211,7 +211,7 @@ def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str
 
 
 def records_per_secret(corpus: Corpus, finder: SecretFinder) -> Counter[str]:
-    """How many records hold each secret, by its key. Private. One pass; memory O(distinct secrets)."""
+    """Return how many records contain each secret, by its key. Private. One pass; memory O(distinct secrets)."""
     counts: Counter[str] = Counter()
     for found in secrets_of_records(corpus, finder):
         counts.update(found)
@@ -219,7 +219,7 @@ def records_per_secret(corpus: Corpus, finder: SecretFinder) -> Counter[str]:
 
 
 def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: int) -> None:
-    """Check that no secret is in more than ``max_records`` records, as was declared; else a CorpusError. One pass.
+    """Check that no secret is in more than the declared ``max_records`` records; else a CorpusError. One pass.
 
     No record is ever dropped to fix this: one secret's records would displace another's.
     """
@@ -232,7 +232,7 @@ def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: 
 
 
 def read_secrets(file: Path) -> list[str]:
-    """The secrets of a file with one per line."""
+    """Return the secrets of a file with one per line."""
     try:
         return [line.strip() for line in read_lines(file) if line.strip()]
     except UnreadableText as error:
@@ -248,13 +248,13 @@ _METADATA = b"understudy"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Incidence:
-    """Which record holds which secret. Holds numbers, never a string.
+    """The records that contain each secret. It stores numbers, never a string.
 
     Args:
         n_records: number of records; they are numbered from 0 in the table's order.
         n_secrets: number of secrets, numbered from 0.
         records: ``Int64[pairs]``, in ascending order.
-        secrets: ``Int64[pairs]``: record ``records[i]`` holds secret ``secrets[i]``; ascending within a record.
+        secrets: ``Int64[pairs]``: record ``records[i]`` contains secret ``secrets[i]``; ascending within a record.
 
     Raises ValueError if a number is out of range, or the pairs are not in order, each once.
     """
@@ -269,7 +269,7 @@ class Incidence:
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
         records, secrets = self.records, self.secrets
         if records.ndim != 1 or records.shape != secrets.shape or min(self.n_records, self.n_secrets) < 0:
-            raise ValueError("expected two arrays of one length, and no negative sizes")
+            raise ValueError("expected two arrays of the same length, and sizes of 0 or more")
         for numbers, size in ((records, self.n_records), (secrets, self.n_secrets)):
             if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
                 raise ValueError("a number is out of range")
@@ -282,21 +282,21 @@ class Incidence:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the content, whatever the file around it: 64 hexadecimal digits."""
+        """Return the SHA-256 of the content, independent of the file format: 64 hexadecimal digits."""
         content = hashlib.sha256(f"{FORMAT} {VERSION} {self.n_records} {self.n_secrets}\n".encode())
         for numbers in (self.records, self.secrets):
             content.update(numbers.astype("<i8").tobytes())
         return content.hexdigest()
 
     def to_csr(self) -> csr_array:
-        """The 0/1 matrix ``Float64[n_secrets, n_records]``: a row per secret, as a linear program's constraints."""
+        """Return the 0/1 matrix ``Float64[n_secrets, n_records]``: a row per secret, as linear program constraints."""
         from scipy.sparse import csr_array
 
         ones = np.ones(len(self.records))
         return csr_array((ones, (self.secrets, self.records)), shape=(self.n_secrets, self.n_records))
 
     def write(self, path: str | Path) -> None:
-        """Write a Parquet file, whole or not at all."""
+        """Write a Parquet file atomically."""
         about = {
             "format": FORMAT,
             "version": VERSION,
@@ -310,7 +310,7 @@ class Incidence:
 
     @classmethod
     def read(cls, path: str | Path) -> Incidence:
-        """Read what :meth:`write` wrote; ConfigError where there is none, or it is damaged or of a newer version."""
+        """Read what :meth:`write` wrote; ConfigError if the file is missing, damaged or of a newer version."""
         try:
             if not Path(path).is_file():  # a pipe would be waited for
                 raise ValueError
@@ -328,16 +328,17 @@ class Incidence:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             pass
         raise ConfigError(
-            f"{Path(path).name!r} is no incidence file, or damaged.", "Make one with `understudy secrets incidence`."
+            f"{Path(path).name!r} is not an incidence file, or is damaged.",
+            "Make one with `understudy secrets incidence`.",
         )
 
 
 def incidence(corpus: Corpus, finder: SecretFinder) -> Incidence:
-    """The incidence of the finder's secrets in a table. One pass; memory O(pairs).
+    """Return the incidence of the finder's secrets in a table. One pass; memory O(pairs).
 
     Secrets of the finder's ``strings`` have the first numbers, in their order. All others follow in the order of the
-    sets of records that hold them, so that no number says anything about a secret's value; secrets with the same
-    records are alike.
+    sets of records that contain them, so that no number reveals anything about a secret's value; secrets with the same
+    records are interchangeable.
     """
     held: dict[str, array[int]] = {key: array("q") for key in finder.numbered}
     n_records = 0

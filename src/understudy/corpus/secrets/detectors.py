@@ -1,5 +1,5 @@
-"""Secrets that have a form: regular expressions, with check digits where the scheme has some, and Presidio's (extra
-``pii``), of which the expressions and checks are used and never the language models.
+"""Detect secrets that have a form: by regular expressions, with check digits if the scheme has some, and by Presidio
+(extra ``pii``), whose expressions and checks are used but never its language models.
 
 Every expression reads a text once from left to right: its repetitions are bounded or cannot be split in two ways.
 """
@@ -41,7 +41,7 @@ IBAN_LENGTHS = {
 
 
 def luhn(digits: str) -> bool:
-    """ISO/IEC 7812: every second digit from the right doubled, the digits' sum a multiple of 10."""
+    """Check ISO/IEC 7812: every second digit from the right doubled, the digits' sum a multiple of 10."""
     total = 0
     for position, digit in enumerate(map(int, reversed(digits))):
         total += digit if position % 2 == 0 else sum(divmod(2 * digit, 10))
@@ -49,12 +49,12 @@ def luhn(digits: str) -> bool:
 
 
 def mod97(iban: str) -> bool:
-    """ISO 13616: the first four characters moved to the end, letters as 10 to 35, the number is 1 modulo 97."""
+    """Check ISO 13616: the first four characters moved to the end, letters as 10 to 35, the number is 1 modulo 97."""
     return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
 
 
 def mod11(digits: str) -> bool:
-    """NHS number: the first nine digits weighted 10 to 2 and the tenth add up to a multiple of 11."""
+    """Check an NHS number: the first nine digits weighted 10 to 2 and the tenth add up to a multiple of 11."""
     return sum(int(digit) * (10 - position) for position, digit in enumerate(digits)) % 11 == 0
 
 
@@ -63,17 +63,17 @@ _PRESIDIO = "presidio:"
 
 @dataclass(frozen=True)
 class PatternDetector:
-    """What regular expressions match and a check accepts in a text that is tidy (:mod:`understudy.corpus.normalise`).
+    """A detector by regular expressions and a check, for tidy texts (:mod:`understudy.corpus.normalise`).
 
     A match never hides another one that begins inside it: adjacent ones are all found.
 
     Args:
-        name: as it is asked for.
-        bodies: the expressions, without what must surround them; case does not matter. Where several match at one
+        name: that users give.
+        bodies: the expressions, without their required context; case does not matter. If several match at one
             place, each counts.
-        canonical: from a match in lower case to its one spelling, or None where the check fails.
-        before: a look behind; by default no letter or digit. The end of another match does as well.
-        after: a look ahead; by default no letter or digit.
+        canonical: from a match in lower case to its canonical spelling, or None if the check fails.
+        before: a lookbehind; by default no letter or digit. The end of another match is allowed as well.
+        after: a lookahead; by default no letter or digit.
     """
 
     name: str
@@ -83,18 +83,18 @@ class PatternDetector:
     after: str = r"(?![^\W_])"
 
     def find(self, text: str) -> Iterator[str]:
-        """Every secret in ``text``, in its canonical spelling."""
+        """Yield every secret in ``text``, in its canonical spelling."""
         for _, found in self._matches(text):
             yield found
 
     def whole(self, text: str) -> str | None:
-        """The canonical spelling, where all of ``text`` is one secret."""
+        """Return the canonical spelling, if all of ``text`` is one secret."""
         text = text.strip()
         matched = any(pattern.fullmatch(text) for pattern in self._all)
         return self.canonical(text.casefold()) if matched else None
 
     def without(self, text: str) -> str:
-        """``text`` with a semicolon in the place of each secret; of those that overlap, of the first."""
+        """Return ``text`` with a semicolon in place of each secret; for overlapping ones, of the first."""
         spans = sorted(match.span() for match, _ in self._matches(text))
         kept, end = [], 0
         for start, stop in spans:
@@ -150,14 +150,14 @@ _NO_PHONE = re.compile(
 
 @dataclass(frozen=True)
 class PhoneDetector:
-    """The detector ``phone``. Of every group of digits a bounded number of runs is looked at.
+    """The detector ``phone``. It tests a bounded number of runs for every group of digits.
 
-    A chain is a run of digits with no more between them than one number may have inside. A chain that can be one
-    number is one; but a count or an hour may be next to a number, so runs of its groups are read as numbers too: all
-    that can be one if the chain is too long for one number, otherwise those that are long, or set off by what is beside
-    them. A run that is wrongly read as a number is one secret more; it takes no other's place.
+    A chain is a run of digits with only such separators as one number may have inside. A chain that can be one number
+    is one. But a count or an hour may be next to a number, so runs of the chain's groups are read as numbers too: all
+    that can be one if the chain is too long for one number, otherwise those that are long or set off by their
+    neighbours. A run that is wrongly read as a number is an additional secret; it does not replace another.
 
-    Each of ``without`` takes from a text what is surely no telephone number.
+    Each of ``without`` removes from a text parts that are certainly not telephone numbers.
     """
 
     name: str
@@ -185,11 +185,11 @@ class _Chain:
         ends = [0, *(end for _, end in self._groups)]
         between = [text[end:start] for end, (start, _) in zip(ends, self._groups, strict=False)]
         self._loose = [not each.startswith(")") and (" " in each or "/" in each) for each in between]
-        """Whether groups are parted by more than ``-``, ``.`` and brackets around an area code."""
+        """Whether groups are separated by more than ``-``, ``.`` and brackets around an area code."""
         self._digits = sum(end - start for start, end in self._groups)
 
     def numbers(self, glued_before: bool, glued_after: bool) -> Iterator[str]:
-        """Every number; a first or last group that is glued to a word belongs to none."""
+        """Yield every number; a first or last group that is attached to a word does not belong to one."""
         count = len(self._groups)
         whole = _number(self._text) if self._digits < 20 else None
         if whole is not None and not glued_before and not glued_after:
@@ -210,7 +210,7 @@ class _Chain:
                     yield number
 
     def _is_set_off(self, first: int, last: int, number: str) -> bool:
-        """Whether groups of a chain that may be one number may be a number by themselves."""
+        """Return whether groups of a chain that may be one number may be a number by themselves."""
         digits = len(number.removeprefix("+"))
         if self._text.startswith(("+", "00")):
             return first == 0 and digits >= 10
@@ -226,7 +226,7 @@ class _Chain:
 
 
 def _number(match: str) -> str | None:
-    """Digits, with + before a country's code. None: too many or too few, or the form of something else."""
+    """Return digits, with + before a country's code. None: too many or too few, or the form of something else."""
     number = re.split(" ?(?:x|ext)", match)[0]
     if _NO_PHONE.fullmatch(number):
         return None
@@ -239,7 +239,7 @@ def _number(match: str) -> str | None:
 
 
 def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
-    """The detectors that ``names`` ask for, each once: built-in ones (:data:`BUILT_IN`), or ``presidio:ENTITY``."""
+    """Return the detectors of these ``names``, each once: built-in (:data:`BUILT_IN`) or ``presidio:ENTITY``."""
     made: list[Detector] = []
     for name in dict.fromkeys(names):
         if name.startswith(_PRESIDIO):
@@ -338,7 +338,7 @@ BUILT_IN = tuple(_BY_NAME)
 
 
 _FETCHES = {"EMAIL_ADDRESS": "email"}
-"""Entities whose recogniser asks the internet for a list, and the built-in detector in its place."""
+"""Entities whose recogniser fetches a list from the internet, and the built-in detector to use instead."""
 
 
 @dataclass(frozen=True)
