@@ -97,7 +97,7 @@ def test_everything_is_kept_in_the_private_part(noisy: tuple[Path, RunAudit, lis
     assert written == json.loads(json.dumps(audit.to_json()))
     assert (written["verdict"], written["bound"]) == ("consistent", audit.bound)
     diary = (out / "private" / "audit" / "run" / "private" / "diary.jsonl").read_text("utf-8")
-    assert sum("stand clear of it, by" in line for line in diary.splitlines()) == 1
+    assert sum("reliable terms per label" in line for line in diary.splitlines()) == 1
     assert not any("standard deviation" in line for line in said)
     assert any("diary.jsonl" in line for line in said)
 
