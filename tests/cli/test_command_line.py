@@ -103,7 +103,7 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Calla
     assert said.code == 0, said.err
     assert "vocabulary: noisy weighted counts of 16 public terms, of which the top 10 stay" in said.out
     assert "together: epsilon 3 at delta 1e-06" in said.out
-    assert "share of records a term must be in to stand out" in said.out
+    assert "share of records that must use a term for it to be seen" in said.out
     as_json = json.loads(understudy("plan", *flags(own), "--json").out)
     forecast, calls = (
         {each["name"]: each["value"] for each in as_json[part]["entries"]} for part in ("forecast", "generation")
@@ -120,12 +120,12 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
     assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
     assert "Dataset 'notes' is new: opened with this run's budget" in said.err
     assert "Next: `understudy report" in said.err
-    assert "vocabulary terms that stand out from chance" not in said.err
+    assert "vocabulary terms that count as real" not in said.err
     made = settings(tmp_path, output=str(tmp_path / "second"), ledger=str(tmp_path / "second.sqlite"))
     made = {name: value for name, value in made.items() if name not in ("llm", "records_per_label")}
     released = understudy("release", *flags(made), "--verbose")
     assert released.out == f"{tmp_path / 'second' / 'release' / 'dp-kps.release'}\n"
-    assert "vocabulary terms that stand out from chance" in released.err
+    assert "vocabulary terms that count as real" in released.err
     assert not (tmp_path / "second" / "release" / "synthetic.parquet").exists()
 
 
@@ -149,7 +149,7 @@ def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy
     said = understudy("show", str(folder / "dp-kps.release"))
     assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
     assert said.out.count("Usefulness: **") == 1
-    assert "vocabulary terms that stand out from chance" in said.out.partition("\n## Result\n")[2]
+    assert "vocabulary terms that count as real" in said.out.partition("\n## Result\n")[2]
     as_json = json.loads(understudy("show", str(folder / "dp-kps.release"), "--json").out)
     assert as_json["statement"] == json.loads((folder / "statement.json").read_text("utf-8"))
     assert as_json["parameters"]["top_terms"] == 10

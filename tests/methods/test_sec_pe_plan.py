@@ -99,7 +99,7 @@ def test_an_incidence_that_does_not_fit_what_is_declared_is_refused() -> None:
     with pytest.raises(ConfigError, match="more records than declared"):
         drawing((0,), (0,), (0,), secrets=1, cap=2)
     for records, secrets in (((), ()), 0), (((), ()), 2):
-        with pytest.raises(ConfigError, match="holds no secret"):
+        with pytest.raises(ConfigError, match="contains no secret"):
             drawing(*records, secrets=secrets)
 
 

@@ -101,7 +101,7 @@ def test_a_poor_corpus_with_secrets_runs_to_the_end_like_any_other(tmp_path: Pat
         incidence(corpus, secret_finder(corpus, detectors=["email"])).write(file)
         values["incidence_file"] = str(file)
         if what == "no secret":  # which is public then, and no accident of the table
-            with pytest.raises(us.UnderstudyError, match="holds no secret"):
+            with pytest.raises(us.UnderstudyError, match="contains no secret"):
                 run(values)
             assert runs_charged(tmp_path / "ledger.sqlite") == 0
             return

@@ -403,7 +403,7 @@ def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Re
     assert by_label(us.generate(held, records_per_label=min(there), guide_candidates=1000)) == dict.fromkeys(
         (0, 1), min(there)
     )
-    with pytest.raises(ReleaseError, match="More texts are asked for than the Release holds"):
+    with pytest.raises(ReleaseError, match="You asked for more texts than the Release contains"):
         us.generate(held, records_per_label=max(there) + 1)
 
 

@@ -309,7 +309,7 @@ def test_stricter_promises_to_some_secrets_raise_the_noise_and_are_stated_by_num
     assert noise == max(calibrate(strict, [secret]) for secret in (((0.3334, 3),), ((1.0, 1),)))
     assert noise > 2 * calibrate(BUDGET, [((0.3334, 3),)])
     words = made.statement.to_markdown()
-    also = "holds too for each of these secrets, by their numbers in the incidence file:"
+    also = "also holds for each of these secrets, by their numbers in the incidence file:"
     assert f"(p=0.001, r=0.002) {also} 1, 3." in words
     assert f"(p=0.001, r=0.05) {also} 7." in words
     assert "secret budgets: stricter.csv" in words

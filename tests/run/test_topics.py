@@ -277,7 +277,7 @@ def test_another_embedder_and_another_method_are_refused(tmp_path: Path, found: 
     with pytest.raises(ReleaseError, match="embedder"):
         found.assign(["a text"])
     other = us.release(**{"corpus": tmp_path / "kps.csv", **_kps(tmp_path)})
-    with pytest.raises(ReleaseError, match="holds no topics"):
+    with pytest.raises(ReleaseError, match="contains no topics"):
         FoundTopics(other)
 
 

@@ -1,1 +1,1 @@
-"""Attacks that try to break the promise: lower bounds on epsilon beside the promised upper one."""
+"""Attacks that try to break the promise: lower bounds on epsilon, to compare with the promised upper one."""

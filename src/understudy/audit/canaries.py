@@ -2,7 +2,7 @@
 
 A canary begins like a record of the corpus (in-distribution prefix) and ends in rare public terms that are in no record
 of the corpus and in no other canary (rare suffix). Prefix, suffix and label are chosen before the coins, and the coins
-come from the operating system: nothing but the run's output tells them."""
+come from the operating system: only the run's output reveals them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Canary:
     """A record that may be planted. Private; its ``repr`` shows nothing.
 
     Args:
-        name: unique; the owner of this record, where owners are protected.
-        prefix: the first words of a record of the corpus; may be empty.
+        name: unique; the owner of this record, if owners are protected. prefix: the first words of a record of the
+            corpus; may be empty.
         terms: rare public terms, in no other canary.
         label: the label of the record that the prefix is from; None without labels.
         planted: the coin.
@@ -76,7 +76,7 @@ class Canaries:
 
     @property
     def planted(self) -> NDArray[np.bool_]:
-        """``Bool[m]``: the coins."""
+        """Return ``Bool[m]``: the coins."""
         return np.array([canary.planted for canary in self.all], dtype=bool)
 
     def save(self, path: Path, *, settings: str) -> None:
@@ -100,7 +100,7 @@ def load_canaries(path: Path, *, settings: str) -> Canaries:
         ) from None
     if fields["settings"] != settings:
         raise ResumeError(
-            "The folder holds an audit with other settings.",
+            "The folder contains an audit with other settings.",
             "Use the settings it began with, another --output, or --fresh to start over, at no charge.",
         )
     return Canaries(made)
@@ -119,13 +119,13 @@ def make_canaries(
     Args:
         terms: a public vocabulary, the most frequent terms first.
         taken: indices of the terms that are in the corpus, and so in no suffix.
-        prefixes: with their labels; used again from the start where there are fewer than canaries.
+        prefixes: with their labels; used again from the start if there are fewer than canaries.
 
-    Raises ConfigError if the vocabulary has too few terms that the corpus does not hold.
+    Raises ConfigError if the vocabulary has too few terms that are not in the corpus.
     """
     matcher = TermMatcher(terms)
     free = [index for index in range(len(terms)) if index not in taken]
-    rarest = free[-count * per_canary * 2 :]  # the rare half of what is there, or less
+    rarest = free[-count * per_canary * 2 :]  # at most the rare half of the terms
     secrets.SystemRandom().shuffle(rarest)
     suffixes: list[tuple[str, ...]] = []
     pool = iter(rarest)
@@ -133,12 +133,12 @@ def make_canaries(
         chosen = list(islice(pool, per_canary))
         if len(chosen) < per_canary:
             raise ConfigError(
-                f"The public vocabulary has too few terms that the corpus does not hold for {count} canaries of "
+                f"The public vocabulary has too few terms that are not in the corpus for {count} canaries of "
                 f"{per_canary} terms.",
                 "Plant fewer canaries, give each fewer terms (--suffix-terms), or use a larger vocabulary.",
             )
         suffix = tuple(terms[index] for index in chosen)
-        if matcher.find(" ".join(suffix)) == chosen:  # side by side they are not read as other terms
+        if matcher.find(" ".join(suffix)) == chosen:  # next to each other they are not read as other terms
             suffixes.append(suffix)
     return Canaries(
         tuple(
@@ -158,7 +158,7 @@ CORPUS, SECRETS, LEDGER, RUN = "corpus.jsonl", "secrets.txt", "ledger.sqlite", "
 
 
 def vocabulary_of(method: Method) -> Vocabulary:
-    """Where rare terms come from: the public vocabulary of the method, where it has one, else the built-in list."""
+    """Return the source of rare terms: the public vocabulary of the method, if it has one, else the built-in list."""
     own = method.dump()
     names = {"source": "vocabulary", "stop_words": "stop_words"}
     given: dict[str, Any] = {ours: own[theirs] for ours, theirs in names.items() if own.get(theirs) is not None}
@@ -174,7 +174,7 @@ def choose_canaries(
     prefix_words: int,
     suffix_terms: int,
 ) -> Canaries:
-    """Canaries for this corpus, in one pass; with a ``finder`` of secrets, no canary begins with one."""
+    """Make canaries for this corpus, in one pass; with a ``finder`` of secrets, no canary begins with one."""
     matcher = TermMatcher(terms)
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
@@ -194,8 +194,8 @@ def choose_canaries(
 def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private: Path) -> None:
     """Write the corpus with the planted canaries in it into ``private``: one pass, all rows in memory.
 
-    A canary is a whole unit of the greatest weight: one record, also where it is an owner, whose records would be
-    averaged; but as many records as may hold one secret, where its suffix is a secret.
+    A canary is a whole unit of the greatest weight: one record, even for an owner, whose records would be averaged. If
+    its suffix is a secret, it has as many records as may contain one secret.
     """
     copies = 1
     if unit.kind == "secret":
@@ -211,9 +211,9 @@ def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private:
 
 
 def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
-    """The configuration of a run on what :func:`plant` wrote.
+    """Return the configuration of a run on the table of :func:`plant`.
 
-    It has a separate ledger, so that the user's dataset is not charged, and all that it makes is under ``private``.
+    It has a separate ledger, so that the user's dataset is not charged, and all its results are under ``private``.
     """
     changes: dict[str, Any] = {
         "data": (str(private / CORPUS),),
@@ -236,14 +236,14 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
 
 
 class Values:
-    """Values of a row's typed columns."""
+    """Return the values of a row's typed columns."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._generator = np.random.default_rng(0)
 
     def of(self, label: int, cells: Sequence[int]) -> dict[str, object]:
-        """By name: of typed columns by their cells, and of those that the label is made of by the label."""
+        """Return values by name: typed columns' from their cells, and the label's columns' from the label."""
         schema = self._schema
         crossed = zip(schema.crossed, cells_of_label(schema.crossed, label).values(), strict=True)
         named = [*crossed, *zip(schema.typed, cells, strict=True)]
@@ -252,7 +252,7 @@ class Values:
 
 
 def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
-    """The records as rows of a table that is declared in the same way."""
+    """Return the records as rows of a table that is declared in the same way."""
     schema = corpus.schema
     for batch in corpus.batches():
         owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
@@ -268,8 +268,8 @@ def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
 
 
 def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:
-    """A canary as a row: of several columns the last one holds its text; a dialogue has one turn. Typed columns hold
-    their first value."""
+    """Return a canary as a row: of several columns the last one has its text; a dialogue has one turn. Typed columns
+    have their first value."""
     schema = corpus.schema
     row: dict[str, object] = dict.fromkeys(schema.record_columns, "")
     if schema.record_columns:

@@ -1,6 +1,6 @@
-"""A table and its neighbours: a unit less, more, or replaced. The unit that changes is always the last one.
+"""A table and its neighbours: one unit less, more, or replaced. The unit that changes is always the last one.
 
-So the other units keep their places, and with them their coins, in both tables of a pair.
+So the other units keep their positions, and thus their coins, in both tables of a pair.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STRANGE = "Zzyzx \u2603 \U0001f600 qwxv-7734 \u202e \u00df\u1e9e \u05d0\u05d1 0
 
 @dataclass(frozen=True, repr=False)
 class Neighbour:
-    """A pair of tables: the given one, with a unit in the last place, and one where that unit differs. Private; its
-    ``repr`` shows nothing.
+    """A pair of tables: the given one, with a unit in the last position, and one in which that unit differs. Private;
+    its ``repr`` shows nothing.
 
     Args:
-        last: the name of the last unit of ``before``; pairs with one name share that table.
-        units: by how many units the tables differ: 2 where one is replaced.
+        last: the name of the last unit of ``before``; pairs with one name share that table. units: by how many units
+            the tables differ: 2 if one is replaced.
     """
 
     name: str
@@ -45,17 +45,17 @@ class Neighbour:
 
 
 def neighbours_of(corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, skips: bool) -> list[Neighbour]:
-    """Return pairs of the table and a neighbour, the telling ones first.
+    """Return pairs of the table and a neighbour, the most revealing ones first.
 
     Args:
-        finder: of secrets, where these are protected.
-        skips: whether bad rows are left out, so that an empty text and an unknown label are neighbours too.
+        finder: of secrets, if these are protected. skips: whether bad rows are left out, so that an empty text and an
+            unknown label are neighbours too.
 
     Raises ConfigError if the table has too few units.
     """
     schema, values = corpus.schema, Values(corpus.schema)
     units = _units(list(rows_of(corpus, values)), corpus, unit, finder)
-    others = units.pop(None, [])  # of no secret
+    others = units.pop(None, [])  # without a secret
     names = sorted(units, key=lambda name: (len(json.dumps(units[name], default=str)), str(name)))
     if len(names) < _FEWEST:
         raise ConfigError("The table has too few units to replay a run on.", f"Give one with {_FEWEST} or more.")
@@ -112,7 +112,7 @@ def neighbours_of(corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, sk
 
 
 def _units(rows: Rows, corpus: Corpus, unit: Unit, finder: SecretFinder | None) -> dict[Any, Rows]:
-    """The rows of every unit; under None those of no secret."""
+    """Return the rows of every unit; under None those without a secret."""
     found: dict[Any, Rows] = defaultdict(list)
     if unit.kind == "secret":
         assert finder is not None

@@ -1,8 +1,8 @@
 """Replay a run on a neighbour of its table: with the released values given, nothing else may differ.
 
-A run is made twice, and nothing is charged. The first keeps every value that passes the door between the private
-records and what is released. The second reads a neighbour: one unit less, more, or replaced. At the door it gets the
-values of the first. All that it does besides must be the same, and each exact sum may differ by its sensitivity alone.
+A run is made twice, and nothing is charged. The first records every value that passes the door between the private
+records and the released values. The second reads a neighbour: one unit less, more, or replaced. At the door it gets the
+values of the first. Everything else it does must be the same, and each exact sum may differ only by its sensitivity.
 
 The idea is that of dp-recorder (arXiv:2602.17454), for functions; this is for whole runs.
 """
@@ -35,7 +35,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Replayed:
-    """One neighbour, and what was found on it."""
+    """One neighbour, and the findings on it."""
 
     name: str
     findings: tuple[Finding, ...] = ()
@@ -43,12 +43,12 @@ class Replayed:
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What replaying a run on neighbours found. Private.
+    """The result of replaying a run on neighbours. Private.
 
     Args:
-        unsteady: what differs between two runs on the *same* table; where that is something, nothing can be said.
-        measurements: how many noisy values a run asks for.
-        unchecked: charges whose sensitivity is not known here, so that their exact values were not compared.
+        unsteady: what differs between two runs on the *same* table; if anything does, the replay is inconclusive.
+            measurements: how many noisy values a run requests. unchecked: charges whose sensitivity is not known here,
+                so that their exact values were not compared.
     """
 
     method: str
@@ -70,11 +70,11 @@ class ReplayAudit:
 
 
 def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listener = SILENT) -> ReplayAudit:
-    """Replay the run that ``config`` describes on neighbours of its table. Nothing is charged, nothing handed out.
+    """Replay the run that ``config`` describes on neighbours of its table. Nothing is charged or released.
 
     Args:
         config: of the run. With an ``output`` the result is kept there, in ``private/replay.json``, and nothing else.
-        most: neighbours to try at most; None: all.
+        most: largest number of neighbours to try; None: all.
     """
     started = time.monotonic()
     require_private_incidence(config)
@@ -91,7 +91,7 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
             names, schema = corpus.schema.columns, corpus.schema
         changes: dict[str, Any] = {"insecure_noise_seed": _SEED, "insecure_no_noise": False}
         changes |= {"max_bad_rows": config.max_bad_rows, "secrets_file": config.secrets_file}
-        if not schema.labels_declared:  # the user takes the label set for public
+        if not schema.labels_declared:  # the user treats the label set as public
             changes |= {"labels": schema.labels, "labels_from_data": False}
         settings = on_the_copy(config, folder).model_copy(update=changes)
         with RunStore.open(folder / "store", noise="seeded"):

@@ -1,6 +1,7 @@
-"""What an audit of a whole run found: a lower bound on epsilon from many canaries, beside the promise.
+"""The result of an audit of a whole run: a lower bound on epsilon from many canaries, and the promise.
 
-How many coins of its canaries a private run lets anybody guess is in :mod:`understudy.evaluate.metrics.guesses`.
+The limit on right guesses of a private run's coins is in
+:mod:`understudy.evaluate.metrics.guesses`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_CANARIES = 100_000
 
 @dataclass(frozen=True)
 class GuessRule:
-    """How many guesses are made, fixed before the run: the highest scores are ``present``, the lowest ``absent``."""
+    """The number of guesses, fixed before the run: the highest scores are ``present``, the lowest ``absent``."""
 
     name: str
     present: int
@@ -37,19 +38,19 @@ class GuessRule:
         return self.present + self.absent
 
     def correct(self, scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> int:
-        """How many of the guesses are right. Ties are broken by the canaries' order, which no coin knows."""
+        """Return how many guesses are right. Ties are broken by the canaries' order, independent of the coins."""
         order = np.argsort(-scores, kind="stable")
         absent = order[len(order) - self.absent :]
         return int(planted[order[: self.present]].sum() + (~planted[absent]).sum())
 
 
 def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
-    """The rules that every attack is tried with; the bound pays for their number.
+    """The rules that every attack is tried with; the bound is corrected for their number.
 
     - nearly all: perfect scores make perfect guesses, since the number planted is within five standard deviations of
       one half (but for one chance in a million);
-    - the surest half and the surest tenth: for scores that tell some canaries clearly, and others not;
-    - the highest twentieth only: for outputs that repeat a few canaries and say nothing of the others.
+    - the surest half and the surest tenth: for scores that identify some canaries clearly, and others not;
+    - the highest twentieth only: for outputs that repeat a few canaries and reveal nothing of the others.
     """
     most = max(1, math.floor(canaries / 2 - 2.5 * math.sqrt(canaries)))
     quarter, few = max(1, canaries // 4), max(1, canaries // 20)
@@ -62,14 +63,15 @@ def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
 
 
 def largest_bound(rules: Sequence[GuessRule], *, canaries: int, delta: float, confidence: float) -> float:
-    """The power of the test: the bound if every guess were right. No run can be shown to leak more."""
+    """Return the power of the test: the bound if every guess were right. No run can be shown to leak more."""
     return max(
         lower_bound(rule.guesses, rule.guesses, canaries=canaries, delta=delta, confidence=confidence) for rule in rules
     )
 
 
 def canaries_needed(epsilon: float, *, delta: float, confidence: float) -> int | None:
-    """The fewest canaries whose :func:`largest_bound` is above ``epsilon``; None: :data:`MOST_CANARIES` are too few."""
+    """Return the fewest canaries whose :func:`largest_bound` exceeds ``epsilon``; None if above
+    :data:`MOST_CANARIES`."""
 
     def enough(canaries: int) -> bool:
         return any(
@@ -123,13 +125,12 @@ class Attack:
 
 @dataclass(frozen=True)
 class GroupBound:
-    """What is shown of some of the canaries alone, which were the same whatever the coins.
+    """The result on a group of the canaries, which does not depend on the coins.
 
     A promise holds for every record, so for each group too; an attack may do better on one than on all.
 
     Args:
-        attack: the one that shows most, by ``epsilon``.
-        largest_bound: the bound if all guesses had been right.
+        attack: the strongest one, by ``epsilon``. largest_bound: the bound if all guesses had been right.
     """
 
     name: str
@@ -146,11 +147,11 @@ class RunAudit:
 
     Args:
         unit: what it protects, in words; each canary is one such unit.
-        private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
-        confidence: of ``bound``, over all attacks and rules together.
+        private: False if noise was off or seeded: then the promise is that of the same run with noise. confidence: of
+            ``bound``, over all attacks and rules together.
         largest_bound: the bound if all guesses had been right: the power of the test.
-        canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not.
-        groups: bounds by group, which hold with ``confidence`` all together, apart from ``bound``.
+        canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not. groups:
+            bounds by group, which hold jointly with ``confidence``, separately from ``bound``.
     """
 
     method: str
@@ -176,7 +177,7 @@ class RunAudit:
 
     @property
     def largest_found(self) -> float:
-        """The largest bound of all and of groups."""
+        """The largest of the bounds, overall and by group."""
         return max(self.bound, *(each.epsilon for each in self.groups), 0.0)
 
     @property
@@ -187,16 +188,16 @@ class RunAudit:
         return {**result_json(self), "bound": self.bound, "verdict": self.verdict}
 
     def save(self, path: Path) -> None:
-        """Write it for its owner's eyes only: it is computed on private data, and no epsilon covers it."""
+        """Write it, readable by its owner only: it is computed on private data, and no epsilon covers it."""
         write_result(path, self.to_json())
 
     @property
     def remark(self) -> str:
-        """What the verdict means, in a sentence or two."""
+        """Return the meaning of the verdict, in a sentence or two."""
         if self.verdict == "VIOLATION":
             return "The run leaks more than is promised."
         if self.largest_bound <= self.epsilon:
-            wanted = "" if self.canaries_needed is None else f" ({self.canaries_needed} would do)"
+            wanted = "" if self.canaries_needed is None else f" ({self.canaries_needed} would be enough)"
             return f"So few canaries could not have shown a violation{wanted}. A low bound is not a proof."
         return "A low bound is not a proof: another attack may find more."
 
@@ -215,7 +216,7 @@ def judge(
     delta: float,
     confidence: float,
 ) -> Attack:
-    """What one attack's scores show, with this confidence in each bound."""
+    """Return the result of one attack's scores, with this confidence in each bound."""
     guesses = _guesses(scores, planted, rules, delta=delta, confidence=confidence)
     rate, interval = true_positive_rate(scores, planted)
     area = bootstrap(
@@ -248,12 +249,12 @@ def judge_groups(
     delta: float,
     confidence: float,
 ) -> tuple[GroupBound, ...]:
-    """What the attacks show of each group alone, with ``confidence`` in all these bounds together (Bonferroni).
+    """Return the attacks' results on each group, with ``confidence`` in all these bounds together (Bonferroni).
 
     The theorem is applied to the canaries of a group, given the coins of the others.
 
     Args:
-        groups: by name ``Bool[m]``; they must not depend on the coins, nor on what the run made.
+        groups: by name ``Bool[m]``; they must not depend on the coins, nor on the run's output.
     """
     found = []
     for name, chosen in groups.items():
@@ -275,7 +276,7 @@ def judge_groups(
 
 
 def area_under_curve(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> float:
-    """Chance that a planted canary scores above another; 0.5 where there are none of one kind.
+    """Return the chance that a planted canary scores above another; 0.5 if there are none of one kind.
 
     Source: Hanley and McNeil 1982: the Mann-Whitney statistic over the number of pairs.
     """
@@ -287,7 +288,7 @@ def area_under_curve(scores: NDArray[np.float64], planted: NDArray[np.bool_]) ->
 
 
 def true_positive_rate(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> tuple[float, Interval]:
-    """Share of the planted canaries above the lowest threshold that at most 1 % of the others are above."""
+    """Return the share of the planted canaries above the lowest threshold that at most 1 % of the others exceed."""
     absent = np.sort(scores[~planted])[::-1]
     allowed = int(FALSE_POSITIVES * len(absent))
     threshold = absent[allowed] if len(absent) else -np.inf

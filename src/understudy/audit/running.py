@@ -1,13 +1,13 @@
-"""Audit a whole run: plant canaries in a copy of the corpus, run the method on it, and try to tell which were planted.
+"""Audit a whole run: plant canaries in a copy of the corpus, run the method on it, and try to find which were planted.
 
     choose    canaries and coins, kept in private/ before anything else is done
-    plant     a copy of the corpus with those in it whose coin says so
+    plant     a copy of the corpus with those whose coin says so
     run       the whole method, with a separate ledger
-    attack    scores from what the run hands out
-    bound     how large epsilon must be at least, for so many right guesses (Steinke, Nasr and Jagielski 2023)
+    attack    scores from the run's outputs
+    bound     how large epsilon must be at least, for this many right guesses (Steinke, Nasr and Jagielski 2023)
 
-Everything stays in the private part of the output folder: what the run makes is not covered by a charge to the user's
-dataset, so it must not be handed out.
+Everything stays in the private part of the output folder: the run's results are not covered by a charge to the user's
+dataset, so they must not be shared.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from understudy.text.vocabulary.words import TermMatcher, split_words
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6
-"""At which an epsilon is computed for a run that promises secret protection."""
+"""Delta at which an epsilon is computed for a run that promises secret protection."""
 
 
 class AuditParameters(Parameters):
@@ -85,12 +85,12 @@ class AuditParameters(Parameters):
     canaries: int = Field(3000, ge=50, le=MOST_CANARIES)
     """Canaries: records that are each planted with probability 1/2."""
     prefix_words: int = Field(5, ge=0, le=100)
-    """Words of a record of the corpus that a canary begins with."""
+    """Number of words of a corpus record with which a canary begins."""
     suffix_terms: int = Field(8, ge=1, le=100)
-    """Rare public terms that it ends in."""
+    """Number of rare public terms with which it ends."""
     attacks: CommaSeparated = ()
-    """Attacks to make, of terms, ngram, embedding and release. Default: all that fit the method. Fewer, chosen
-    beforehand, make a sharper bound."""
+    """Attacks to make: terms, ngram, embedding, release. Default: all that fit the method. Fewer, chosen beforehand,
+    give a sharper bound."""
     confidence: float = Field(0.95, ge=0.5, lt=1)
     """Confidence of the bound, over all attacks together."""
 
@@ -107,7 +107,7 @@ def audit_run(
     Args:
         config: of the run, as for :func:`understudy.run.pipeline.run`. All is written to ``private/audit/`` of its
             ``output``, and the result to ``private/audit.json``; the folder may be that of the run itself.
-        corpus: the open corpus, in place of ``config.data``.
+        corpus: the open corpus, instead of ``config.data``.
     """
     parameters = parameters or AuditParameters()
     started = time.monotonic()
@@ -115,7 +115,7 @@ def audit_run(
     if place is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     require_private_incidence(config)
-    config, _ = fitted(config)  # of a run in the same folder too, as the audit's own run finds none
+    config, _ = fitted(config)  # also that of a run in the same folder, since the audit's own run finds none
     job = Job(config, generates=True)
     job.require_language()
     require_local_model(job.chat)
@@ -146,7 +146,7 @@ def audit_run(
         if job.promise.noise_source.origin == SYSTEM:
             Ledger.create(folder / LEDGER).close()
         diary = OutputFolder(folder / RUN)
-        listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")
+        listener.say(f"Running the method on a copy. Its messages are in {diary.diary}: no charge covers them.")
 
         def note(line: str) -> None:
             diary.note_privately({"said": line})
@@ -154,7 +154,7 @@ def audit_run(
         quiet = Listener(note, listener.progress, detail=note)
         result = run(on_the_copy(config, folder), listener=quiet)
     texts = [record.text for record in result.records if record.text]
-    listener.say("Attacking what the run made.")
+    listener.say("Attacking the run's results.")
     scores = {name: score(name, canaries, texts=texts, release=result.release, embedder=embedder) for name in attacks}
     found = tuple(
         judge(name, values, canaries.planted, rules, delta=delta, confidence=single) for name, values in scores.items()
@@ -179,14 +179,14 @@ def audit_run(
     )
     with disk_faults(private):
         audit.save(private / AUDIT)
-    shutil.rmtree(OutputFolder(private / FOLDER / RUN).shareable, ignore_errors=True)  # nobody has paid for it
+    shutil.rmtree(OutputFolder(private / FOLDER / RUN).shareable, ignore_errors=True)  # no charge covers it
     return audit
 
 
 def promise(plan: Plan) -> tuple[float, float]:
-    """The (epsilon, delta) that a run promises for adding or removing one unit.
+    """Return the (epsilon, delta) that a run promises for adding or removing one unit.
 
-    Where secrets are protected a run promises a posterior; this is then what the same noise means at delta = 1e-6.
+    If secrets are protected, a run promises a posterior; the result is then the same noise's epsilon at delta = 1e-6.
     """
     if isinstance(plan.budget, Budget):
         return float(plan.budget.epsilon), float(plan.budget.delta)
@@ -195,7 +195,7 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 @contextmanager
 def _locked(output: OutputFolder) -> Iterator[Path]:
-    """The audit's folder in ``private/``, which no other audit may use meanwhile: it would toss other coins."""
+    """Lock the audit's folder in ``private/``: another audit at the same time would toss other coins."""
     try:
         folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:
@@ -212,7 +212,7 @@ def _locked(output: OutputFolder) -> Iterator[Path]:
 def _prepare(
     job: Job, parameters: AuditParameters, corpus: Corpus | None, folder: Path, attacks: tuple[str, ...]
 ) -> Canaries:
-    """The canaries, and the corpus with them in ``folder``; both are made once."""
+    """Return the canaries, and the corpus with them in ``folder``; both are made once."""
     lasting = {**job.lasting.settings, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
     settings = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
     if job.place.fresh:
@@ -240,16 +240,16 @@ def _prepare(
 
 
 def require_private_incidence(config: RunConfig) -> None:
-    """Refuse a run that declares public which record holds which secret."""
+    """Refuse a run that declares public which record contains which secret."""
     if config.method_parameters.get("incidence") == "public":
         raise ConfigError(
-            "An audit changes which record holds which secret, which this run declares public.",
+            "An audit changes which record contains which secret, but this run declares that public.",
             "Audit the same run with `incidence: private`.",
         )
 
 
 def require_local_model(model: ModelParameters) -> None:
-    """Refuse endpoints on other machines: nothing is charged for what the run releases."""
+    """Refuse endpoints on other machines: no charge covers the run's results."""
     provider, preset = model.llm.partition(":")[0], preset_of(model.llm)
     if provider in ("builtin", "none", "hf"):
         return
@@ -273,8 +273,8 @@ class NGramModel:
 
         p(w | h) = (c(h w) + t(h) p(w | h without its first word)) / (c(h) + t(h))
 
-    c counts in the texts, t(h) is how many different words follow h. Memory: of contexts, those alone are kept
-    whose words are all in ``words``.
+    c counts in the texts, t(h) is how many different words follow h. Memory: only contexts whose words are all in
+    ``words`` are kept.
 
     Args:
         words: all words that will be asked about, contexts included.
@@ -301,7 +301,7 @@ class NGramModel:
         self._uniform = 1 / (len(known) + self._types[()] + 1)
 
     def log_probability(self, words: Sequence[str], *, after: Sequence[str] = ()) -> float:
-        """log p(words | after), summed over the words; natural logarithm."""
+        """Return log p(words | after), summed over the words; natural logarithm."""
         whole = [*after, *words]
         return sum(
             math.log(self._probability(whole[position], tuple(whole[max(0, position - _ORDER + 1) : position])))
@@ -325,12 +325,12 @@ TERMS, NGRAM, EMBEDDING, RELEASE = "terms", "ngram", "embedding", "release"
 ATTACKS = (TERMS, NGRAM, EMBEDDING, RELEASE)
 
 FEWEST = 50
-"""Canaries of a group that is looked at by itself."""
+"""Least number of canaries in a group with its own bound."""
 
 
 def groups_of(canaries: Canaries, embedder: Embedder | None) -> dict[str, NDArray[np.bool_]]:
-    """The groups of which each has a bound, ``Bool[m]`` by name: each label, and, where there is an embedder, the tenth
-    of the canaries that are farthest from all. Coins have no say in them."""
+    """Return the groups with their own bounds, ``Bool[m]`` by name: each label, and, with an embedder, the tenth of the
+    canaries that are farthest from all. They do not depend on the coins."""
     labels = [canary.label for canary in canaries]
     found = {
         f"label {label}": np.array([each == label for each in labels], dtype=bool)
@@ -350,7 +350,7 @@ _PARTS = 64
 
 
 def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
-    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are.
+    """Return the attacks to make on a run of ``method``: the chosen ones or, by default, all that fit.
 
     Raises ConfigError if one is unknown, or does not fit the method.
     """
@@ -366,7 +366,7 @@ def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
 def score(
     attack: str, canaries: Canaries, *, texts: Sequence[str], release: Release, embedder: Embedder | None
 ) -> Scores:
-    """``Float64[m]``: the scores of one attack."""
+    """Return ``Float64[m]``: the scores of one attack."""
     makers: dict[str, Callable[[], Scores]] = {
         TERMS: lambda: term_scores(canaries, texts),
         NGRAM: lambda: ngram_scores(canaries, texts),
@@ -377,7 +377,7 @@ def score(
 
 
 def term_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
-    """How often the canary's terms occur in ``texts``. No other canary has them, and no record of the corpus."""
+    """Return how often the canary's terms occur in ``texts``. No other canary and no record of the corpus has them."""
     owners = [number for number, canary in enumerate(canaries) for _ in canary.terms]
     matcher = TermMatcher([term for canary in canaries for term in canary.terms])
     found = np.zeros(len(canaries))
@@ -388,7 +388,7 @@ def term_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
 
 
 def ngram_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
-    """log p(suffix | prefix) in a trigram model of ``texts``, less the mean of that of 20 other canaries' suffixes.
+    """Return log p(suffix | prefix) in a trigram model of ``texts``, minus its mean over 20 other canaries' suffixes.
 
     Source: Meeus et al. 2025, *The Canary's Echo* (arXiv:2502.14921), who score with bigrams; the comparison with
     alternatives is the exposure of Carlini et al. 2019.
@@ -406,11 +406,11 @@ def ngram_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
 
 
 def embedding_scores(canaries: Canaries, texts: Sequence[str], embedder: Embedder | None) -> Scores:
-    """Cosine of each canary with its nearest synthetic text.
+    """Return the cosine of each canary with its nearest synthetic text.
 
     Source: Meeus et al. 2025, who plant a canary several times and average over as many texts.
     """
-    assert embedder is not None, "the audit loads one where this attack is made"
+    assert embedder is not None, "the audit loads one if this attack is made"
     if not texts:
         return np.zeros(len(canaries))
     ours, theirs = embedder.embed([canary.text for canary in canaries]), embedder.embed(list(texts))
@@ -419,10 +419,10 @@ def embedding_scores(canaries: Canaries, texts: Sequence[str], embedder: Embedde
 
 
 def release_scores(canaries: Canaries, release: Release) -> Scores:
-    """What a dp-kps Release says of the canary's terms: noisy counts and densities, each by its signal over its
-    variance, which is the log-likelihood ratio for gaussian noise, up to a constant.
+    """Score the canary's terms in a dp-kps Release: noisy counts and densities, each weighted by its signal over its
+    variance: the log-likelihood ratio for gaussian noise, up to a constant.
 
-    A term that is not in the privatised vocabulary counts as the least that is.
+    A term that is not in the privatised vocabulary counts as the smallest one that is.
     """
     parameters = DPKPSParameters(**own_parameters(release))
     mechanisms: dict[str, Any] = {charge.name: charge.mechanism for charge in release.statement.charges}

@@ -1,4 +1,4 @@
-"""One run on tape: what passes its door, and all that it does besides; and the same run with the values of a first one.
+"""One run on tape: the values at its door, and everything else it does; and the same run with a first one's values.
 
 A run that is taped is NOT PRIVATE: its noise is seeded, and nothing is charged.
 """
@@ -38,12 +38,12 @@ from understudy.run.pipeline import run
 from understudy.run.session import Listener, Witness
 from understudy.run.settings import RunConfig
 
-_ROUNDING = 1 + 1e-12  # of norms in floating point
+_ROUNDING = 1 + 1e-12  # tolerance of norms in floating point
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that differs though no released value does. Private: it may quote a record.
+    """A difference although all released values are the same. Private: it may quote a record.
 
     Args:
         kind: ``sensitivity``, ``order``, or what differs: ``request``, ``message``, ``file``, ``outcome``, ...
@@ -54,7 +54,7 @@ class Finding:
 
 
 class _Stop(BaseException):
-    """Ends a run that measures something else than the first. No method catches it by mistake."""
+    """Ends a run that measures something different from the first. No method catches it by mistake."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ class _Drawn:
 
 @dataclass
 class Tape:
-    """What one run drew and did; with the tape of the ``first`` run, whose values it hands on.
+    """The values and actions of one run; with the tape of the ``first`` run, it reuses its values.
 
     Args:
-        units: by how many units the table differs from the first one's: an exact sum may move by so many sensitivities.
+        units: by how many units the table differs from the first one's: an exact sum may move by this many
+            sensitivities.
     """
 
     first: Tape | None = None
@@ -87,7 +88,7 @@ class Tape:
         self.done.append((kind, detail))
 
     def draw(self, key: str, exact: NDArray[np.int64], make: Callable[[], Any], moved: _Moved) -> Any:
-        """The noisy value: made, or the first run's, in the place of the same number."""
+        """Return the noisy value: made, or the first run's value with the same number."""
         if self.first is None:
             result = make()
         else:
@@ -107,11 +108,11 @@ class Tape:
         size = np.abs(difference.astype(np.float64))
         norm = {"l1": size.sum(), "l2": math.sqrt((size**2).sum()), "most": size.max(initial=0.0)}[moved.norm]
         if norm > moved.bound * self.units * _ROUNDING:
-            says = f"an exact value moved by {norm:g} in its norm, and {self.units} x {moved.bound:g} is declared"
+            says = f"an exact value moved by {norm:g} in its norm, but {self.units} x {moved.bound:g} is declared"
             self.found.append(Finding("sensitivity", f"{key}: {says}"))
 
     def findings(self) -> tuple[Finding, ...]:
-        """What differs from the first run, the first difference of each kind."""
+        """Return what differs from the first run, the first difference of each kind."""
         assert self.first is not None
         found = list({(each.kind, each.detail.partition(":")[0]): each for each in reversed(self.found)}.values())[::-1]
         stopped = isinstance(self.failed, _Stop)
@@ -145,7 +146,7 @@ def _difference(one: Sequence[str], other: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Moved:
-    """How far one unit may move an exact value; None where that is not known."""
+    """How far one unit may move an exact value; None if unknown."""
 
     bound: float | None
     norm: str
@@ -155,7 +156,7 @@ _KNOWN = (DPSGD, PrivateTokens, SubsampledSums, SubsampledTokens)
 
 
 def _moved(mechanism: Any, kind: NoiseKind | None, scale: float, records: int) -> _Moved:
-    """For noise of this ``kind``; None: for a choice by the exponential mechanism."""
+    """Return it for noise of this ``kind``; None: for a choice by the exponential mechanism."""
     norm = "most" if kind is None else "l2" if kind == "gaussian" else "l1"
     bound: float | None = None
     if isinstance(mechanism, SubsampledSums):
@@ -163,7 +164,9 @@ def _moved(mechanism: Any, kind: NoiseKind | None, scale: float, records: int) -
     if isinstance(mechanism, PrivateTokens):
         test = mechanism.test
         of_test = test.grid if test is not None and scale == 2 * test.scale(mechanism.batch_size) else 0
-        bound = of_test if kind else mechanism.grid * (scale == mechanism.scale)  # thresholds and public tokens stay
+        bound = (
+            of_test if kind else mechanism.grid * (scale == mechanism.scale)
+        )  # thresholds and public tokens are unchanged
     elif isinstance(mechanism, SubsampledTokens):
         bound = math.sqrt(2) * mechanism.grid if kind else 1
     elif isinstance(mechanism, DPSGD):
@@ -174,8 +177,8 @@ def _moved(mechanism: Any, kind: NoiseKind | None, scale: float, records: int) -
 
 
 class _Source(InsecureSeededNoise):
-    """Noise of one charge. All units are in every sample; other coins are the same for the units that stay, as the one
-    that changes is the last."""
+    """Noise of one charge. All units are in every sample; other coins are the same for the units that remain, as the
+    one that changes is the last."""
 
     def __init__(self, tape: Tape, charge: str, mechanism: Any, records: int) -> None:
         digest = hashlib.sha256(f"{charge} {len(tape.drawn)}".encode()).digest()
@@ -212,7 +215,7 @@ class _Source(InsecureSeededNoise):
 
 @dataclass(frozen=True, repr=False)
 class _Union:
-    """A query over names that nobody listed, as one over the names of both runs."""
+    """A query over unlisted names, as one over the names of both runs."""
 
     query: OpenQuery
     tape: Tape
@@ -232,7 +235,7 @@ class _Union:
             names = sorted(own.keys() | known.keys())
             unseen = (0, -(2**60))  # which is below every threshold
             exact, result = np.array([known.get(name, unseen) for name in names], dtype=np.int64).reshape(-1, 2).T
-            # the first run, as it would be with these names
+            # the first run, as if with these names
             first.drawn[place] = replace(before, exact=exact, result=result, names=names)
         names = sorted(own) if first is None else names
         yield names, np.array([own.get(name, 0) for name in names], dtype=np.int64)
@@ -272,12 +275,12 @@ class _Door(Measurements):
     def _sealed(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
         mechanism, first = self.plan.mechanism(charge_of(name)), self.tape.first
         if isinstance(mechanism, SubsampledSums) and name == f"{charge_of(name)}/sample":
-            return super()._sealed(name, make)  # exact, and private: who is in the sample
+            return super()._sealed(name, make)  # exact, and private: the units in the sample
 
         def taped() -> Arrays:
             made = make()
             if charge_of(name) in self.tape.unchecked and first is not None and name in first.sealed:
-                return first.sealed[name]  # noise that was not asked for here
+                return first.sealed[name]  # noise that was not requested here
             return made
 
         found = super()._sealed(name, taped)
@@ -318,7 +321,7 @@ class _Eyes(Witness):
 
 
 class _Heard:
-    """A language model whose requests are kept; it answers a request as the first run was answered."""
+    """A language model whose requests are recorded; it repeats the first run's answers."""
 
     def __init__(self, chat: ChatModel, tape: Tape) -> None:
         self._chat, self._tape, self.model_id = chat, tape, chat.model_id
@@ -351,7 +354,7 @@ class _Lines(logging.Handler):
 
 
 def watch(config: RunConfig, output: OutputFolder, tape: Tape) -> None:
-    """Make the run, and keep all that it does."""
+    """Make the run, and record everything it does."""
     listener = Listener(
         lambda line: tape.did("message", line),
         lambda what, done, total: tape.did("progress", f"{what} {done} of {total}"),

@@ -45,7 +45,7 @@ from understudy.corpus.sources import (
 from understudy.corpus.storage import parse_address
 from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.schema.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
-from understudy.schema.layout import Layout, typed_layout
+from understudy.schema.layout import FileFormat, Layout, typed_layout
 from understudy.schema.transcript import ENDS, TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
@@ -169,6 +169,8 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
             remove_spool(temporary)
         raise
     layout = partial(_layout, found[0], schema, reading)
+    if len(found) > 1:  # which file comes first may depend on a single record
+        layout = partial(_layout_of_several, found[0].format, reading)
     return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding, layout)
 
 
@@ -177,7 +179,7 @@ def _dates(schema: Schema) -> set[str]:
 
 
 def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
-    """Return how a file is laid out. JSON lines have no header, and the order of a line's keys is private."""
+    """Return the layout of a file. JSON lines have no header, and the order of a line's keys is private."""
     folders = tuple(name for name, _ in file.partitions)
     if file.format == "parquet":
         types = arrow.parquet_schema(file)
@@ -192,6 +194,13 @@ def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
         _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
         names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)
     return Layout((*dict.fromkeys(names), *folders), file.format, delimiter, reading.encoding, quotes)
+
+
+def _layout_of_several(format: FileFormat, reading: Reading) -> Layout:  # noqa: A002
+    """Return the layout of several files: no header or schema of theirs, but only what is declared."""
+    delimiter = reading.delimiter or ("\t" if format == "tsv" else ",")
+    quotes = reading.quotes or ("none" if format == "tsv" else "multiline")
+    return Layout((), format, delimiter, reading.encoding, quotes)
 
 
 _FEWEST_ROWS, _MOST_ROWS = 1 << 7, 1 << 15  # of a piece of a Parquet file

@@ -1,1 +1,1 @@
-"""Words and prompts: public terms, templates, and how a language model is asked for texts."""
+"""Words and prompts: public terms, templates, and asking a language model for texts."""

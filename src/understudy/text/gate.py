@@ -1,7 +1,7 @@
-"""The gate: read every text that a model wrote, and name what is wrong with it.
+"""The gate: read every text that a model wrote, and report its faults.
 
 It uses the text, its prompt, its released phrases and the texts before it: post-processing of released values. Its
-limits were chosen so that of the real texts of thirteen public tables fewer than 2 % fail for any one reason.
+limits were chosen on the real texts of thirteen public tables: fewer than 2 % of them fail for any one reason.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FAULTS: dict[Fault, tuple[str, str]] = {
     "duplicate": ("is nearly the same as an earlier one", "are nearly the same as earlier ones"),
     "opening": ("begins with the same line as most", "begin with the same line"),
 }
-"""Each reason for which a text fails, of one text and of several."""
+"""Each reason for which a text fails, worded for one text and for several."""
 MOST_FAILING = 1 / 3
-"""Share of the texts above which a table is not written."""
+"""If more than this share of the texts fail, no table is written."""
 _CAUSES: dict[Fault, str] = {
     "phrases": ": the model seems to ignore the prompt",
     "echo": ": the model seems to complete text, not to answer",
@@ -87,17 +87,17 @@ _OPEN = frozenset(
         "le la les un une et ou du des el los las il lo gli het een"
     )
 )
-"""Words with which no sentence ends, of languages that write them so."""
+"""Words that do not end a sentence."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Reads texts.
+    """Reads texts and finds their faults.
 
     Args:
-        languages: codes (ISO 639-1) of the languages in which texts may be; empty for any.
+        languages: codes (ISO 639-1) of the allowed languages; empty for any.
         accept_all: whether texts that fail are kept.
-        check: the command that tries the model.
+        check: the command that tests the model.
     """
 
     languages: frozenset[str] = frozenset()
@@ -107,11 +107,11 @@ class Gate:
     def fault(
         self, text: str, *, phrases: Sequence[str] = (), prompt: Sequence[Message] = (), finish: str = "stop"
     ) -> Fault | None:
-        """Return why a text fails by itself, the gravest reason first; None if it passes.
+        """Return why a text fails by itself, the most serious reason first; None if it passes.
 
         Args:
-            phrases: those that its prompt showed.
-            finish: the ``finish_reason`` of its answer; empty where the text has parts, whose ends are its form's.
+            phrases: the phrases of its prompt. finish: the ``finish_reason`` of its answer; empty if the text has
+                parts, whose form defines their ends.
         """
         words, head = split_words(text), text.lstrip()[:_HEAD]
         if len(words) < _MOST_REFUSING and any(_compiled(each).match(head) for each in _REFUSAL):
@@ -133,7 +133,7 @@ class Gate:
         return "unfinished" if finish and _breaks_off(text, words, finish) else None
 
     def sift(self, records: Sequence[SyntheticRecord], plain: Callable[[str], str]) -> Sifted:
-        """Read all texts of a table; take the text from those that fail, unless all are accepted.
+        """Read all texts of a table; empty those that fail, unless all are accepted.
 
         Args:
             plain: the words of a text that has parts.
@@ -158,7 +158,7 @@ class Gate:
         return sifted, Reading.of(found, kept=self.accept_all)
 
     def require(self, reading: Reading) -> None:
-        """Raise ModelError if so many texts failed that the model is to blame, and nobody said to accept them."""
+        """Raise ModelError if so many texts failed that the model is to blame, unless all are accepted."""
         texts, failed = reading.texts, reading.failed
         if self.accept_all or failed <= MOST_FAILING * texts:
             return
@@ -167,7 +167,7 @@ class Gate:
         raise ModelError(
             f"{count} of {texts} texts {FAULTS[fault][count > 1]}{_CAUSES.get(fault, '')}{more}.",
             f"Try the model with {self.check}, or take the texts as they are with --accept-all: the answers are kept, "
-            "and are not asked for again.",
+            "and not requested again.",
         )
 
 
@@ -176,7 +176,7 @@ Sifted = tuple[list["SyntheticRecord"], "Reading"]
 _HEAD = 600
 _FEWEST, _TELLING, _MOST_REFUSING = 2, 8, 80  # words
 _POSSIBLE = 1e-4  # the probability of a language above which a text may be in it
-_LONG = 12  # words of a text in which what comes again is not chance
+_LONG = 12  # words of a text from which repetitions are not chance
 
 
 @cache
@@ -187,7 +187,7 @@ def _identifier() -> Any:
 
 
 def languages_of(text: str) -> dict[str, float]:
-    """Return the languages in which a text may be, by code (ISO 639-1), with probabilities, the likeliest first."""
+    """Return the possible languages of a text, by code (ISO 639-1), with probabilities, the likeliest first."""
     return {str(language): float(probability) for language, probability in _identifier().rank(text[:2000])}
 
 
@@ -205,11 +205,11 @@ def _runs(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
 
 
 _COPIED = 8
-"""Words in a row that no text shares with its prompt by chance."""
+"""Number of consecutive words that no text shares with its prompt by chance."""
 
 
 def _echoes(words: Sequence[str], phrases: Sequence[str], prompt: Sequence[Message]) -> bool:
-    """Whether a text copies its prompt or lists its phrases."""
+    """Return whether a text copies its prompt or lists its phrases."""
     if not words:
         return False
     given = {word for phrase in phrases for word in split_words(phrase)}
@@ -221,7 +221,7 @@ def _echoes(words: Sequence[str], phrases: Sequence[str], prompt: Sequence[Messa
 
 
 def _repeats(words: Sequence[str]) -> bool:
-    """Whether some words follow one another again and again, or most of a text was said in it before."""
+    """Return whether the same words are repeated many times, or most of a text repeats earlier parts of it."""
     for size in range(1, 7):
         same, most = 0, (5 if size == 1 else 3 if size > 2 else 4) * size
         for place in range(size, len(words)):
@@ -236,7 +236,7 @@ def _repeats(words: Sequence[str]) -> bool:
 
 
 def _kept(text: str, words: Sequence[str], phrase: str) -> bool:
-    """Whether a text has a phrase, or each of its words in some form ("refunds" for "refund")."""
+    """Return whether a text has a phrase, or each of its words in some form ("refunds" for "refund")."""
     if kept_phrases(text, (phrase,)):
         return True
     stems = [word[: max(4, len(word) - 2)] for word in split_words(phrase)]
@@ -251,16 +251,17 @@ def _breaks_off(text: str, words: Sequence[str], finish: str) -> bool:
 
 @dataclass
 class Earlier:
-    """The texts so far, by which a later one is nearly the same.
+    """The texts so far, to find later ones that are nearly the same.
 
-    Two are if they share most of their runs of three words, numbers aside. A text is found by its four least hashes.
+    Two are nearly the same if they share most of their runs of three words, without numbers. It is found by four
+    hashes.
     """
 
     least: float = 0.8  # the smallest Jaccard index
     _found: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def takes(self, text: str) -> bool:
-        """Whether a text is new; it is then one of the earlier ones."""
+        """Return whether a text is new, and add it to the earlier ones."""
         words = ["0" if word.isdigit() else word for word in split_words(text)]
         runs = frozenset(zlib.crc32(" ".join(run).encode()) for run in _runs(words, 3)) or frozenset(
             {zlib.crc32(" ".join(words).encode())}
@@ -276,7 +277,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the gate found of a table's texts.
+    """What the gate found in a table's texts.
 
     Args:
         texts: how many were read.
@@ -300,7 +301,7 @@ class Reading:
 
     @property
     def sentence(self) -> str:
-        """For people; empty where nothing was read.
+        """A sentence for the user; empty if nothing was read.
 
         >>> Reading(200, {"phrases": 2, "echo": 1}).sentence
         '197 of 200 texts passed the checks; 3 were left out: 2 keep none of their phrases, 1 repeats its prompt.'
@@ -315,7 +316,7 @@ class Reading:
 
     @property
     def reasons(self) -> str:
-        """How many texts fail, by reason, in words."""
+        """The number of texts that fail, by reason, in words."""
         return ", ".join(f"{count} {FAULTS[fault][count > 1]}" for fault, count in self.faults.items())
 
     def to_json(self) -> dict[str, Any]:

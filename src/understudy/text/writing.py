@@ -33,26 +33,26 @@ class Row:
 
     values: tuple[Value, ...]
     details: str  # the values in words, for a prompt
-    cells: str = ""  # their cells in words, as a model that was tuned on rows knows them
+    cells: str = ""  # their cells in words, as shown to a model that was tuned on rows
     told: Mapping[str, Value] = field(default_factory=dict)  # columns computed from the text: the values it should have
-    numbers: tuple[int, ...] = ()  # cells of the columns that are variables of their own
+    numbers: tuple[int, ...] = ()  # cells of the columns that are variables themselves
 
 
 def shown(value: Value) -> str:
-    """A value in words: ``true``, ``2024-03-01``, ``0.5``."""
+    """Return a value in words: ``true``, ``2024-03-01``, ``0.5``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Rows(Protocol):
-    """Rows that texts are to be written for."""
+    """Rows for which texts are written."""
 
     def take(self, label: int) -> Row:
-        """The next row with this label."""
+        """Return the next row with this label."""
 
 
 @dataclass(frozen=True)
 class Seed:
-    """What one text is to be written from."""
+    """The source of one text."""
 
     phrases: tuple[str, ...]  # released
     label: int  # index into the label set
@@ -66,14 +66,14 @@ class SyntheticRecord:
     text: str  # empty if the model gave none
     label: int  # index into the Release's label set
     provenance: Mapping[str, Any]  # seed phrases, prompt, model, how many phrases were kept
-    columns: tuple[Value, ...] | None = None  # values of the typed columns; None where no row was taken for the text
-    cells: tuple[int, ...] | None = None  # of the row that the text was decoded behind, values still to be sampled
+    columns: tuple[Value, ...] | None = None  # values of the typed columns; None if the text has no row
+    cells: tuple[int, ...] | None = None  # of the row before which the text was decoded, values still to be sampled
 
 
 _SEPARATOR = ", "
 _MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that lacks its required form
-_HOPELESS, _FEW = 2 / 3, 4  # share of texts that fail, of so many or more, from which on nothing is asked again
+_HOPELESS, _FEW = 2 / 3, 4  # if this share of at least so many texts fail, nothing is asked again
 
 
 @dataclass(frozen=True)
@@ -87,20 +87,20 @@ class Writer:
     seed: int = 0  # a different seed gets different answers
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
-    form: Form | None = None  # what every text must be; None: anything
-    seeds_first: int = 128  # of which many texts that fail end the writing
+    form: Form | None = None  # the required form; None: any
+    seeds_first: int = 128  # if many texts fail, it ends the writing
     seeds_at_once: int = 1024
-    trained: bool = False  # the chat model is the built-in writer, which is asked in the form that it was trained on
+    trained: bool = False  # the chat model is the built-in writer, asked in the form of its training
     gate: Gate = OPEN  # reads the texts
     tries: int = 2  # times to ask again for a text that fails
 
     @property
     def calls_per_seed(self) -> int:
-        """Language model calls for one seed, repairs left out."""
+        """Return the language model calls for one seed, without repairs."""
         return 0 if self.chat is None else self.parameters.samples or 1
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record per seed, in their order; without a text if the model gave none. Raises NoText if it never did."""
+        """Return one record per seed, in order; without a text if the model gave none. NoText if it never did."""
         if self.chat is None:
             for place, seed in enumerate(seeds, 1):
                 row, phrases = self._row(seed), list(seed.phrases)
@@ -120,12 +120,12 @@ class Writer:
         asker.require_text()
 
     def instead_of_phrases(self, label: int) -> tuple[str, ...]:
-        """What a text is written around if its label has no sure term: the label's name, or what is to be written."""
+        """Return what to write around if a label has no sure term: the label's name, or the document type."""
         name = self.labels[label].replace("_", " ") if self.labels else ""
         return (name or self.template.document_type,)
 
     def _count_texts(self, done: int, asked: int) -> None:
-        """Progress in texts, from that in answers: each text is the best of several."""
+        """Report progress in texts, from that in answers: each text is the best of several."""
         each = self.calls_per_seed
         if done % each == 0:
             self.progress(done // each, asked // each)
@@ -186,8 +186,8 @@ class Writer:
         tries: list[int],
         earlier: Earlier,
     ) -> Mapping[int, Fault]:
-        """Ask again for texts that fail; return what is wrong with those that fail each time. If most fail, the model
-        is to blame, and is not asked again."""
+        """Ask again for texts that fail; return the faults of those that fail each time. If most fail, the model is to
+        blame, and is not asked again."""
         pending: Sequence[int] = [index for index, answer in enumerate(best) if not answer.blank]
         for left in range(self.tries, -1, -1):
             found = {index: self._fault(best[index], asked[index], requests[index].messages) for index in pending}
@@ -212,7 +212,7 @@ class Writer:
         return self.gate.fault(self.words_of(answer.text), phrases=phrases, prompt=prompt, finish=finish)
 
     def words_of(self, text: str) -> str:
-        """A text without what its form adds."""
+        """Return a text without the additions of its form."""
         if self.form is None or not text:
             return text
         words = list[str]()
@@ -220,7 +220,7 @@ class Writer:
         return "\n".join(words)
 
     def longest_prompts(self, terms: Sequence[str], *, count: int) -> Iterator[tuple[Message, ...]]:
-        """For each label what asks for the ``count`` longest terms, with the longest examples."""
+        """Return, for each label, the prompt for the ``count`` longest terms, with the longest examples."""
         phrases = tuple(sorted(terms, key=len, reverse=True)[:count])[: self.template.settings.prompt_terms]
         known = self.template.examples
         examples = tuple(sorted(known, key=lambda each: len(each.text), reverse=True))
@@ -247,7 +247,7 @@ class Writer:
         return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
     def request(self, messages: tuple[Message, ...], stop: tuple[str, ...], **others: Any) -> ChatRequest:
-        """A request for one answer, with the settings of writing."""
+        """Return a request for one answer, with the settings of writing."""
         settings = {
             "max_tokens": self.parameters.max_tokens,
             "temperature": self.parameters.llm_temperature,
@@ -277,7 +277,7 @@ class Writer:
             best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
 
     def _in_form(self, answer: Completion, row: Row | None) -> Completion:
-        """The answer in its form, cut to what its row says; blank if it lacks the form."""
+        """Return the answer in its form, cut to fit its row; blank if it lacks the form."""
         if self.form is None:
             return answer
         text = self.form.read(answer) or ""
@@ -307,18 +307,17 @@ def try_writing(chat: ChatModel, *, trained: bool) -> Reading:
 
 @dataclass(frozen=True)
 class Form:
-    """What every text must be: JSON that fits a schema, or the transcript of its parts.
+    """The form of every text: JSON that fits a schema, or the transcript of its parts.
 
     Args:
-        example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
-        change: changes the words of a text of this form, and nothing else.
-        cut: cuts a text to what its row says of it.
-        schema: JSON, shown in the prompt and passed to endpoints that know ``response_format``; None: the template asks
-            for the form.
+        example: a text in this form for a prompt to show, of a public text and its phrases; None if there is none.
+            change: changes the words of a text of this form, and nothing else.
+        cut: cuts a text to fit its row. schema: JSON, shown in the prompt and passed to endpoints that know
+            ``response_format``; None: the template asks for the form.
     """
 
     name: str
-    read: Callable[[Completion], str | None]  # an answer's text in this form; None where it does not have it
+    read: Callable[[Completion], str | None]  # an answer's text in this form; None if it lacks it
     example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
     change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
     cut: Callable[[str, Mapping[str, Value]], str] = lambda text, _told: text
@@ -328,17 +327,17 @@ class Form:
 
 
 def public_name(model_id: str) -> str:
-    """A model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
+    """Return a model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
     provider, colon, name = model_id.split("@")[0].partition(":")
     return f"{provider}{colon}{PurePath(name).name if name.startswith(('.', '/', '~')) else name}"
 
 
 class NoText(ModelError):
-    """A language model answered many questions and wrote no text."""
+    """A language model answered many requests but wrote no text."""
 
 
 class Asker:
-    """Asks the chat model, each time for another sample, and reports how many answers with text have come."""
+    """Asks the chat model, each time for another sample, and reports the number of answers with text."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat
@@ -349,7 +348,7 @@ class Asker:
         self._problems: Counter[str] = Counter()
 
     def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
-        """The answers to ``requests``; those asked ``again`` are added to the expected number."""
+        """Return the answers to ``requests``; those asked ``again`` are added to the expected number."""
         numbered = []
         for request in requests:
             numbered.append(replace(request, sample=request.sample + self._times[request.messages]))
@@ -364,22 +363,22 @@ class Asker:
         return answers
 
     def require_text(self) -> None:
-        """Raises NoText if no answer had a text and asking again later may give one."""
+        """Raise NoText if no answer had a text and asking again later may give one."""
         if self._problems and not self._done:
             problem = self._problems.most_common(1)[0][0]
             raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
-_COPIED = 5  # words in a row that mark a copy of the prompt's examples
+_COPIED = 5  # consecutive words that mark a copy of the prompt's examples
 
 
 def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:
-    """The key by which the best answer is the largest: it has text, then its score, then whether it is complete.
+    """Return a key that is largest for the best answer: whether it has text, its score, whether it is complete.
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
-    prices"), repeat themselves, or copy the examples of the prompt: a phrase directly behind its neighbour in the
-    prompt does not count, and a repetitive or copied text loses half.
+    prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
+    does not count, and a repetitive or copied text loses half.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -392,30 +391,30 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
 
 
 def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:
-    """How many phrases come directly after the phrase that they follow in the prompt."""
+    """Return how many phrases come directly after the phrase that they follow in the prompt."""
     text = f" {' '.join(words)} "
     return sum(f" {' '.join(split_words(f'{first} {second}'))} " in text for first, second in pairwise(phrases))
 
 
 def _runs(words: Sequence[str]) -> set[tuple[str, ...]]:
-    """All runs of ``_COPIED`` words."""
+    """Return all runs of ``_COPIED`` words."""
     return {tuple(words[start : start + _COPIED]) for start in range(len(words) - _COPIED + 1)}
 
 
 _INSIDE = r"[^.!?…。！？]*+"
 _MARKS = r"[.!?…]++[\"'”’)\]]*+"
 _SENTENCE = re.compile(rf".{_INSIDE}(?:{_MARKS}(?!\s|\Z){_INSIDE})*+(?:{_MARKS}|[。！？]|\Z)\s*+", re.DOTALL)
-"""Ends with marks before white space, with a full-width mark, or with the text. Nothing is read twice: an answer may be
-as long as an endpoint likes, and all dots."""
+"""Ends with marks before white space, with a full-width mark, or with the text. Nothing is read twice: an endpoint's
+answer may be very long and consist of dots."""
 _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "'", "”", "’", ")", "]")
 
 
 def tidy(answer: Completion) -> str:
-    """The text of an answer, up to where it begins to repeat itself or breaks off.
+    """Return the text of an answer, up to where it begins to repeat itself or breaks off.
 
-    Small models repeat whole sentences without end: the text ends before the first repeated one (of three words
-    or more). An answer that reached the token limit ends with its last whole sentence, if there is one. Halves of
-    surrogate pairs, which UTF-8 cannot hold, become U+FFFD. Empty if nothing is left.
+    Small models repeat whole sentences without end: the text ends before the first repeated one (of three words or
+    more). An answer that reached the token limit ends with its last whole sentence, if there is one. Halves of
+    surrogate pairs, which UTF-8 cannot encode, become U+FFFD. Empty if nothing is left.
     """
     if answer.blank:
         return ""

@@ -103,7 +103,7 @@ def test_a_label_without_exemplars_is_asked_for_with_public_examples_and_it_is_s
     (record,) = generate(chat, (0, 0, 1), said=said)
     assert "a public one" in prompts(chat)[0]
     assert record.provenance["exemplars"] == []
-    assert said == ["Of green there is no exemplar that a prompt can show: texts are asked for without (zero-shot)."]
+    assert said == ["For green there is no usable exemplar: prompts have none (zero-shot)."]
     generate(FakeChat(), (1, 1, 0), said=said)
     assert len(said) == 1
 
@@ -124,7 +124,7 @@ def test_answers_that_are_no_records_are_left_out_and_counted() -> None:
     made = generate(FakeChat(replies(*answers)), (6, 0, 0), said=said, stored=stored)
     assert [record.text for record in made] == [good, good, "", "", "", ""]
     assert [record.provenance.get("fault") for record in made] == [None, None, "not JSON", "columns", "schema", None]
-    assert said == ["3 of 6 texts are left out, as their answers are no records (not JSON 1, columns 1, schema 1)."]
+    assert said == ["3 of 6 texts are left out, as their answers are invalid (not JSON 1, columns 1, schema 1)."]
 
 
 def test_of_several_samples_the_first_that_can_be_used_counts() -> None:

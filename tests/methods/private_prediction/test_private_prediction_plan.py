@@ -93,7 +93,7 @@ def test_a_plan_with_the_sparse_vector_tells_what_it_costs_and_if_it_does_not_pa
     made = plan(PrivatePrediction(clip="recenter", sparse_vector=True, threshold_noise=noise))
     assert made.forecast["sparse_vector_cost"] == pytest.approx(times)
     assert made.forecast["sparse_vector_break_even"] == pytest.approx(1 / times)
-    assert ("sparse vector does not pay" in "".join(made.forecast.warnings)) == (noise < 0.3)
+    assert ("sparse vector costs too much" in "".join(made.forecast.warnings)) == (noise < 0.3)
     (charge,) = made.charges
     assert charge.mechanism.test == TokenTest(0.5, noise)
     assert charge.mechanism.runs == charge.mechanism.tokens + 1
@@ -108,8 +108,8 @@ def test_a_plan_with_the_sparse_vector_tells_what_it_costs_and_if_it_does_not_pa
 @pytest.mark.parametrize(
     ("chosen", "budget", "message"),
     [
-        ({"clip": "recenter", "batch_size": 2}, BUDGET, "buys 0 private tokens per batch, and 1 are asked for"),
-        ({"clip_range": 3.0, "tokens_per_batch": 9_999}, BUDGET, "and 9999 are asked for"),
+        ({"clip": "recenter", "batch_size": 2}, BUDGET, "buys 0 private tokens per batch, but 1 are requested"),
+        ({"clip_range": 3.0, "tokens_per_batch": 9_999}, BUDGET, "but 9999 are requested"),
         ({"sparse_vector": True}, BUDGET, "257 times costs more than the budget"),
         ({"sparse_vector": True, "clip": "recenter", "batch_size": 10}, BUDGET, "buys 0 private tokens"),
         ({"sparse_vector": True, "threshold_noise": 1e6, "batch_size": 1_000_000}, BUDGET, "64-bit"),

@@ -104,7 +104,7 @@ BAD_PREDICTION = ("3", "{more: b}", "{chat: {block: x}}", "{chat: {block: '{text
 def test_a_file_that_is_no_template_is_one_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text, "utf-8")
-    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
+    with pytest.raises(ConfigError, match=r"mine.yaml is not a prompt template.* See docs/prompts.md for its form"):
         load_template("news", file=path)
 
 
@@ -119,7 +119,7 @@ def test_examples_without_phrases_get_those_that_they_hold(tmp_path: Path) -> No
     assert [(example.text, example.phrases) for example in examples] == [
         *(("Chest pain, no fever.", ("fever", "chest pain")), ("A b.", ("zeta",))),
     ]
-    with pytest.raises(ConfigError, match="hold no text with a phrase of the Release"):
+    with pytest.raises(ConfigError, match="No text of the examples contains a phrase of the Release"):
         with_phrases(shown[1:2], ["fever"], count=3)
 
 

@@ -1,4 +1,4 @@
-"""An audit of one mechanism: run it, bound what it loses, compare with what it promises; every mechanism by name."""
+"""An audit of one mechanism: run it, bound its loss, compare with its promise; every mechanism by name."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from understudy.privacy.unit import Unit
 LEAST_RUNS = 100
 LARGEST_EPSILON = 50
 NO_VIOLATION, VIOLATION = "no violation found", "VIOLATION"
-NO_PROOF = "A low bound is not a proof: it says what this attack found, not what a better one would."
+NO_PROOF = "A low bound is not a proof: it shows only what this attack found, and a better one may find more."
 
 
 class Attack(Protocol):
-    """A mechanism with noise for some budget, and the test of an attacker who knows all but whether a unit is there."""
+    """A mechanism with noise for some budget, and an attacker's test, who knows all except whether a unit is there."""
 
     @property
     def claim(self) -> Claim: ...
 
     def scores(self, runs: int, *, present: bool) -> Floats:
-        """``Float64[runs]``: run the real mechanism so often and say each time how much it looks like "present"."""
+        """Run the real mechanism ``runs`` times; return, as ``Float64[runs]``, how much each looks like "present"."""
         ...
 
 
@@ -43,8 +43,8 @@ class Auditable:
 
     Args:
         attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
-            differential privacy leaves delta alone and promises epsilon at 0.
-        local: whether it needs torch, of the extra ``local``.
+            differential privacy ignores delta and promises epsilon at 0. local: whether it needs torch, of the extra
+            ``local``.
     """
 
     name: str
@@ -56,19 +56,19 @@ class Auditable:
 
 @dataclass(frozen=True)
 class MechanismAudit:
-    """What an audit found.
+    """The result of an audit.
 
     Args:
-        quantity: what the numbers below are, such as ``epsilon at delta 1e-06``.
+        quantity: the meaning of the numbers below, such as ``epsilon at delta 1e-06``.
         clopper_pearson: lower bound by the best threshold test.
-        curve: what else the mechanism promises: a Gaussian trade-off curve (mu), or zCDP (rho); None if neither.
-        along_curve: lower bound by way of mu or rho, None without ``curve``. A mu or rho above the promised one refutes
+        curve: an additional promise of the mechanism: a Gaussian trade-off curve (mu), or zCDP (rho); None if neither.
+        along_curve: lower bound through mu or rho, None without ``curve``. A mu or rho above the promised one refutes
             the promise whatever the true trade-off curve is. The number that it is converted to here is a lower bound
             only if the true curve is Gaussian (for rho: if the loss is that large at all orders).
-        ideal: what the better of the bounds would come to, about, if the mechanism spent all that it promises and the
-            attack were perfect. What lies between it and ``promised`` is for want of runs.
-        ceiling: what it would come to if all runs were told apart: no higher promise can be refuted by so many runs.
-        runs: with the unit, and as many without it.
+        ideal: the approximate better bound if the mechanism spent its whole promise and the attack were perfect. Its
+            distance from ``promised`` is due to the limited number of runs. ceiling: the bound if all runs were
+            classified correctly: this number of runs cannot refute a higher promise. runs: with the unit, and as many
+            without it.
         confidence: the probability that no bound is too high is at least this.
     """
 
@@ -104,22 +104,21 @@ class MechanismAudit:
 def audit_mechanism(
     auditable: Auditable, budget: Budget, *, runs: int = 5000, confidence: float = 0.95
 ) -> MechanismAudit:
-    """Run a mechanism ``runs`` times with and as often without a unit, and bound what it loses.
+    """Run a mechanism ``runs`` times with and as often without a unit, and bound its loss.
 
     Args:
-        budget: what the mechanism is to promise.
-        confidence: that no bound is too high, in (0, 1).
+        budget: the promise of the mechanism. confidence: that no bound is too high, in (0, 1).
 
     Raises ConfigError if there are too few runs, the confidence is out of its range, or the budget does not fit.
     """
     if runs < LEAST_RUNS:
-        raise ConfigError(f"{runs} runs tell nothing.", f"Run a mechanism at least {LEAST_RUNS} times.")
+        raise ConfigError(f"{runs} runs are too few.", f"Run a mechanism at least {LEAST_RUNS} times.")
     if not 0 < confidence < 1:
         raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")
     if budget.epsilon > LARGEST_EPSILON:
         raise ConfigError(
             f"An epsilon of {float(budget.epsilon):g} promises so little that no audit can refute it.",
-            f"Audit with an epsilon of {LARGEST_EPSILON} at most.",
+            f"Audit with an epsilon of at most {LARGEST_EPSILON}.",
         )
     attack = auditable.attack(budget)
     claim = attack.claim
@@ -155,7 +154,7 @@ def _at(claim: Claim, at: ErrorLimits) -> list[float]:
 
 
 def _expected(claim: Claim, trials: int, false_positive: Floats, *, alpha: float) -> float:
-    """The best bound of tests on the promised trade-off curve itself, each with the errors to be expected."""
+    """Return the best bound of tests on the promised trade-off curve itself, each with its expected errors."""
     false_negative = 1 - np.array([claim.power(float(each)) for each in false_positive])
     return max(_at(claim, limits(trials * false_positive, trials * false_negative, trials, alpha=alpha)))
 
@@ -226,7 +225,7 @@ MECHANISMS = {
 
 
 def chosen(name: str) -> Sequence[Auditable]:
-    """The mechanism of this name; or all of them (without torch, those that do not need it).
+    """Return the mechanism of this name; or all of them (without torch, those that do not need it).
 
     Raises:
         ConfigError: if there is no such mechanism.

@@ -1,11 +1,11 @@
-"""What a mechanism promises, and lower bounds on what it loses, from how often a test for one unit's presence errs.
+"""A mechanism's promise, and lower bounds on its loss, from how often a test for one unit's presence errs.
 
-A test says "present" where a score is above a threshold. Of runs without the unit some share FP is called present, of
-runs with it some share FN is not. Clopper and Pearson (1934) give limits that the true shares exceed with a stated
-probability only, whatever the mechanism; from both limits follows by how much the mechanism must lose at least:
+A test says "present" if a score is above a threshold. It calls a share FP of the runs without the unit present, and a
+share FN of the runs with it absent. Clopper and Pearson (1934) give limits that the true shares exceed only with a
+stated probability, for any mechanism; both limits together bound the mechanism's loss from below:
 
 * (epsilon, delta)-DP allows FP and FN only where e^epsilon FP + FN >= 1 - delta and FP + e^epsilon FN >= 1 - delta
-  (Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015, Theorem 2.1), so both directions follow of one test;
+  (Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015, Theorem 2.1), so both directions follow from one test;
 * mu-GDP allows them only where mu >= Phi^-1(1 - FP) - Phi^-1(FN) (Dong, Roth and Su 2022; Nasr et al. 2023);
 * rho-zCDP only where rho >= D_a / a at every order a > 1, D_a the Renyi divergence of the test's answer with the unit
   from that without it, or the other way round: the answer is post-processing (Bun and Steinke 2016, Lemma 2.2);
@@ -46,18 +46,17 @@ from understudy.privacy.search import to_the_last_bit
 
 Floats = NDArray[np.float64]
 _CAUTION = 1e-3
-"""Of the limits by which a threshold is chosen, lest luck choose one far out in a tail. No bound rests on it."""
+"""Alpha of the limits by which a threshold is chosen, against lucky ones far out in a tail. No bound depends on it."""
 _NEARLY_ONE = 1 - 2**-50
 CHOOSING = 4
-"""One run in so many serves to choose a threshold; the others are counted."""
+"""One run in this many is used to choose a threshold; the others are counted."""
 
 
 def upper_limit(found: ArrayLike, trials: int, *, alpha: float) -> Floats:
-    """The Clopper-Pearson upper limit of a share: too low with probability ``alpha`` at most.
+    """Return the Clopper-Pearson upper limit of a share: too low with probability at most ``alpha``.
 
     Args:
-        found: of ``trials``; need not be whole, where what to expect is asked.
-        trials: 1 or more.
+        found: of ``trials``; may be fractional for expectations. trials: 1 or more.
     """
     found = np.asarray(found, dtype=np.float64)
     return np.where(found >= trials, 1.0, stats.beta.isf(alpha, found + 1, np.maximum(trials - found, 1e-300)))
@@ -76,17 +75,17 @@ class ErrorLimits:
     false_negative: Floats
 
     def epsilon(self, delta: float) -> Floats:
-        """The least epsilon at ``delta`` that allows these errors."""
+        """Return the least epsilon at ``delta`` that allows these errors."""
         with np.errstate(divide="ignore", invalid="ignore"):
             forth = np.log(np.maximum(1 - delta - self.false_negative, 0) / self.false_positive)
             back = np.log(np.maximum(1 - delta - self.false_positive, 0) / self.false_negative)
         return np.asarray(np.maximum(np.maximum(forth, back), 0.0))
 
     def mu(self, rate: float = 1.0) -> Floats:
-        """The least mu of Gaussian differential privacy that allows them.
+        """Return the least mu of Gaussian differential privacy that allows them.
 
         Args:
-            rate: with which the unit is sampled at all, as is known: with it the scores are (1 - rate) N(0, 1) +
+            rate: the known probability that the unit is sampled: with it the scores are (1 - rate) N(0, 1) +
                 rate N(mu, 1), without it N(0, 1).
         """
         right = (1 - self.false_negative - (1 - rate) * self.false_positive) / rate
@@ -96,15 +95,15 @@ class ErrorLimits:
 
     @property
     def rho(self) -> Floats:
-        """The least rho of zero-concentrated differential privacy that allows them."""
+        """Return the least rho of zero-concentrated differential privacy that allows them."""
         here, there = 1 - self.false_negative, self.false_positive
         both = [_divergence_by_order(here, there), _divergence_by_order(there, here)]
         return np.asarray(np.where(here > there, np.maximum(*both), 0.0))
 
     def posterior(self, prior: float) -> Floats:
-        """How often a test that is wrong with probability ``prior`` is right, at least.
+        """Return how often, at least, a test that is wrong with probability ``prior`` is right.
 
-        This test made more careful (it keeps to itself, at random, some of what it would say) or bolder (it says
+        This test is made more careful (it randomly withholds some answers) or bolder (it says
         "present" at random, too) until it is wrong with that probability.
         """
         careful = (1 - self.false_negative) * np.minimum(1.0, prior / self.false_positive)
@@ -116,7 +115,7 @@ _ORDERS = 1 + np.geomspace(1e-3, 100, 60)
 
 
 def _divergence_by_order(here: Floats, there: Floats) -> Floats:
-    """max over orders a of D_a / a, of a coin that falls with probability ``here`` from one with ``there``."""
+    """Return max over orders a of D_a / a, of a coin with probability ``here`` from one with ``there``."""
     here, there = np.asarray(here)[..., None], np.asarray(there)[..., None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         moments = here**_ORDERS * there ** (1 - _ORDERS) + (1 - here) ** _ORDERS * (1 - there) ** (1 - _ORDERS)
@@ -128,13 +127,12 @@ Bound = Callable[[ErrorLimits], Floats]
 
 
 def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -> float:
-    """``bound`` of the threshold test that the first quarter of the scores recommends, counted on the others.
+    """Return ``bound`` of the threshold test chosen on the first quarter of the scores, counted on the others.
 
     Args:
         absent: ``Float64[runs]``, one score a run without the unit.
-        present: ``Float64[runs]``, with it; higher where the unit is seen more plainly.
-        bound: grows as errors become rarer.
-        alpha: probability that the answer is too high, at most: half of it for either kind of error.
+        present: ``Float64[runs]``, with it; higher if the unit is more visible. bound: grows as errors become rarer.
+        alpha: largest probability that the answer is too high: half of it for either kind of error.
     """
     first = len(absent) // CHOOSING
     thresholds = np.unique(np.concatenate([absent[:first], present[:first]]))
@@ -144,12 +142,12 @@ def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -
 
 
 def counted(runs: int) -> int:
-    """How many of ``runs`` are not used to choose a threshold."""
+    """Return how many of ``runs`` are not used to choose a threshold."""
     return runs - runs // CHOOSING
 
 
 def limits(false_positives: ArrayLike, false_negatives: ArrayLike, trials: int, *, alpha: float) -> ErrorLimits:
-    """Both limits, from how many of ``trials`` runs each way went wrong; one is too low with ``alpha`` at most."""
+    """Return both limits, from the errors of each kind in ``trials`` runs; one is too low with at most ``alpha``."""
     return ErrorLimits(
         upper_limit(false_positives, trials, alpha=alpha / 2), upper_limit(false_negatives, trials, alpha=alpha / 2)
     )
@@ -170,8 +168,8 @@ class Claim:
 
     Args:
         events: of all that is released.
-        delta: of the epsilon; 0 where pure differential privacy is promised.
-        prior: of the posterior; None where an epsilon is promised.
+        delta: of the epsilon; 0 if pure differential privacy is promised. prior: of the posterior; None if an epsilon
+            is promised.
     """
 
     events: tuple[Event, ...]
@@ -188,7 +186,7 @@ class Claim:
 
     @property
     def curve(self) -> Curve | None:
-        """What else is promised, and gives the number: mu of a Gaussian (of sampled units, too) or rho; else None."""
+        """The additional promise that gives the number: mu of a Gaussian (also of sampled units) or rho; else None."""
         if all(isinstance(event, ZCDPEvent) for event in self.events):
             return "zCDP"
         if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):
@@ -198,18 +196,18 @@ class Claim:
         return "sampled Gaussian" if alone else None
 
     def bound(self, limits: ErrorLimits) -> Floats:
-        """The least value that allows a test to err as seldom as this."""
+        """Return the least value that allows a test to err as seldom as this."""
         return limits.epsilon(self.delta) if self.prior is None else limits.posterior(self.prior)
 
     def along_curve(self, limits: ErrorLimits) -> Floats:
-        """The least mu, or rho, that does."""
+        """Return the least mu, or rho, that allows it."""
         if self.curve == "zCDP":
             return limits.rho
         missed = np.minimum(limits.false_negative + self._composition.failure, 1.0)
         return ErrorLimits(limits.false_positive, missed).mu(self._rate)
 
     def of_curve(self, parameter: float) -> float:
-        """The value of a mechanism of which this mu, or rho, is all that is known."""
+        """Return the value of a mechanism of which only this mu, or rho, is known."""
         if self.prior is not None:
             return phi_bar(-normal_quantile(self.prior) - parameter)
         if self.curve == "zCDP":
@@ -219,7 +217,7 @@ class Claim:
         return math.log1p(self._rate * math.expm1(GDP(parameter).epsilon(delta)))
 
     def power(self, false_positive: float) -> float:
-        """How often a test that is wrong so often may be right, at most."""
+        """Return how often, at most, a test with this error rate may be right."""
         if self.prior is not None:
             from understudy.privacy.secrets.composition import posterior
 
@@ -227,7 +225,7 @@ class Claim:
         if self.curve is None:
             return self._composition.power(false_positive)
         rho = math.fsum(event.rho for event in self.events)
-        if self.curve == "zCDP":  # what the test's answer may tell of the unit at every order
+        if self.curve == "zCDP":  # how much the test's answer may reveal of the unit at every order
 
             def misses_too_few(missed: float) -> bool:
                 return bool(ErrorLimits(np.array(false_positive), np.array(missed)).rho > rho)
@@ -256,6 +254,6 @@ PRIOR = 0.05
 
 
 def secret_budget(budget: Budget) -> SecretBudget:
-    """(p, r) with p = :data:`PRIOR` and the r that one Gaussian release with (epsilon, delta) would raise it to."""
+    """Return (p, r) with p = :data:`PRIOR` and the r to which one Gaussian (epsilon, delta) release would raise it."""
     mu = 1 / gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta))
     return SecretBudget(PRIOR, phi_bar(-normal_quantile(PRIOR) - mu))

@@ -1,8 +1,8 @@
-"""Attacks on what models do with private records: tokens of private prediction and few-shot, DP-SGD, SeqPATE.
+"""Attacks on models that read private records: tokens of private prediction and few-shot, DP-SGD, SeqPATE.
 
 Models are scripted; the real steps, shards, answers and choices of tokens run on them. DP-SGD: a canary whose gradient
-is clipped to the whole clipping norm. SeqPATE: one more record turns the answers of its teacher round, in all
-questions; what a teacher says follows from whether the unit's texts are in its shard.
+is clipped to the whole clipping norm. SeqPATE: one more record reverses its teacher's answers to all questions; a
+teacher's answers depend on whether the unit's texts are in its shard.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from understudy.privacy.tokens import PrivateTokens, TokenTest, clip_for
 from understudy.privacy.unit import Unit
 
 SURE = 99.0
-"""A logit beside which others do not count."""
+"""A logit so large that others do not count."""
 TOKENS = 4
 _FIRST, _SECOND = (SURE, 0.0), (0.0, SURE)
-"""The logits of a row that says the first, or the second, of two tokens. The first is what the public row says."""
+"""Logits of a row that predicts the first, or the second, of two tokens. The public row predicts the first."""
 _MOST_SHOWN = 4
 
 
 class ScriptedLogits:
-    """Logits ``Float32[rows, K]``, row 0 public, in place of :class:`~understudy.models.shared_prefix.Contexts`."""
+    """Logits ``Float32[rows, K]``, row 0 public, instead of :class:`~understudy.models.shared_prefix.Contexts`."""
 
     def __init__(self, rows: ArrayLike) -> None:
         self.logits = torch.tensor(np.asarray(rows, dtype=np.float32))
@@ -86,7 +86,7 @@ class ScriptedLogits:
 
 @dataclass(frozen=True)
 class TokenAttack:
-    """Is there a record for the first half of the vocabulary? The score is how many tokens of it are sampled.
+    """Is there a record for the first half of the vocabulary? The score counts sampled tokens of that half.
 
     Args:
         others: logits: row 0 public, then the rows of other records of the batch.
@@ -122,15 +122,14 @@ class TokenAttack:
 def private_tokens(
     clipping: Clipping, budget: Budget, *, vocabulary: int = 2, rows: int = 1, batch_size: int = 1
 ) -> TokenAttack:
-    """Tokens of a batch, clipped as hard as ``budget`` asks for.
+    """Sample tokens of a batch, clipped as much as ``budget`` requires.
 
-    Without the unit the mean favours the second half of the vocabulary by one clip range (another record does, or what
-    is public), with it the first half.
+    Without the unit, the mean favours the second half of the vocabulary by one clip range (because of another record or
+    public values); with it, the first half.
 
     Args:
         vocabulary: tokens, an even number.
-        rows: of the unit: more than one are an owner's.
-        batch_size: declared; differences: 1.
+        rows: of the unit: if more than one, an owner's. batch_size: declared; differences: 1.
     """
     clip = clip_for(budget, TOKENS, batch_size=batch_size, temperature=1.0)
     mechanism = PrivateTokens(clip, batch_size, 1.0, TOKENS)
@@ -182,7 +181,7 @@ class TestAttack:
 
 
 def token_test(budget: Budget) -> TestAttack:
-    """One run of the test with the noise of a pure epsilon; distances are one scale on either side of the threshold."""
+    """Make one run of the test with a pure epsilon's noise; distances are one scale either side of the threshold."""
     apart = max(1, round(4 / float(budget.epsilon)))  # records: twice the scale
     size = 4 + apart
     test = TokenTest((size + 1 + apart / 2) / size, 2 / (size * float(budget.epsilon)))
@@ -193,15 +192,14 @@ def token_test(budget: Budget) -> TestAttack:
 
 @dataclass(frozen=True)
 class SubsetAttack:
-    """Is a record there for the first of two tokens? The score is how often that is chosen.
+    """Is there a record for the first of two tokens? The score is how often that token is chosen.
 
-    A subset says what the first record says that it is dealt, and the second token where it is dealt none. The record
-    stands before all others.
+    A subset predicts the token of the first record that it is dealt, or the second token if it has none. The unit's
+    record comes before all others.
 
     Args:
-        others: what the other records say.
-        claim: of all tokens.
-        deal: who goes into which subset.
+        others: the tokens of the other records. claim: of all tokens.
+        deal: assigns records to subsets.
     """
 
     mechanism: SubsampledTokens
@@ -231,7 +229,7 @@ class SubsetAttack:
 
 
 def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) -> SubsetAttack:
-    """Tokens with the noise that ``budget`` asks for, chosen by two subsets; the other records say the second token."""
+    """Choose tokens by two subsets, with the noise that ``budget`` requires; other records predict the second token."""
     pure = noise == "votes"
     if pure:
         budget = Budget(budget.epsilon, 0)
@@ -243,7 +241,7 @@ def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) ->
 
 
 CANARY, OPPOSITE, OTHER = 1, 2, 3
-"""Tokens, by which a record says what its gradient is."""
+"""Tokens by which a record defines its gradient."""
 _HUGE = 1e6
 _TABLE = ((0, 0, 0, 0), (_HUGE, 0, _HUGE, 0), (-_HUGE / 10, 0, -_HUGE / 10, 0), (0, _HUGE, 0, 0.5))
 _SHAPES = Shapes(prompt=1, target=1, rows=2)
@@ -251,7 +249,7 @@ _CLIPPING_NORM = 0.7
 
 
 class LinearModel:
-    """A model whose loss for token t is weights . table[t], in place of :class:`~understudy.models.training.LoRA`.
+    """A model whose loss for token t is weights . table[t], instead of :class:`~understudy.models.training.LoRA`.
 
     Args:
         table: ``Float[tokens, P]``, the gradient of each token's loss.
@@ -266,7 +264,7 @@ class LinearModel:
         return int(self.table.shape[1])
 
     def gradients(self, block: Block) -> Any:
-        """Of each row's mean loss, ``Float32[R, P]``."""
+        """Return the gradient of each row's mean loss, ``Float32[R, P]``."""
         each = self.table[block.tokens.gather(1, block.places)] * block.wanted[:, :, None]
         return each.sum(1) / block.counts.clamp(min=1)[:, None]
 
@@ -275,13 +273,12 @@ class LinearModel:
 class GradientAttack:
     """Is the canary among the units whose clipped gradients were summed, each step over a fresh sample?
 
-    The score is the log-likelihood ratio along the direction in which the canary moves a sum, summed over steps. Where
-    units are sampled, the others must not lie in that direction, lest their own coins blur it.
+    The score is the log-likelihood ratio along the direction in which the canary moves a sum, summed over steps. If
+    units are sampled, the others must not move sums in that direction, or their coins would blur it.
 
     Args:
-        others: the records of each other unit, by their tokens.
-        canary: its records, by their tokens: of an owner one is taken at random.
-        claim: of all steps.
+        others: the records of each other unit, as tokens. canary: its records, as tokens: of an owner, one is used at
+            random. claim: of all steps.
     """
 
     mechanism: DPSGD
@@ -328,7 +325,7 @@ def _row(token: int) -> TokenRow:
 
 
 def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
-    """Steps with the noise that ``budget`` asks for; several ``records`` are an owner's, of like clipped gradients."""
+    """Make steps with the noise that ``budget`` requires; several ``records`` are an owner's, with equal gradients."""
     mechanism = DPSGD(subsampled_multiplier(budget, rate=rate, count=steps), rate, steps, _CLIPPING_NORM)
     linear: Any = LinearModel(_TABLE)
     return GradientAttack(
@@ -344,14 +341,14 @@ COUNT, GROUP = 5, 4
 """Teachers, and how many of them go through one pass: the last group is filled up."""
 CANDIDATES = (1, 2)
 TURNED = "turned"
-"""A text that holds it turns its teacher's answers round."""
+"""A text with it reverses its teacher's answers."""
 _SURE = 200.0
 _OTHERS = tuple(Row(f"another note, of number {number}", owner=f"owner {number}") for number in range(4))
 _MINE = tuple(Row(f"{TURNED} by note {number}", owner="Ann") for number in range(3))
 
 
 class _Script(threading.local):
-    """What the teachers of the present pass say, ``Float32[G, 1]``: 1 for odd tokens, -1 for even ones."""
+    """The answers of the current pass's teachers, ``Float32[G, 1]``: 1 for odd tokens, -1 for even ones."""
 
     says: Any = None
 
@@ -367,7 +364,7 @@ class _Script(threading.local):
 
 
 class _Readings:
-    """The form of the texts: one token, which tells whether a text turns its teacher."""
+    """The form of the texts: one token, which says whether a text reverses its teacher."""
 
     tokens = 1
     instructions = SimpleNamespace(prompts=[(0,)])
@@ -383,7 +380,7 @@ class _Readings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScriptedFaculty(Faculty):
-    """Teachers who do not learn: one says 1 if a text that turns it is in its shard, -1 otherwise."""
+    """Teachers who do not learn: one answers 1 if its shard has a text that reverses it, -1 otherwise."""
 
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
         return np.array([[1 if any(1 in row.target for row in shard) else -1] for shard in shards], dtype=np.float32)
@@ -402,13 +399,13 @@ def faculty() -> ScriptedFaculty:
 
 
 def trained(rows: Sequence[Row], unit: Unit, kind: type[Teachers] = Teachers) -> InMemory:
-    """The teachers of these records, each of whom is given its shard by the real code."""
+    """Return the teachers of these records; the real code gives each its shard."""
     with tempfile.TemporaryDirectory() as folder:
         return InMemory(list(kind(faculty(), COUNT, corpus(rows, unit), Path(folder)).batches()))
 
 
 def questions(count: int, candidates: Sequence[int] = CANDIDATES) -> Questions:
-    """So many, all about one place, where the unit's teacher says the first candidate and all others the second."""
+    """Return questions about one place; the unit's teacher answers the first candidate, all others the second."""
     zeros = np.zeros(count, dtype=np.int32)
     row = TokenRow((0,), np.array([1], dtype=np.int32))
     return Questions([row], zeros, zeros, np.tile(np.array(candidates, dtype=np.int32), (count, 1)))
@@ -423,7 +420,7 @@ def seq_pate(
     answers: Literal["probabilities", "votes"] = "probabilities",
     unit: Unit | None = None,
 ) -> SumAttack:
-    """All rounds, with ``queries`` together, and the noise of SeqPATE's own plan; an owner has three records."""
+    """Make all rounds, with ``queries`` in total, and the noise of SeqPATE's plan; an owner has three records."""
     unit = unit or Unit()
     parameters = SeqPATEParameters(
         declared_records=2 * COUNT,

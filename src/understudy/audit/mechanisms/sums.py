@@ -1,5 +1,5 @@
 """Attacks on noisy sums: the best test, which knows both exact sums, on the real mechanism's answers; and on the
-selection of names that nobody listed: which are shown, and with what numbers."""
+selection of unlisted names: which are shown, and with which numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.words import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
-"""The vocabulary. The worst record holds all of it."""
+"""The vocabulary. The worst record contains all of it."""
 _FREQUENCIES = 2
 LABELS = 2
 OWNER = Unit("owner", 3)
@@ -109,14 +109,14 @@ _RECORDS = (
     *_RECORD,
     *(Row(text, 0, "Ann", (1, 1)) for text in ("a cough, an ache, a burn", "the ache, burn and cough")),
 )
-"""Of one owner: alike in what counts, so that they add up to the most that they can."""
+"""Texts of one owner: equal in what counts, so that their sum is as large as possible."""
 
 
 class Remembered:
-    """A query that sums each batch once: the same few come again and again, and its sums are exact.
+    """A query that sums each batch once: the same few batches are repeated, and its sums are exact.
 
     Args:
-        key: tells batches apart; by itself they must be the same objects.
+        key: identifies batches; by default they must be the same objects.
     """
 
     def __init__(self, query: Query[Any], key: Callable[[Any], Hashable] = id) -> None:
@@ -142,7 +142,7 @@ class Measured:
 
     @property
     def chances(self) -> Sequence[float]:
-        """Of 0, 1, 2, ... of the unit's records being in the sample."""
+        """The probabilities that 0, 1, 2, ... of the unit's records are in the sample."""
         if isinstance(self.mechanism, SampledSum):
             return tuple(poisson_binomial(self.mechanism.inclusion[0]))
         rate = self.mechanism.rate
@@ -150,7 +150,7 @@ class Measured:
 
     @property
     def rate(self) -> float | None:
-        """With which each record is sampled, afresh in every release."""
+        """The rate at which each record is sampled, afresh in every release."""
         return self.mechanism.inclusion[0][0][0] if isinstance(self.mechanism, SampledSum) else None
 
 
@@ -158,9 +158,9 @@ class Measured:
 class SumAttack:
     """Was the unit in the data of these sums, all of which are released?
 
-    The score is the log-likelihood ratio of the answers, for the noise that the mechanisms say they add (Neyman and
-    Pearson 1933: no test is better). Where units are sampled, nobody else moves the numbers that they move, who would
-    only hide it; and the records of one move them all alike.
+    The score is the log-likelihood ratio of the answers, for the noise that the mechanisms state (Neyman and Pearson
+    1933: no test is better). If units are sampled, no other unit moves the numbers that they move, as it would only
+    hide them; and a unit's records all move them equally.
 
     Args:
         absent, present: the data without and with the unit.
@@ -179,7 +179,7 @@ class SumAttack:
 
     def _scores(self, each: Measured, runs: int, absent: InMemory, with_it: InMemory, present: bool) -> Floats:
         mechanism, chances = each.mechanism, each.chances
-        # a sampled batch is another object each time
+        # a sampled batch is a new object each time
         query: Any = Remembered(each.query, id if isinstance(mechanism, NoisySum) else lambda batch: tuple(batch.texts))
         without, with_unit = exact_sum(query, absent).ravel(), exact_sum(query, with_it).ravel()
         moved = without != with_unit
@@ -191,7 +191,7 @@ class SumAttack:
         if mechanism.noise == "laplace":
             return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
         length = float(np.linalg.norm(shift))
-        return ratio_of_sampled(noise @ shift / max(length, 1e-300), length, chances)  # 0 where it moves nothing
+        return ratio_of_sampled(noise @ shift / max(length, 1e-300), length, chances)  # 0 if it moves nothing
 
 
 def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
@@ -202,7 +202,7 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
     if kind == "labels":
         return LabelCounts(LabelCountsSpec(LABELS))
     density = kde_plan.DensitySpec(LABELS, _FREQUENCIES)
-    if kind == "density":  # cosine and sine are alike here, of every term: the longest vector there is, in L1 too
+    if kind == "density":  # every term's cosine and sine are equal here: the longest possible vector, in L1 too
         alike = np.full((len(TERMS), 2 * _FREQUENCIES), math.floor(kde_plan.GRID / math.sqrt(2)), dtype=np.int32)
         return TermDensity(density, rows, alike)
     if kind == "prefixes":  # so is the sum of these phases
@@ -212,7 +212,7 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
 
 
 def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
-    """One query, with the noise that ``budget`` asks for; neighbours differ by a record."""
+    """Make one query, with the noise that ``budget`` requires; neighbours differ by a record."""
     pure = noise == "laplace"
     multiplier = 1 / float(budget.epsilon) if pure else gaussian_split(budget, [1.0])[0]
     query = query_of(kind, noise)
@@ -221,7 +221,7 @@ def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
 
 
 def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All that DP-KPS releases at its defaults, with the noise of its own plan: weighted counts of all records, by
+    """All releases of DP-KPS at its defaults, with the noise of its plan: weighted counts of all records, by
     label, and by the values of typed columns."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
     facts = PublicFacts(unit, LabelSet(("yes", "no")), columns=COLUMNS)
@@ -235,7 +235,7 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All that DP-KPS as published releases for sequences of two terms, with the noise of its own plan."""
+    """All releases of DP-KPS as published for sequences of two terms, with the noise of its plan."""
     of_terms = kde_plan.DPKDEParameters(noise=noise, mode="iterative", length=2, top_terms=2, features=_FREQUENCIES)
     plan = kde_plan.make_plan(of_terms, budget, PublicFacts(unit, LabelSet(("yes", "no"))))
     names: tuple[QueryName, ...] = ("counts", "density", "prefixes")
@@ -248,7 +248,7 @@ def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
-    """The counts behind metrics that are released, by a classifier that is always right."""
+    """The counts behind released metrics, with a classifier that is always right."""
     metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
     always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
     query = MetricCounts(LABELS, always, unit)
@@ -266,24 +266,25 @@ def _attack(sums: Sequence[Measured], unit: Unit, delta: float, others: Sequence
 
 
 def embeddings(places: Sequence[int], labels: Sequence[int], units: Sequence[int]) -> InMemory:
-    """Records of these units and labels, each in one of two places."""
+    """Return records of these units and labels, each in one of two places."""
     vectors = integer_vectors(np.eye(2, dtype=np.float32)[list(places)])
     return InMemory([Block(vectors, np.array(labels, dtype=np.int32), np.array(units, dtype=np.int64))])
 
 
 def votes(unit: Unit) -> VoteHistogram:
-    """The real query: two labels with two candidates each; every record votes for both of its label."""
+    """Return the real query: two labels with two candidates each; every record votes for both of its label."""
     return VoteHistogram(VotesSpec(unit, NEAREST), _CANDIDATES, _CANDIDATE_LABELS)
 
 
 def _added(unit: Unit) -> InMemory:
-    """Two records of others, and the worst unit: one record, an owner's in both labels, or a secret's, all alike."""
+    """Return two records of others, and the worst unit: a record, an owner's in both labels, or a secret's, all
+    equal."""
     mine = {"record": [0], "owner": [0, 1, 1], "secret": [0, 0, 0]}[unit.kind]
     return embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 
 
 def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
-    """The votes of ``rounds`` rounds with the noise of Aug-PE's own plan. All rounds have the same candidates."""
+    """The votes of ``rounds`` rounds with the noise of Aug-PE's plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
     parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
     planned = planned_sums(parameters, spend, PublicFacts(unit))
@@ -296,7 +297,7 @@ def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def _topic_sums(unit: Unit, budget: Budget) -> dict[str, Measured]:
-    """Of votes, of all rounds, which have the same centres here, and of sizes."""
+    """Return the queries of votes, of all rounds, which have the same centres here, and of sizes."""
     centres = integer_vectors(np.eye(2, dtype=np.float32))
     of_votes = partial(VoteHistogram, candidates=centres, labels=np.zeros(2, dtype=np.int32), distance="centred")
     kinds: dict[str, Any] = {VOTES: of_votes, SIZES: partial(TopicSizes, centres=centres)}
@@ -309,8 +310,7 @@ def _topic_sums(unit: Unit, budget: Budget) -> dict[str, Measured]:
 
 
 def topics(unit: Unit, budget: Budget) -> SumAttack:
-    """All that topics release, with the noise of their own plan. The worst unit lies in one topic with all of its
-    records."""
+    """All releases of topics, with the noise of their plan. All records of the worst unit are in one topic."""
     sums = list(_topic_sums(unit, budget).values())
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
@@ -320,11 +320,10 @@ def topics(unit: Unit, budget: Budget) -> SumAttack:
 
 @dataclass(frozen=True)
 class SampleAttack:
-    """Was the unit in the data of these sums, which are all over one sample? The score is as of :class:`SumAttack`.
+    """Was the unit in the data of these sums, which are all over one sample? The score is that of :class:`SumAttack`.
 
     Args:
-        queries: by the names of the sums; of records whose embeddings are all alike.
-        data: the records of the unit alone.
+        queries: by the names of the sums; the records' embeddings are all equal. data: the records of the unit only.
     """
 
     mechanism: SubsampledSums
@@ -349,13 +348,13 @@ class SampleAttack:
 
 
 def _alike(data: Batches[Any]) -> InMemory:
-    """The records, all of which lie in one place."""
+    """The records, all in one place."""
     found = [embeddings([0] * len(batch.texts), batch.labels, batch.units) for batch in data.batches()]
     return InMemory([block for each in found for block in each.parts])
 
 
 def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
-    """All that topics release of a sample, with the least noise at which it keeps within the budget."""
+    """All releases of topics on a sample, with the least noise that keeps within the budget."""
     less = subsampled_multiplier(budget, rate=rate, count=1) / gaussian_split(budget, [1.0])[0]
     measured = _topic_sums(unit, budget)
     planned: dict[str, Any] = {name: each.mechanism for name, each in measured.items()}
@@ -368,7 +367,7 @@ def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
 
 @dataclass(frozen=True)
 class Corners:
-    """An embedder: ``texts`` lie in one corner, by default the secret's records, and all others in another."""
+    """An embedder that maps ``texts``, by default the secret's records, to one corner, and all others to another."""
 
     texts: Collection[str] = (_SECRET,)
     model_id = "corners"
@@ -386,7 +385,7 @@ def guide(unit: Unit, budget: Budget) -> SumAttack:
 
 
 def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
-    """With the least noise at which a sample keeps within the budget."""
+    """Return the guide with the least noise at which a sample keeps within the budget."""
     whole = guide(unit, budget)
     query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, count=1)
     mechanism = SubsampledSum(multiplier, rate, query.sensitivity, query.shape)
@@ -394,9 +393,9 @@ def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
 
 
 def columns(unit: Unit, budget: Budget) -> SumAttack:
-    """All that is released of typed columns, with the noise of its own plan; all sets are measured.
+    """All releases of typed columns, with the noise of their plan; all sets are measured.
 
-    Independence is expected to give nothing, so that every record moves every score by as much as one can.
+    The expected counts are 0, so that every record moves every score as much as possible.
     """
     variables = Variables("label", LabelSet(("yes", "no")), COLUMNS)
     charges = column_charges(budget, variables, TablesParameters())
@@ -412,9 +411,9 @@ def columns(unit: Unit, budget: Budget) -> SumAttack:
 
 
 def cluster_sums() -> ClusterSums:
-    """The real query: a label for the secret's records and one for the others, with one cluster each.
+    """Return the real query: a label for the secret's records and one for the others, with one cluster each.
 
-    The centres lie so far from the records that their residuals are clipped.
+    The centres are so far from the records that their residuals are clipped.
     """
     centres = integer_vectors(np.array([[0, 1], [-1, 0]], dtype=np.float32))[:, None]
     clusters = Clusters(centres, np.ones((2, 1), dtype=np.int64))
@@ -422,8 +421,8 @@ def cluster_sums() -> ClusterSums:
 
 
 def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> Floats:
-    """The log-likelihood ratio of answers ``along`` the direction in which a record moves a sum with unit noise by
-    ``length``, where 0, 1, 2, ... records are in the sample with these ``chances``."""
+    """Return the log-likelihood ratio of answers ``along`` the direction in which a record moves a sum with unit noise
+    by ``length``, if 0, 1, 2, ... records are in the sample with these ``chances``."""
     parts = [
         math.log(chance) + chosen * length * along - (chosen * length) ** 2 / 2
         for chosen, chance in enumerate(chances)
@@ -433,7 +432,7 @@ def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> 
 
 
 def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SumAttack:
-    """Sums, each over a fresh sample, with the noise that SecPE's plan would calibrate for the secret alone."""
+    """Sums, each over a fresh sample, with the noise that SecPE's plan would calibrate for the secret only."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
     query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
@@ -446,7 +445,7 @@ def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> S
 
 _KNOWN = ("zorple", "quexil", "vantor")
 _LONE = "brindlewick"
-_MANY = 400  # others, so that their terms are always shown
+_MANY = 400  # other units, so that their terms are always shown
 Sums = Mapping[str, int]
 
 
@@ -454,8 +453,8 @@ Sums = Mapping[str, int]
 class SelectionAttack:
     """Was the unit among those whose names are selected?
 
-    The score is the log-likelihood ratio of the numbers that are shown (Neyman and Pearson 1933), of names that are
-    always shown; a name that only the unit has settles it.
+    The score is the log-likelihood ratio of the shown numbers (Neyman and Pearson 1933) of names that are always shown;
+    a name that only the unit has decides.
     """
 
     mechanism: NoisySelection
@@ -492,7 +491,7 @@ _CERTAIN = 1e6
 def discovered(
     unit: Unit, budget: Budget, *, query_of: Callable[..., OpenQuery] = UnlistedTerms, most: int = len(_KNOWN) + 1
 ) -> SelectionAttack:
-    """The real query with the noise and the threshold that ``budget`` asks for, a tenth of delta for lone names."""
+    """Return the real query with the noise and threshold that ``budget`` requires, a tenth of delta for lone names."""
     lone = budget.delta / 10
     multiplier = gaussian_split(Budget.of(budget.epsilon, budget.delta - lone), [1.0])[0]
     mechanism = NoisySelection(multiplier, float(lone), most)
@@ -507,5 +506,5 @@ def discovered(
 
 
 def by_name(query: OpenQuery, data: Any) -> dict[str, int]:
-    """All exact sums. Private."""
+    """Return all exact sums. Private."""
     return {name: int(each) for names, sums in query.sums(data) for name, each in zip(names, sums, strict=True)}

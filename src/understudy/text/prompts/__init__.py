@@ -1,1 +1,1 @@
-"""Every prompt: templates as data, and what fills them."""
+"""All prompts: templates as data, and the code that fills them."""

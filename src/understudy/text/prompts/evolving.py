@@ -20,7 +20,7 @@ Keywords = Annotated[
     Mapping[str, tuple[str, ...]],
     BeforeValidator(lambda words: {ANY_LABEL: words} if isinstance(words, list | tuple) else words),
 ]
-"""Keywords by label; ``*`` for the labels that are not named. One list alone is for every label."""
+"""Keywords by label; ``*`` for labels that are not named. A single list is for every label."""
 
 
 class EvolutionExample(Parameters):
@@ -31,9 +31,9 @@ class EvolutionExample(Parameters):
     again: str = ""
     """The same in other words."""
     label: str = ""
-    """The label it could have."""
+    """A label that fits it."""
     keyword: str = ""
-    """What it is about."""
+    """Its subject."""
 
 
 class EvolutionPrompts(Parameters):
@@ -44,7 +44,7 @@ class EvolutionPrompts(Parameters):
     random: OneOrSeveral = (
         "Write a short {document_type}[ ({label})][ about: {keyword}][. Write {style}][. Use about {words} words].",
     )
-    """Asks for a new text. Of several, each call takes one at random."""
+    """Asks for a new text. If there are several patterns, each call uses one at random."""
     fill: OneOrSeveral = (
         "Fill in the blanks (_) of this {document_type}[ ({label})][. Write {style}][. Use about {words} words]. "
         "Answer with the text only.\n\n{text}",
@@ -65,22 +65,22 @@ class EvolutionPrompts(Parameters):
         "in a matter-of-fact way",
         "with an example",
     )
-    """Ways to write, of which each prompt names one. Public."""
+    """Ways to write; each prompt names one. Public."""
     keywords: Keywords = Field(default_factory=dict)
-    """Things to write about, of which each prompt may name one. Public."""
+    """Subjects; each prompt may name one. Public."""
     examples: tuple[EvolutionExample, ...] = ()
     """Shown as earlier turns."""
 
     def keywords_of(self, label: str) -> tuple[str, ...]:
-        """The keywords of the longest name that occurs in ``label``, word for word; else those of every label."""
+        """Return the keywords of the longest name that is in ``label``, word for word; else those for every label."""
         named = [name for name in kept_phrases(label, list(self.keywords)) if name != ANY_LABEL]
         return self.keywords.get(max(named, key=len) if named else ANY_LABEL, ())
 
 
 def fill_in(pattern: str, values: Mapping[str, str]) -> str:
-    """``pattern`` with its placeholders filled, less the parts in brackets that have an empty one.
+    """Return ``pattern`` with its placeholders filled, without the parts in brackets that have an empty one.
 
-    Unknown placeholders, and brackets without any, stay as they are.
+    Unknown placeholders, and brackets without placeholders, are unchanged.
 
     >>> fill_in("Write a review[ of a {label}][ {style}].", {"label": "bar", "style": ""})
     'Write a review of a bar.'

@@ -19,11 +19,12 @@ from understudy.models.types import Message
 from understudy.text.prompts.evolving import fill_in
 
 Shape = Literal["text", "json"]
-"""What a text is: any text; a JSON record; a JSON record that the model sees and writes as lines ``column: value``."""
+"""A text's form: any; a JSON record; a JSON record that the model sees and writes as lines ``column:
+value``."""
 
 BLANK_LINE = "\n\n"
 _TEXT = "{text}"
-_BLANK_LINES = re.compile(r"(?<![ \t\r])[ \t\r]*+\n\s*\n")  # from where a run of blanks begins only: read once
+_BLANK_LINES = re.compile(r"(?<![ \t\r])[ \t\r]*+\n\s*\n")  # only from the start of a run of blanks: read once
 
 
 class PredictionExample(Parameters):
@@ -32,7 +33,7 @@ class PredictionExample(Parameters):
     text: str
     """The text; of a record, JSON."""
     label: str = ""
-    """The label it could have."""
+    """A label that fits it."""
 
 
 class RecordExample(Parameters):
@@ -41,7 +42,7 @@ class RecordExample(Parameters):
     fields: Mapping[str, Any]
     """Values by column."""
     label: str = ""
-    """The label it could have."""
+    """A label that fits it."""
 
 
 def _with_one_text(block: str) -> str:
@@ -57,13 +58,13 @@ class ChatForm(Parameters):
     """The user's turn and the beginning of the answer."""
 
     before: str = "Here are texts of type {document_type}[ about {label}]."
-    """What comes before the shown texts."""
+    """Comes before the shown texts."""
     block: Block = "Text: {text}"
-    """One shown text; blank lines part the blocks from each other."""
+    """One shown text; blank lines separate the blocks."""
     after: str = "Please give me another one."
-    """What comes after them."""
+    """Comes after the shown texts."""
     cue: str = "Text:"
-    """What the answer begins with, and is no part of the text."""
+    """Beginning of the answer; not part of the text."""
     stop: OneOrSeveral = (BLANK_LINE,)
     """Strings that end a text."""
 
@@ -93,7 +94,7 @@ class CompletionRecordsForm(ChatRecordsForm):
 
 @dataclass(frozen=True)
 class PredictionPrompt:
-    """A prompt for one label, in the pieces between which private texts are shown.
+    """A prompt for one label, as pieces, with private texts between them.
 
     ``before``, any number of private texts each between ``block``'s two halves, ``after``; then the answer begins with
     ``cue`` and ``opening``.
@@ -104,26 +105,26 @@ class PredictionPrompt:
     before: str  # with the public examples
     block: tuple[str, str]
     after: str
-    cue: str  # what the answer begins with, not part of the text
-    opening: str  # what every text begins with: of a record, all that is before its first value
+    cue: str  # beginning of the answer, not part of the text
+    opening: str  # beginning of every text: in a record, everything before its first value
     stop: tuple[str, ...]
     shape: Shape
     columns: tuple[str, ...]
     asks: tuple[str, str]  # asks a chat model, to which no blocks are shown, for a first text and for another one
 
     def shown(self, text: str) -> str:
-        """``text`` as a block shows it, a function of it alone: no blank lines where they end a text."""
+        """Return ``text`` as a block shows it, a function of it alone: no blank lines if they end a text."""
         return _shown(text, self.stop)
 
     def user(self, texts: Sequence[str]) -> str:
-        """The user's turn, or the document up to the cue, with ``texts`` in blocks."""
+        """Return the user's turn, or the document up to the cue, with ``texts`` in blocks."""
         first, last = self.block
         return self.before + "".join(f"{first}{self.shown(text)}{last}" for text in texts) + self.after
 
     def messages(self, texts: Sequence[str]) -> tuple[Message, ...]:
-        """A chat that asks any model for another one, with ``texts`` as its earlier answers; no public examples.
+        """Return a chat that asks any model for another text, with ``texts`` as earlier answers; no public examples.
 
-        Where the answer cannot be begun with a cue, small models talk about texts that they see in blocks.
+        If the answer cannot begin with a cue, small models talk about texts that they see in blocks.
         """
         turns = [Message("system", self.system)] if self.system else []
         asks = (self.asks[0], *(self.asks[1] for _ in texts))
@@ -146,7 +147,7 @@ class PredictionPrompts(Parameters):
     completion_records: CompletionRecordsForm = CompletionRecordsForm()
     """Records, shown to a base model."""
     ask: str = "Please give me a text of type {document_type}[ about {label}]. Answer with the text only."
-    """Asks any chat model for a text, where exemplars are shown as its earlier answers."""
+    """Asks any chat model for a text; exemplars are shown as its earlier answers."""
     ask_record: str = (
         "Please give me a record of type {document_type}[ about {label}], with the fields {columns}."
         "[ It follows this JSON schema: {schema}] Answer with the record only."
@@ -157,10 +158,10 @@ class PredictionPrompts(Parameters):
     examples: tuple[PredictionExample, ...] = ()
     """Shown in every prompt before the private texts; invented, public."""
     records: tuple[RecordExample, ...] = ()
-    """As ``examples``, where texts are records."""
+    """As ``examples``, if texts are records."""
 
     def record_examples(self, columns: Sequence[str]) -> tuple[PredictionExample, ...]:
-        """The ``records`` that have all ``columns``, as the corpus writes records."""
+        """Return the ``records`` that have all ``columns``, as the corpus writes records."""
         return tuple(
             PredictionExample(
                 text=json.dumps({name: each.fields[name] for name in columns}, ensure_ascii=False), label=each.label
@@ -179,10 +180,10 @@ class PredictionPrompts(Parameters):
         system: str = "",
         examples: Sequence[PredictionExample] = (),
     ) -> PredictionPrompt:
-        """The prompt in its pieces.
+        """Return the prompt in its pieces.
 
         ``values`` are those of ``document_type``, ``label`` and ``schema``, ``columns`` those of a record in the order
-        of its keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
+        of its keys; ``system`` is used if the prompts do not have their own, and ``examples`` are shown first.
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records
@@ -210,7 +211,7 @@ class PredictionPrompts(Parameters):
 
 
 def record_opening(shape: Shape, columns: Sequence[str]) -> str:
-    """What every text of this shape begins with, before the first value.
+    """Return the beginning of every text of this shape, before the first value.
 
     >>> record_opening("json", ["title", "year"])
     '{"title":'
@@ -223,9 +224,9 @@ def _shown(text: str, stop: Sequence[str]) -> str:
 
 
 def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
-    """What comes before and after a shown text.
+    """Return the parts before and after a shown text.
 
-    The blank line stands before it, not after: tokenizers take white space together with what follows.
+    The blank line is before it, not after: tokenizers join white space with the next word.
     """
     first, last = (_fill(part, values) for part in form.block.split(_TEXT))
     return BLANK_LINE + first.lstrip(), last.rstrip()
@@ -234,7 +235,7 @@ def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
 def shown_examples(
     examples: Sequence[PredictionExample], label: str, *, most: int | None = None
 ) -> tuple[PredictionExample, ...]:
-    """The first ``most`` of ``examples``, those of ``label`` before others, in their order."""
+    """Return the first ``most`` of ``examples``, those of ``label`` before others, in their order."""
     ranked = sorted(range(len(examples)), key=lambda place: examples[place].label.casefold() != label.casefold())
     return tuple(examples[place] for place in sorted(ranked[:most]))
 

@@ -44,8 +44,8 @@ class PromptSettings(Parameters):
     label_in_prompt: bool = False
     """Name the label in the prompt (the label set must be public)."""
     prompt_columns: str | tuple[str, ...] = ALL
-    """Columns that a prompt shows of its row: ``all``, ``categories`` (those of categories and booleans that are no
-    part of the label), ``none``, or names, separated by commas."""
+    """Columns of its row that a prompt shows: ``all``, ``categories`` (categories and booleans that are not part of the
+    label), ``none``, or names, separated by commas."""
     repair: int = Field(0, ge=0, le=8)
     """Times to ask again for a text with the phrases that are missing."""
     top_p: float = Field(0.95, gt=0, le=1)
@@ -56,12 +56,12 @@ class WritingParameters(Parameters):
     """How a language model turns seeds into texts."""
 
     document_type: Free[str] = "document"
-    """What is to be written: picks the prompt template of that name, or fills the general one."""
+    """The type of document to write: selects the prompt template of that name, or fills the general one."""
     prompt: Free[str | None] = public_file(None)
-    """A prompt template file of your own (YAML)."""
+    """Your own prompt template file (YAML)."""
     samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)
-    """Answers to each prompt, of which the one with most phrases is kept. Default: 1; 4 where the
-    built-in model writes around phrases with a prompt or JSON schema of your own."""
+    """Answers to each prompt; the one with most phrases is kept. Default: 1; 4 if the built-in model writes around
+    phrases with your own prompt or JSON schema."""
     llm_temperature: Free[float] = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
     max_tokens: Free[int] = Field(160, ge=1, le=1_000_000)
@@ -80,7 +80,7 @@ _FORM = "See docs/prompts.md for its form."
 
 
 class Example(Parameters):
-    """A public text and phrases that it holds."""
+    """A public text, and phrases that it contains."""
 
     phrases: tuple[str, ...] = ()
     text: str
@@ -105,7 +105,7 @@ class PromptTemplate(Parameters):
     as_json: str = "Answer with one JSON object and nothing else. It fits this JSON schema: {schema}"
     as_fields: str = "Write each part on a new line behind its name, in this form:\n{outline}"
     as_dialogue: str = "Write it as a dialogue between {roles}, every turn on a new line, in this form:\n{outline}"
-    as_acts: str = "In parentheses stands what a turn does: {acts}."
+    as_acts: str = "The words in parentheses say what a turn does: {acts}."
     as_calls: str = (
         "Where {caller} needs a tool, it is called with a JSON object on one line, and what it returns is the next "
         "line. The tools: {tools}."
@@ -139,7 +139,7 @@ class PromptTemplate(Parameters):
         details: str = "",
         schema: str = "",
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text that holds ``phrases`` and fits the ``details`` of its row and a JSON
+        """Return a chat that asks for a text with ``phrases`` that fits the ``details`` of its row and a JSON
         ``schema``."""
         turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
         as_json = f"\n\n{self._fill(self.as_json, (), label, {'schema': schema})}" if schema else ""
@@ -150,9 +150,9 @@ class PromptTemplate(Parameters):
         return (*turns, Message("user", asked + as_json))
 
     def with_details(self, messages: tuple[Message, ...], details: str) -> tuple[Message, ...]:
-        """A chat whose last turn begins with the ``details`` of a row, which the text is to fit; unchanged without any.
+        """Return a chat whose last turn begins with the ``details`` of a row, which the text is to fit.
 
-        A small model takes details behind the request for words to repeat.
+        A small model repeats details that come after the request. Without details, the chat is unchanged.
         """
         if not details:
             return messages
@@ -160,14 +160,14 @@ class PromptTemplate(Parameters):
         return (*messages[:-1], Message("user", f"{shown}\n\n{messages[-1].content}"))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
-        """The chat that asks for ``text`` again with the ``missing`` phrases."""
+        """Return the chat that asks for ``text`` again with the ``missing`` phrases."""
         turns = [Message("system", self._fill(self.system, phrases, None))] if self.system else []
         asked = self._fill(self.repair, phrases, None, {"missing": ", ".join(missing), "text": text})
         return (*turns, Message("user", asked))
 
     @property
     def evolution_examples(self) -> tuple[EvolutionExample, ...]:
-        """Texts to show in prompts that make texts evolve: those made for it, else the others."""
+        """Return texts to show in prompts that make texts evolve: those made for it, else the others."""
         return self.evolution.examples or tuple(
             EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in self.examples
         )
@@ -175,7 +175,7 @@ class PromptTemplate(Parameters):
     def evolution_messages(
         self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text of the evolution by ``pattern`` (one of :class:`EvolutionPrompts`).
+        """Return the chat that asks for one text of the evolution by ``pattern`` (one of :class:`EvolutionPrompts`).
 
         ``values`` fill the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns`` are
         earlier turns, each with its own values and the answer.
@@ -201,7 +201,7 @@ class PromptTemplate(Parameters):
         examples: Sequence[PredictionExample] | None = None,
         most_examples: int | None = None,
     ) -> PredictionPrompt:
-        """The prompt from which a chat or a base model predicts a text, in its pieces. All arguments are public.
+        """Return the prompt from which a chat or a base model predicts a text, in its pieces. All arguments are public.
 
         ``columns`` are those of a record, in the order of its keys. ``most_examples`` of the ``examples`` (by default
         the template's own, all of them) are shown first, those of the label before others.
@@ -214,12 +214,12 @@ class PromptTemplate(Parameters):
             values={"document_type": self.document_type, "label": label, "schema": schema},
             shape=shape,
             columns=columns,
-            system=system if shape == "text" else "",  # it speaks of running text
+            system=system if shape == "text" else "",  # it asks for running text
             examples=shown_examples(examples, label, most=most_examples),
         )
 
     def prediction_examples(self, shape: Shape = "text", columns: Sequence[str] = ()) -> Sequence[PredictionExample]:
-        """The template's public texts or records to show in prompts that predict texts."""
+        """Return the template's public texts or records to show in prompts that predict texts."""
         if shape != "text":
             return self.prediction.record_examples(columns)
         others = tuple(PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples)
@@ -243,10 +243,10 @@ class PromptTemplate(Parameters):
 
 
 def load_template(document_type: str, *, file: str | Path | None = None, general: bool = False) -> PromptTemplate:
-    """The template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
+    """Return the template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
 
-    A file without a prompt of its own (no ``user``) changes the template that would be used without it. Document types
-    are compared without case, hyphens and underscores as spaces. Raises ConfigError if the file cannot be read or is no
+    A file without a prompt (no ``user``) changes the template that would be used without it. Document types are
+    compared without case, hyphens and underscores as spaces. Raises ConfigError if the file cannot be read or is not a
     template.
     """
     if file is not None:
@@ -279,7 +279,7 @@ def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTe
         named = fields.get("document_type", document_type)
         base = load_template(named if isinstance(named, str) else document_type, general=general)
         others = base.model_dump(exclude_unset=True)
-        if "examples" in fields:  # they are shown in place of all others
+        if "examples" in fields:  # they are shown instead of all others
             others = {name: each for name, each in others.items() if name not in ("rows", "dialogues")}
             for block in {"evolution", "prediction"} & others.keys():
                 others[block] = {n: each for n, each in others[block].items() if n not in ("examples", "records")}
@@ -288,7 +288,7 @@ def _read_template(path: Path, document_type: str, *, general: bool) -> PromptTe
         template = PromptTemplate(**fields)
     except (ConfigError, TypeError) as error:
         problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
-        raise ConfigError(f"{path.name} is no prompt template{problem}.", _FORM) from None
+        raise ConfigError(f"{path.name} is not a prompt template{problem}.", _FORM) from None
     blocks = (own, own.get("evolution") or {}, own.get("prediction") or {})
     shows = any(block.get(name) for block in blocks for name in ("examples", "rows", "dialogues", "records"))
     if shows and not template.examples_are_public:
@@ -305,12 +305,12 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
     with suppress(UnreadableText):
         if isinstance(fields := load_yaml(text), dict):
             return fields
-    raise ConfigError(f"{name} is no prompt template.", _FORM)
+    raise ConfigError(f"{name} is not a prompt template.", _FORM)
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Loaded and checked, all of it public."""
+    """A loaded and checked template, all of it public."""
 
     parameters: WritingParameters
     template: PromptTemplate  # asks for texts of the form
@@ -318,8 +318,8 @@ class Prompts:
 
 
 def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
-    """The examples; those without phrases get up to ``count`` of the ``known`` ones that they hold, and are left out if
-    they hold none.
+    """Return the examples; those without phrases get up to ``count`` of the ``known`` ones that they contain, and are
+    left out if they contain none.
 
     Raises ConfigError if there are examples, but none is left.
     """
@@ -330,16 +330,16 @@ def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: in
     useful = [example for example in made if example.text and example.phrases]
     if examples and not useful:
         raise ConfigError(
-            "The examples hold no text with a phrase of the Release.", "Give each its `phrases` in the prompt file."
+            "No text of the examples contains a phrase of the Release.", "Give each its `phrases` in the prompt file."
         )
     return useful
 
 
-_SYSTEM = "system"  # the role of a chat's instructions, which takes no turn
+_SYSTEM = "system"  # the role of a chat's instructions, not of a turn
 
 
 def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
-    """The template with every pattern asking for texts of this form, and its examples in it; unchanged for plain texts.
+    """Return the template with all patterns asking for this form, and its examples in it; unchanged for plain texts.
 
     Names are public, and a template is data: so all methods ask alike, and the hash of the prompts covers the form.
     """
@@ -389,13 +389,13 @@ def _wish(template: PromptTemplate, form: TextForm) -> str:
 
 
 def _asking(pattern: str, wish: str) -> str:
-    """The pattern with the wish at its end, or before the text that it shows."""
+    """Return the pattern with the wish at its end, or before the text that it shows."""
     asks, shows, rest = pattern.partition("\n\n{text}")
     return f"{asks} {wish}{shows}{rest}"
 
 
 def _examples(template: PromptTemplate, form: TextForm) -> tuple[Example, ...]:
-    """The template's examples that can be shown in this form."""
+    """Return the template's examples that can be shown in this form."""
     made = []
     for each in template.rows if form.fields else template.dialogues:
         if len(each.parts) >= len(form.fields) and each.parts:
@@ -409,8 +409,7 @@ def _examples(template: PromptTemplate, form: TextForm) -> tuple[Example, ...]:
 
 
 def _dialogue(form: TextForm, speakers: Sequence[str], said: Sequence[str], *, asked: str, answer: str) -> list[Part]:
-    """What the ``speakers`` say in turn, the acts one after another; before the last role first speaks, it calls a
-    tool."""
+    """Return turns of the ``speakers``, with the acts in turn; before the last role first speaks, it calls a tool."""
     names, acts, caller = cycle(speakers), cycle(form.acts or ("",)), form.roles[-1]
     parts = [Part(next(names), content, next(acts)) for content in said]
     if form.tools:

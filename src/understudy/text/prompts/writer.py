@@ -10,7 +10,7 @@ _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
 
 def _subject(label: str) -> str:
-    """What a text with this label is about, in words; "" if the label's name does not tell.
+    """Return the subject of a text with this label, in words; "" if the label's name does not show it.
 
     >>> _subject("card_arrival"), _subject("5"), _subject("true")
     ('card arrival', '', '')
@@ -21,7 +21,7 @@ def _subject(label: str) -> str:
 
 @dataclass(frozen=True)
 class Brief:
-    """A kind of text, and what it is to hold."""
+    """A kind of text, and its required content."""
 
     kind: str
     label: str = ""  # as the table names it
@@ -32,7 +32,7 @@ class Brief:
 
     @property
     def prompt(self) -> str:
-        """As in training.
+        """Return the prompt, as in training.
 
         >>> Brief("news item", label="motor_sport", words=20, phrases=("cup", "final")).prompt
         'news item about motor sport, 20 words\\nWords: cup, final'

@@ -1,1 +1,1 @@
-"""Public vocabularies: what a word is, where terms come from, how texts are searched, which noisy counts are real."""
+"""Public vocabularies: words, sources of terms, searching texts, and estimating which noisy counts are real."""

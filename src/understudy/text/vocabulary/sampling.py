@@ -1,6 +1,6 @@
 """Sequences of terms sampled by noisy scores: post-processing, free.
 
-``generator`` steers the sampling and has nothing to do with privacy.
+``generator`` controls the sampling and does not affect privacy.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _SMALLEST = 1e-12
 
 
 def label_share(scores: Scores) -> Scores:
-    """``Float64[labels, N]``: scores_c / sum over labels of scores, negative scores counted as 0."""
+    """Return ``Float64[labels, N]``: scores_c / sum over labels of scores; negative scores count as 0."""
     positive = np.maximum(scores, 0.0)
     return np.asarray(positive / np.maximum(positive.sum(axis=0, keepdims=True), _SMALLEST), dtype=np.float64)
 
 
 def contrast_weights(scores: Scores, *, contrast: float = 1.0) -> Scores:
-    """``Float64[labels, N]``: scores_c * (scores_c / sum over labels of scores)^contrast.
+    """Return ``Float64[labels, N]``: scores_c * (scores_c / sum over labels of scores)^contrast.
 
-    Negative scores count as 0. A label whose scores are all 0 (noise can do that) is given equal weights, so
-    that every label runs to the end. Computed in logarithms: a large contrast must not underflow.
+    Negative scores count as 0. A label whose scores are all 0 (noise can do that) gets equal weights, so that every
+    label gets sequences. Computed in logarithms: a large contrast must not underflow.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(scores) + contrast * np.log(label_share(scores))
@@ -42,12 +42,12 @@ def sample_independent(
     generator: np.random.Generator,
     log_lifts: Callable[[slice], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.int64]:
-    """``Int64[count, length]``: rows of distinct terms, sampled one after another in proportion to ``weights``.
+    """Sample ``Int64[count, length]``: rows of distinct terms, one after another in proportion to ``weights``.
 
     Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise samples without replacement.
 
     Args:
-        log_lifts: of some of the rows ``Float32[rows, N]``: logarithms by which their weights differ; None: by none.
+        log_lifts: ``Float32[rows, N]`` for some rows: added to their log-weights; None: nothing.
     """
     least = 0.0 if np.count_nonzero(weights) >= length else _SMALLEST * weights.max()
     with np.errstate(divide="ignore"):
@@ -68,12 +68,12 @@ _NUMBERS = 1 << 24  # of one array
 
 
 def _at_once(count: int, terms: int) -> Iterator[slice]:
-    """So many sequences at a time that memory does not grow with their number."""
+    """Number of sequences at a time, so that memory does not grow with their number."""
     size = max(1, _NUMBERS // terms)
     return (slice(start, start + size) for start in range(0, count, size))
 
 
 def gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
-    """Noise by which the largest of log-weights is a sample in proportion to the weights."""
+    """Return noise that makes the largest log-weight a sample in proportion to the weights."""
     exponential = generator.standard_exponential(shape, dtype=np.float32)
     return np.asarray(-np.log(np.maximum(exponential, np.float32(1e-9))), dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Which of many noisy sums are real, and what each is expected to be, given the noise: empirical Bayes.
+"""Estimating which of many noisy sums are real, and the expectation of each: empirical Bayes.
 
 The model is spike and slab: a true value is 0 with probability 1 - p, and else exponential with mean b. Both numbers
 are estimated from the noisy values themselves by expectation maximisation, and the noise is known. All of it is
-post-processing of noisy values: no guarantee rests on the model, and where it is wrong the results are less useful.
+post-processing of noisy values: no guarantee depends on the model, and if it is wrong, the results are less useful.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from understudy.privacy.noise import NoiseKind
 Values = NDArray[np.float64]
 
 FIRST_BIN = 64  # terms in the first bin of ranks; every further one ends at twice the rank
-_FITTED = 1 << 17  # values that two numbers are estimated from, of however many
+_FITTED = 1 << 17  # largest number of values from which two numbers are estimated
 _SMALLEST, _LARGEST = -1e3, 1e100  # in units of the noise: nothing is lost below, and squares are finite
 _ROUNDS = 100
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What noisy values say about the true ones."""
+    """Estimates of true values from noisy ones."""
 
-    probability: Values  # that the true value is not 0
+    probability: Values  # probability that the true value is not 0
     mean: Values  # the true value's expectation: 0 and above
 
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """The noise on every value: its distribution and its standard deviation, 0 where noise is off."""
+    """The noise on every value: its distribution and its standard deviation, 0 if noise is off."""
 
     kind: NoiseKind
     std: float
@@ -56,7 +56,7 @@ class SpikeAndSlab:
     least_mean: float = 0.3
 
     def fitted(self, values: Values, kind: NoiseKind) -> SpikeAndSlab:
-        """The same model with the share and mean that make ``values`` (in units of the noise) most likely."""
+        """Return the same model with the share and mean that make ``values`` (in units of the noise) most likely."""
         share, mean = self.share, self.slab_mean
         for _ in range(_ROUNDS):
             real, slab = _posterior(values, share, mean, kind)
@@ -69,17 +69,17 @@ class SpikeAndSlab:
         return SpikeAndSlab(share, mean, self.prior_real, self.prior_values, self.least_mean)
 
     def posterior(self, values: Values, kind: NoiseKind) -> Posterior:
-        """Of ``values`` in units of the noise."""
+        """Return the posterior of ``values`` in units of the noise."""
         real, slab = _posterior(values, self.share, self.slab_mean, kind)
         return Posterior(real, real * slab)
 
 
 def shrink(values: Values, noise: KnownNoise) -> Posterior:
-    """The posterior of terms' noisy scores ``[..., terms]``, the terms in an order that says which are likelier real.
+    """Return the posterior of terms' noisy scores ``[..., terms]``, with the terms likelier to be real first.
 
-    Terms of like rank share a model, whatever they are scored for: the first :data:`FIRST_BIN`, and then each time as
-    many as there were before. So a rare term needs a larger score than a frequent one to be taken for real. If the
-    terms are in another order, all bins become alike and only this precision is lost.
+    Terms of similar rank share a model, for all kinds of scores: the first :data:`FIRST_BIN`, then bins that double the
+    total each time. So a rare term needs a larger score than a frequent one to count as real. If the terms are in
+    another order, all bins become similar and only this precision is lost.
     """
     if noise.std == 0:
         return Posterior((values > 0).astype(np.float64), np.maximum(values, 0.0))
@@ -106,7 +106,7 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
 
 
 def rank_bins(size: int) -> Iterator[slice]:
-    """The ranks of terms that share a model: the first FIRST_BIN, and then each time as many as there were before."""
+    """Return the ranks of terms that share a model: the first FIRST_BIN, then bins that double the total each time."""
     first, end = 0, FIRST_BIN
     while first < size:
         yield slice(first, min(end, size))
@@ -114,15 +114,15 @@ def rank_bins(size: int) -> Iterator[slice]:
 
 
 def sure_terms(scores: Posterior, listed: Values) -> NDArray[np.bool_]:
-    """``Bool[labels, N]``: the terms that the texts contain with a probability of SURE or more, and those of the label
-    rather than not.
+    """Return ``Bool[labels, N]``: the terms that the texts contain with a probability of at least SURE, and that more
+    likely than not belong to the label.
 
     A term has two independent measurements: its count in all texts, by which it is real with the probability
     ``listed``, and its score under each label. If no text contains it, all of its scores are noise. So by Bayes
 
         odds = listed / (1 - listed) * product over labels of (1 - share) / (1 - probability)
 
-    where share, the prior of each score's probability, is the mean of the scores of terms of like rank.
+    where share, the prior of each score's probability, is the mean of the scores of terms of similar rank.
     """
     real = np.clip(listed, _UNSURE, 1 - _UNSURE)
     odds = np.log(real) - np.log1p(-real)
@@ -135,21 +135,21 @@ def sure_terms(scores: Posterior, listed: Values) -> NDArray[np.bool_]:
 
 
 SURE = 0.98
-"""Probability from which on a term counts as real where people read it."""
+"""Least probability at which a term counts as real for human readers."""
 LIKELY = 0.5
-"""Probability from which on a term is a label's: so many bound the length of its sequences."""
+"""Least probability at which a term belongs to a label; the number of such terms bounds the length of sequences."""
 _UNSURE = 1e-9
 
 
 def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:
-    """(probability that the true value is not 0, its mean if so), of values under noise of standard deviation 1."""
+    """Return (probability that the true value is not 0, its mean if so), for noise of standard deviation 1."""
     likelihoods = _under_gaussian if kind == "gaussian" else _under_laplace
     spike, slab, mean = likelihoods(values, slab_mean)
     return np.asarray(special.expit(np.log(share) - np.log1p(-share) + slab - spike)), mean
 
 
 def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
-    """Log densities of spike and slab, and the mean of the true value in the slab, under N(0, 1).
+    """Return log densities of spike and slab, and the mean of the true value in the slab, under N(0, 1).
 
     The slab's marginal is exp(1/(2 b^2) - x/b) Phi(x - 1/b) / b; given x, the true value is N(x - 1/b, 1), cut at 0.
     """
@@ -172,14 +172,14 @@ def _under_laplace(values: Values, slab_mean: float) -> tuple[Values, Values, Va
     weight, moment = weight * positive, moment * positive**2
     within = moment if slab_rate > noise_rate else positive * weight - moment  # w is t, or x - t
     above = np.exp(-(slab_rate - slower) * positive) / (noise_rate + slab_rate)
-    total = weight + above  # but for the factor a c / 2 exp(-slower x), or exp(a x) below 0
+    total = weight + above  # without the factor a c / 2 exp(-slower x), or exp(a x) below 0
     mean = (within + above * (positive + 1 / (noise_rate + slab_rate))) / total
     slab = np.log(noise_rate * slab_rate / 2) + np.log(total) - slower * positive - noise_rate * (positive - values)
     return np.log(noise_rate / 2) - noise_rate * np.abs(values), slab, mean
 
 
 def _cut_exponential(ends: Values) -> tuple[Values, Values]:
-    """Integrals of exp(-u v) and of v exp(-u v) over v in [0, 1], for u = ``ends``, 0 included."""
+    """Return the integrals of exp(-u v) and of v exp(-u v) over v in [0, 1], for u = ``ends``, including 0."""
     small = ends < 1e-3
     u = np.where(small, 1.0, ends)
     weight = np.where(small, 1 - ends / 2 + ends**2 / 6, -np.expm1(-u) / u)
@@ -188,13 +188,13 @@ def _cut_exponential(ends: Values) -> tuple[Values, Values]:
 
 
 MOST_TERMS, FEWEST_TERMS = 5000, 300
-"""Terms of a privatised vocabulary whose size follows from the noise."""
+"""Bounds on the size of a privatised vocabulary that follows from the noise."""
 _ROOM = 2
-"""Terms of it for each one that is expected to be real."""
+"""Number of its terms for each one that is expected to be real."""
 
 
 def require_enough_terms(top: int, vocabulary_size: int) -> None:
-    """See that the public vocabulary has as many terms as the privatised one is to have."""
+    """Check that the public vocabulary has enough terms for the privatised one."""
     if top > vocabulary_size:
         raise ConfigError(
             f"The privatised vocabulary (top_terms = {top}) is larger than the public one ({vocabulary_size} terms).",
@@ -203,25 +203,24 @@ def require_enough_terms(top: int, vocabulary_size: int) -> None:
 
 
 def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]:
-    """Indices of the ``size`` largest noisy counts, the largest first: ``Int64[size]``. Post-processing."""
+    """Return the indices of the ``size`` largest noisy counts, the largest first: ``Int64[size]``. Post-processing."""
     return np.argsort(-noisy_counts, kind="stable")[:size].astype(np.int64)
 
 
 def likely_terms(found: Posterior, *, fewest: int) -> NDArray[np.int64]:
-    """Indices of the terms of the largest expected counts, the largest first. Post-processing.
+    """Return the indices of the terms with the largest expected counts, the largest first. Post-processing.
 
-    Twice as many as terms are expected to be real (the sum of the posterior probabilities), since what is uncertain
-    is weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a
-    thousand records (docs/decisions/041). At most :data:`MOST_TERMS`, and at least ``fewest`` and
-    :data:`FEWEST_TERMS`, if there are so many. ``found`` is of the counts of the public vocabulary, its most frequent
-    terms first.
+    Twice as many as terms are expected to be real (the sum of the posterior probabilities), since uncertain terms are
+    weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a thousand
+    records (docs/decisions/041). At most :data:`MOST_TERMS`, and at least ``fewest`` and :data:`FEWEST_TERMS`, if there
+    are enough. ``found`` is the posterior of the public vocabulary's counts, its most frequent terms first.
     """
     size = min(math.ceil(_ROOM * float(found.probability.sum())), MOST_TERMS)
     return np.argsort(-found.mean, kind="stable")[: max(size, FEWEST_TERMS, fewest)].astype(np.int64)
 
 
 def noise_floor(noise_std: float, size: int) -> float:
-    """A level that pure Gaussian noise on ``size`` terms exceeds at about one term: std * sqrt(2 ln size).
+    """Return the level that pure Gaussian noise on ``size`` terms exceeds at about one term: std * sqrt(2 ln size).
 
     Noisy counts above it are most likely real; below it the top N is filled with chance terms.
     """

@@ -1,4 +1,4 @@
-"""Public vocabularies: where the terms come from, and which are left out beforehand."""
+"""Public vocabularies: where the terms come from, and which are excluded."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ COMMON = 20_000
 """Words of the English list, by frequency, that count as common: among all its 82,500 are "etat" and "rubrik". The
 labels of eight English tables had .57 of their words or more among these, those of ten in other languages .40 at most
 (docs/decisions/061)."""
-LARGEST = 5_000_000  # terms, each with noise of its own at some microseconds
+LARGEST = 5_000_000  # terms: the noise of each takes some microseconds
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A public list of terms, the most frequent first where frequencies are known."""
+    """A public list of terms, the most frequent first if frequencies are known."""
 
     terms: tuple[str, ...]  # distinct by their words, stop words and one-letter terms left out
     source: str  # how it was named, for the statement
@@ -55,7 +55,9 @@ class Vocabulary:
             if _is_useful(words, stop_words):
                 kept.setdefault(words, " ".join(term.split()))
                 if len(kept) > LARGEST:
-                    raise ConfigError(f"The vocabulary {source} holds more than {LARGEST} terms.", "Give fewer terms.")
+                    raise ConfigError(
+                        f"The vocabulary {source} contains more than {LARGEST} terms.", "Give fewer terms."
+                    )
         if not kept:
             raise ConfigError(
                 f"The vocabulary {source} is empty.", "Give a file with one term per line that are not all stop words."
@@ -79,7 +81,7 @@ class Vocabulary:
 
     @property
     def public_input(self) -> dict[str, str]:
-        """As a statement names it."""
+        """Return how a statement names it."""
         return {"source": self.source, "sha256": self.sha256}
 
 
@@ -103,7 +105,7 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
 
 @lru_cache(maxsize=4)
 def _load(source: str, stop_words: str | None, _files: object) -> Vocabulary:
-    """A run asks for its vocabulary at every step; it is read again when a file has changed."""
+    """Cached, as a run asks for its vocabulary at every step; read again when a file has changed."""
     terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
     name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
     return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words))
@@ -113,16 +115,16 @@ def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
     try:
         status = Path(file or "").stat()
     except OSError:
-        return None  # a word such as ``built-in``, or a file that reading will complain of
+        return None  # a word such as ``built-in``, or a file that cannot be read
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=1)
 def built_in_terms() -> tuple[str, ...]:
-    """The English words of symspellpy's frequency dictionary (MIT), the most frequent first.
+    """Return the English words of symspellpy's frequency dictionary (MIT), the most frequent first.
 
-    It was counted on the web. Slurs and obscenities (``offensive_en.txt``) are left out, and rare words that are names
-    of persons and places alone (``names_en.txt``, from SCOWL): texts hardly have them, and noise lifts some.
+    It was counted on the web. Slurs and obscenities (``offensive_en.txt``) are left out, and rare words that are only
+    names of persons and places (``names_en.txt``, from SCOWL): texts hardly have them, but noise would raise some.
     """
     text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
     left_out = frozenset(_packaged("names_en.txt")) | _offensive()[0]
@@ -137,7 +139,7 @@ def _packaged(name: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _offensive() -> tuple[frozenset[str], re.Pattern[str]]:
-    """Words, and parts of words (marked by a star), of ``offensive_en.txt``."""
+    """Return words, and parts of words (marked by a star), of ``offensive_en.txt``."""
     listed = _packaged("offensive_en.txt")
     words = frozenset(word for word in listed if not word.endswith("*"))
     return words, re.compile("|".join(word[:-1] for word in listed if word.endswith("*")))
@@ -145,7 +147,7 @@ def _offensive() -> tuple[frozenset[str], re.Pattern[str]]:
 
 @lru_cache(maxsize=4)
 def _unwanted(tongue: str) -> frozenset[str]:
-    """The list of a language (ISO 639-1) of the package glin-profanity (MIT licence), and the English one."""
+    """Return the list of a language (ISO 639-1) of the package glin-profanity (MIT licence), and the English one."""
     folder = resources.files("glin_profanity.data").joinpath("dictionaries")
     files = (folder.joinpath(f"{_PROFANE[code]}.json") for code in {"en", tongue} & _PROFANE.keys())
     listed = (word for file in files for word in json.loads(file.read_text("utf-8"))["words"])
@@ -203,7 +205,7 @@ def stop_word_languages(source: str | None) -> tuple[str, ...]:
 
 
 _ALIASES = {"no": "nb", "nn": "nb"}
-"""Of languages that the package lists under another code."""
+"""Codes of languages that the package lists under another code."""
 
 
 @lru_cache(maxsize=1)
@@ -219,7 +221,7 @@ def is_english(text: str) -> bool:
 
 
 def _is_useful(words: tuple[str, ...], stop_words: frozenset[str]) -> bool:
-    """At least one word is no stop word, no number, and no lone ASCII letter."""
+    """Return whether at least one word is not a stop word, a number, or a lone ASCII letter."""
     return any(
         word not in stop_words and not word.isdigit() and (len(word) > 1 or not word.isascii()) for word in words
     )
@@ -263,7 +265,7 @@ def _read_table(path: Path) -> list[str]:
             values = table.column(column).to_pylist()
             if not all(value is None or _is_number(str(value)) for value in values):
                 raise ConfigError(
-                    f"The column {column!r} of the vocabulary {path.name} holds something that is no number.",
+                    f"The column {column!r} of the vocabulary {path.name} contains something that is not a number.",
                     "Give numbers, or rename the column.",
                 )
             weights = [sign * abs(float(value or 0)) for value in values]

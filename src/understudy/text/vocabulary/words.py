@@ -1,4 +1,4 @@
-"""What a word is: one rule for texts and for vocabulary terms, so that they always agree.
+"""Splitting into words: one rule for texts and for vocabulary terms, so that they always agree.
 
 A word is a maximal run of letters, digits and combining marks of any script (Unicode, lower case, NFC, one Greek
 sigma). Hyphens, apostrophes and all other characters separate words: "X-ray" is the two words "x ray", in a text and in
@@ -33,7 +33,7 @@ def _unicode_word() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of ``text`` in order, normalised.
+    """Return the words of ``text`` in order, normalised.
 
     >>> split_words("X-ray of the patient's  Knie, größer")
     ['x', 'ray', 'of', 'the', 'patient', 's', 'knie', 'größer']
@@ -46,13 +46,13 @@ def split_words(text: str) -> list[str]:
 
 
 def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
-    """The phrases whose words occur one after another in ``text``, by :func:`split_words`."""
+    """Return the phrases whose words occur one after another in ``text``, by :func:`split_words`."""
     words = f" {' '.join(split_words(text))} "
     return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
 
 
 def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
-    """The phrases that ``text`` does not hold."""
+    """Return the phrases that ``text`` does not contain."""
     kept = kept_phrases(text, phrases)
     return [phrase for phrase in phrases if phrase not in kept]
 
@@ -64,7 +64,7 @@ _Branch = tuple[int, dict[str, Any]]
 class TermMatcher:
     """Matches the terms of a vocabulary in texts; a match is the term's index.
 
-    A term matches where its words follow each other. If several terms begin at one word, the longest wins, and
+    A term matches if its words follow each other. If several terms begin at one word, the longest wins, and
     matching continues after it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and
     runs of blanks do not matter. Of several terms with the same words the first wins.
     """
@@ -80,13 +80,13 @@ class TermMatcher:
                 _insert(self._starts, words, index)
 
     def find(self, text: str) -> list[int]:
-        """Indices of the terms in ``text``, in order of appearance, repetitions included."""
+        """Return the indices of the terms in ``text``, in order of appearance, with repetitions."""
         if self._has_branches:
             return self._match(text, limit=None)
         return [index for index in map(self._starts.get, split_words(text)) if index is not None]  # type: ignore[misc]
 
     def first_distinct(self, text: str, limit: int) -> list[int]:
-        """Indices of the first ``limit`` distinct terms in ``text``: a record's bounded contribution."""
+        """Return the indices of the first ``limit`` distinct terms in ``text``: a record's bounded contribution."""
         return self._match(text, limit=limit)
 
     def _match(self, text: str, *, limit: int | None) -> list[int]:
@@ -128,7 +128,7 @@ def _insert(tree: dict[str, Any], words: Sequence[str], index: int) -> None:
 
 
 def _longest(branch: _Branch, words: Sequence[str], position: int) -> tuple[int, int]:
-    """(index, position after it) of the longest term at ``position``; index -1 if there is none."""
+    """Return (index, position after it) of the longest term at ``position``; index -1 if there is none."""
     best, rest = branch
     end = position + 1
     for following in range(position + 1, len(words)):

@@ -255,5 +255,5 @@ def test_keywords_of_a_file_need_the_users_word_that_they_are_public(tmp_path: P
 def test_a_file_without_keywords_is_one_error(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     parameters = EvolutionParameters(keywords=str(tmp_path / name), keywords_are_public=True)
-    with pytest.raises(ConfigError, match=f"{name} holds no keywords"):
+    with pytest.raises(ConfigError, match=f"{name} contains no keywords"):
         keywords_of_labels(parameters, EvolutionPrompts(), [])

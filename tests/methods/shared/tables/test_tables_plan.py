@@ -91,7 +91,7 @@ def test_one_pair_is_not_selected() -> None:
 
 @pytest.mark.parametrize("pairs", ["", "topic", "topic*nothing", "topic*topic", "topic*stars,stars*topic", "a*b*c"])
 def test_what_is_no_pair_is_one_error(pairs: str) -> None:
-    with pytest.raises(ConfigError, match="no pair of two columns"):
+    with pytest.raises(ConfigError, match="not a pair of columns"):
         planned(column_pairs=pairs)
 
 
@@ -103,7 +103,7 @@ def test_what_is_no_pair_is_one_error(pairs: str) -> None:
         ({"columns": ";".join(f"c{n}=0..99/99" for n in range(6)), "column_pairs": "all"}, "too wide"),
         ({"columns": None, "column_pairs": "tree"}, "no columns"),
         ({"delta": "0"}, "needs a delta"),
-        ({"label": "stars"}, "declared a second time"),
+        ({"label": "stars"}, "labels are declared as well"),
         ({"text": "stars"}, "typed column"),
     ],
     ids=lambda each: str(each)[:40],
