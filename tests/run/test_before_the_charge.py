@@ -401,4 +401,4 @@ def test_a_share_is_from_0_to_1(share: float) -> None:
 
 def test_the_statement_says_that_a_refusal_is_not_covered(tmp_path: Path) -> None:
     made = running.release(run_config(settings(tmp_path)))
-    assert "too many rows that cannot be used" in made.release.statement.to_markdown()
+    assert "too many unusable rows" in made.release.statement.to_markdown()
