@@ -18,6 +18,7 @@ from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.methods.additions.columns.variables import Variables
 from understudy.run import pipeline as running
+from understudy.run.check import check
 from understudy.run.settings import run_config
 from understudy.schema.columns import declared_columns
 from understudy.schema.formats import formats_of
@@ -107,7 +108,7 @@ def test_a_misspelt_name_is_told_with_the_near_ones(case: str) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.1])
 def test_a_check_refuses_what_a_run_refuses_and_no_more(tmp_path: Path, share: float) -> None:
     config = run_config(table(tmp_path, max_bad_rows=share))
-    refused = running.check(config).refused
+    refused = check(config).refused
     if share < 0.1:
         assert isinstance(refused, CorpusError)
         with pytest.raises(CorpusError):

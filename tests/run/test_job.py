@@ -39,7 +39,6 @@ def config(**changes: Any) -> RunConfig:
         ({"epsilon": None, "delta": None}, "No privacy budget"),
         ({"secret_detectors": "email"}, "no budget protects them"),
         ({"labels": None}, "not declared"),
-        ({"text": "note,label"}, "as a column that is written besides"),
     ],
 )
 @pytest.mark.parametrize("verb", [{}, {"charges": True, "generates": True}], ids=["plan", "run"])
