@@ -49,7 +49,7 @@ def test_the_draft_is_yaml_without_a_value_and_can_be_filled_in(tmp_path: Path, 
     proposed = {column.name for column in filled.all_columns}
     assert proposed >= {"priority"}
     assert "id" not in proposed
-    assert '# Not proposed, since their names say that they tell rows apart: "id"\n' in text
+    assert '# Not proposed, because their names suggest that they identify rows: "id"\n' in text
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_column_that_tells_people_apart_is_proposed_as_the_owner(tmp_path: Pat
     (tmp_path / "t.csv").write_text(f"ticket_id,{name},customer_type,note\n")
     text = init(str(tmp_path / "t.csv"))
     assert f"\n# owner: {name}\n" in text or f'\n# owner: "{name}"\n' in text
-    assert 'rows apart: "ticket_id"\n' in text
+    assert 'identify rows: "ticket_id"\n' in text
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_likeliest_owner_is_proposed_and_others_are_said_to_tell_people_apar
     (tmp_path / "t.csv").write_text("customer_name,employee_id,customer_id,note\n")
     text = init(str(tmp_path / "t.csv"))
     assert "\n# owner: customer_id\n" in text
-    assert 'people apart: "customer_name", "employee_id"\n' in text
+    assert 'identify people: "customer_name", "employee_id"\n' in text
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(contents, "require_evaluate", missing)
     text = shareable(make_run(tmp_path / "run"))
-    assert "There is no map: evaluation needs the extra" in text
+    assert "The map is missing: evaluation needs the extra" in text
     assert "Labels" in text
 
 

@@ -230,8 +230,11 @@ def test_another_ledger_or_none_says_nothing_and_none_is_begun(tmp_path: Path) -
             Ledger.create(other).close()
 
 
-@pytest.mark.parametrize(("level", "shape"), [("noise", "stamp"), ("thin", "banner"), ("good", "good")])
-def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, shape: str) -> None:
+@pytest.mark.parametrize(
+    ("level", "word", "shape"),
+    [("noise", "Noise", "stamp"), ("thin", "Weak", "banner"), ("good", "Good", "good")],
+)
+def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, word: str, shape: str) -> None:
     verdict = Verdict(level, "topics", 0.5)  # type: ignore[arg-type]
     folder = make_run(tmp_path / "run", statement=replace(made_statement(), verdict=verdict))
     measure(folder)
@@ -239,10 +242,7 @@ def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, s
     assert paths.internal is not None
     for path in (paths.shareable, paths.internal):
         head = path.read_text("utf-8").partition("<main")[0]
-        assert (
-            f'<div class="{shape}">\n<p>Usefulness: <strong>{"Weak" if level == "thin" else level.capitalize()}: '
-            in head
-        )
+        assert f'<div class="{shape}">\n<p>Usefulness: <strong>{word}: ' in head
 
 
 def test_the_promise_in_one_sentence_says_what_is_protected_and_when_it_is_weak() -> None:

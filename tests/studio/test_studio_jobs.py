@@ -152,7 +152,7 @@ def test_a_second_process_waits_for_the_first(studio: Studio, monkeypatch: pytes
     first = studio.jobs.now
     again = send(studio, "report")
     assert again.status_code == 400
-    assert "already" in again.text
+    assert "Another job is running" in again.text
     assert studio.jobs.now is first
     stop = re.search(
         r'action="(/start/stop)" method="post"><input type="hidden" name="token" value="(\w+)"', studio.read("/jobs")

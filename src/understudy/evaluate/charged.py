@@ -315,7 +315,7 @@ def release_metrics(
                 session.begin()
             except ResumeError as error:
                 raise ResumeError(
-                    error.problem.replace("holds a run with", "holds released metrics of"),
+                    error.problem.replace("a run with", "released metrics of"),
                     "Use the settings that they were released with, or --fresh to release others, which charges the "
                     "budget a second time.",
                 ) from None

@@ -30,7 +30,7 @@ _COLUMNS = tuple(metric.name for metric in COLUMN_METRICS)
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", CHARGED: "real, with noise"}
 _TRAINED_ON = {
     SYNTHETIC: "synthetic texts",
-    REAL: "equally many real texts",
+    REAL: "as many real texts",
     REAL_ALL: "all real texts",
     MAJORITY: "most frequent value",
 }
