@@ -165,6 +165,8 @@ def test_the_verb_writes_a_page_and_prints_where_it_is(tmp_path: Path, understud
     assert "What is promised" in told
     assert "The guarantee protects" in told
     assert "default-src &#39;none&#39;" in told or "default-src 'none'" in told
+    listed = understudy("show", str(tmp_path / "out"), code=0).out.partition("## Topics\n")[2]
+    assert all(f"- {topic.name}: " in listed for topic in found.topics)
     before = found.release.digest
     again = understudy("topics", *flags({**values, "output": str(tmp_path / "out")}), "--json")
     made = json.loads(again.out)

@@ -12,7 +12,7 @@ from understudy.cli.options import json_option, release_size_option
 from understudy.cli.output import show_json
 
 if TYPE_CHECKING:
-    pass
+    from understudy.release import Release
 
 
 @click.command()
@@ -40,6 +40,22 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
         show_json({name: part.to_json() for name, part in parts.items()} | {"parameters": dict(made.parameters)})
         return
     click.echo(printable(made.statement.to_markdown(labelled=made.schema.label is not None)))
-    click.echo("## Result\n")
-    for line in made.noise_lines:
-        click.echo(f"- {printable(line)}")
+    for title, lines in {"Topics": _topics(made), "Result": made.noise_lines}.items():
+        if lines:
+            click.echo("\n".join([f"## {title}\n", *(f"- {printable(line)}" for line in lines), ""]))
+
+
+def _topics(made: Release) -> list[str]:
+    """Return a line per topic that the Release found, the largest first; none for another Release."""
+    from understudy.methods.additions.topics.found import topics_of
+    from understudy.methods.additions.topics.plan import NAME
+
+    if made.method != NAME and not made.schema.topics:
+        return []
+    found = sorted(topics_of(made), key=lambda each: -each.size)
+    whole = sum(each.size for each in found) or 1.0
+    return [
+        f"{each.name}: {each.size / whole:.0%}, {each.size:,.0f} ({each.low:,.0f} to {each.high:,.0f})"
+        + ("" if each.clear else "; too small to be told from the noise")
+        for each in found
+    ]
